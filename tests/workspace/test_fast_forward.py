@@ -188,14 +188,14 @@ async def test_a_merge_under_way_in_the_checkout_is_refused(repo: Repo) -> None:
     repo.branch("mine", {"b.txt": replace_line(0, "mine")})
     repo.git("merge", "-q", "--no-ff", "--no-commit", "mine")
 
-    await expect_refusal(repo, "a merge is under way in")
+    await expect_refusal(repo, "a merge is in progress in")
 
 
 async def test_a_target_that_is_being_rebased_is_refused(repo: Repo) -> None:
     repo.branch("feat", {"b.txt": replace_line(0, "feat")})
     repo.git("-c", "sequence.editor=sed -i s/^pick/edit/", "rebase", "-q", "-i", "--root")
 
-    await expect_refusal(repo, "a rebase of main is under way; finish or abort it")
+    await expect_refusal(repo, "a rebase of main is in progress; finish or abort it")
 
 
 async def test_a_missing_checkout_is_reported(repo: Repo, tmp_path: Path) -> None:

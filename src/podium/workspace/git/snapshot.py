@@ -130,8 +130,8 @@ async def write_blob(place: GitLocation, content: bytes) -> str:
 async def write_tree_entries(place: GitLocation, tree: str, entries: Mapping[bytes, TreeEntry | None]) -> str:
     """Write a copy of a tree with these entries, which are keyed by path, and return its id. None removes an entry.
 
-    An entry replaces a file that is in the way of its folder, and a folder that is in the way of its file. No ref,
-    index or checkout is changed.
+    An entry also replaces a folder at its path, and a file at the path of one of its parent folders. No ref, index or
+    checkout is changed.
     """
     at = resolve_location(place)
     # The removals come first, so that the folder of a removed file can become a file.

@@ -1,4 +1,4 @@
-"""Make the files of a checkout those of another commit, without moving its branch or changing its index."""
+"""Replace the files in a checkout with those of another commit, without moving its branch or changing its index."""
 
 from __future__ import annotations
 

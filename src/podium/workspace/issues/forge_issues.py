@@ -1,8 +1,8 @@
 """Read issues from GitHub with `gh api` and from GitLab with `glab api`, and post comments there.
 
-Pages are read one by one, oldest issues first, so neither the number of issues nor their length matters. A page whose
-reply is too long is read again in halves. Texts are passed on standard input, never as a word that the program could
-take for an option.
+Pages are read one by one, oldest issues first, so that large projects and long issues need little memory. If the reply
+for a page is too long, the page is read again in halves. Texts are passed on standard input, so that the program cannot
+mistake them for options.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from ..travel.forge_program import FORGE_SECONDS, ReplyTooLong, run_forge_progra
 from .issue_source import FindKnown, Issue, IssuePage, make_issue
 
 PAGE = 64
-"""How many issues are read at once; a power of two, because a page is halved if its reply is too long."""
+"""The number of issues per page; a power of two, because a page is halved if its reply is too long."""
 LARGEST_PAGE = 16 * 1024 * 1024
 MOST_ISSUES = 20_000
 COMMENTS_PAGE = 100
 MOST_COMMENT_PAGES = 20
 DEVELOPER = 30
-"""The access level of a developer on GitLab, the lowest one that can push."""
+"""The access level of a developer on GitLab, which is the lowest level that can push."""
 MEMBERS = frozenset(("OWNER", "MEMBER", "COLLABORATOR"))
-"""The associations of people on GitHub who belong to a repository or to its organisation."""
+"""GitHub's associations for people who belong to a repository or to its organisation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class ForgeProject:
 
     @property
     def name(self) -> str:
-        """The project as people write it, such as `github:owner/repository`."""
+        """The project as users write it, such as `github:owner/repository`."""
         usual = self.host == f"{self.kind}.com"
         return f"{self.kind}:{self.path}" if usual else f"{self.kind}:{self.host}/{self.path}"
 
@@ -98,7 +98,7 @@ class ForgeIssues(ABC):
     async def list_pages(
         self, find_known: FindKnown, *, labels: Sequence[str] = (), since: str = ""
     ) -> AsyncGenerator[IssuePage, None]:
-        """Yield the open issues that nobody has taken, oldest first; with `since`, only those changed after it."""
+        """Yield the open issues that have not been taken, oldest first; with `since`, only those changed after it."""
         size, page, seen = PAGE, 1, set[str]()
         while len(seen) < MOST_ISSUES:
             try:
@@ -120,7 +120,7 @@ class ForgeIssues(ABC):
                 return
             page += 1
         most = format_count(MOST_ISSUES, "open issue")
-        yield IssuePage(problems=(f"{self.name} has more than {most}; only the oldest ones are looked at",))
+        yield IssuePage(problems=(f"{self.name} has more than {most}; only the oldest are considered",))
 
     @abstractmethod
     async def fetch_page(self, page: int, size: int, *, labels: Sequence[str], since: str) -> list[ListedIssue]:
@@ -140,7 +140,7 @@ class ForgeIssues(ABC):
 
 
 def _make_label_query(labels: Sequence[str]) -> dict[str, str]:
-    """Return the query for issues with all of these labels. A label with a comma cannot be asked for."""
+    """Return the query for issues with all of these labels. Labels that contain a comma are left out."""
     named = [label for label in labels if "," not in label]
     return {"labels": ",".join(named)} if named else {}
 
@@ -201,7 +201,7 @@ class GithubIssues(ForgeIssues):
                     return one.html_url or url
             if len(listed) < COMMENTS_PAGE:
                 return ""
-        raise OutsideFailed(f"{self.name}: issue {issue} has too many comments to look for Podium's own")
+        raise OutsideFailed(f"{self.name}: issue {issue} has too many comments to search for Podium's comment")
 
     async def post_comment(self, issue: str, text: str, *, url: str, marker: str) -> str:
         """Post a comment, and return its address."""
@@ -291,7 +291,7 @@ class GitlabIssues(ForgeIssues):
                     return f"{url}#note_{one.id}"
             if len(listed) < COMMENTS_PAGE:
                 return ""
-        raise OutsideFailed(f"{self.name}: issue {issue} has too many comments to look for Podium's own")
+        raise OutsideFailed(f"{self.name}: issue {issue} has too many comments to search for Podium's comment")
 
     async def post_comment(self, issue: str, text: str, *, url: str, marker: str) -> str:
         """Post a comment, and return its address."""

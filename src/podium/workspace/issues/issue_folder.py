@@ -1,8 +1,8 @@
 """Read issues from a folder of Markdown files, and write comments to its subfolder `comments`.
 
 Each file `NAME.md` is an issue. Its frontmatter can have `title`, `author`, `labels` and `state`; without a title, the
-first heading or the file's name is the title. Links are not followed: the folder may belong to a repository that others
-write.
+first heading or the file's name is the title. Links are not followed, because the folder may belong to a repository to
+which others write.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class IssueFolder:
     async def list_pages(
         self, find_known: FindKnown, *, labels: Sequence[str] = (), since: str = ""
     ) -> AsyncGenerator[IssuePage, None]:
-        """Yield the open issues that nobody has taken, in the order of their names. `since` has no effect."""
+        """Yield the open issues that have not been taken, sorted by name. `since` has no effect."""
         names, is_cut = await to_thread.run_sync(self._list_names)
         for place in range(0, len(names), PAGE):
             page = names[place : place + PAGE]
@@ -70,7 +70,7 @@ class IssueFolder:
                 yield replace(found, is_last=place + PAGE >= len(names))
         if is_cut:
             most = format_count(MOST_FILES, "file")
-            yield IssuePage(problems=(f"{self.name} has more than {most}; only the first ones are looked at",))
+            yield IssuePage(problems=(f"{self.name} has more than {most}; only the first are considered",))
 
     async def is_by_member(self, issue: Issue) -> bool:
         """Return True: everybody who can write to the folder belongs to the project."""
@@ -82,7 +82,7 @@ class IssueFolder:
         return str(path) if await to_thread.run_sync(os.path.lexists, path) else ""
 
     async def post_comment(self, issue: str, text: str, *, url: str, marker: str) -> str:
-        """Write a comment to a file of its own, unless it is there, and return the path of the file."""
+        """Write a comment to its own file, unless the file exists, and return the path of the file."""
         name = _comment_name(issue, marker)
         try:
             await to_thread.run_sync(_write_new_file, self.path, name, text.encode(errors="replace"))
@@ -92,7 +92,7 @@ class IssueFolder:
         return str(self.path / COMMENTS / name)
 
     def _list_names(self) -> tuple[list[str], bool]:
-        """Return the names of the issue files, in order, and whether there are more than the limit."""
+        """Return the names of the issue files, sorted, and whether there are more than the limit."""
         names: list[str] = []
         try:
             with os.scandir(self.path) as entries:
@@ -127,7 +127,7 @@ def _is_issue_name(name: str) -> bool:
 
 
 def _natural_key(name: str) -> list[tuple[int, str]]:
-    """Return the sort key of a name in which numbers count as numbers: 2.md comes before 10.md."""
+    """Return a sort key that compares the numbers in names by value: 2.md comes before 10.md."""
     parts = re.split(r"(\d{1,18})", name)
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts if part]
 
@@ -176,7 +176,7 @@ def _comment_name(issue: str, marker: str) -> str:
 def _write_new_file(folder: Path, name: str, data: bytes) -> None:
     """Write a file to the subfolder for comments, completely or not at all, unless it exists.
 
-    No symbolic link is followed, so that a repository cannot direct the comment to another place.
+    Symbolic links are not followed, so that a repository cannot redirect the comment to another place.
     """
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
     with suppress(FileExistsError):

@@ -1,7 +1,7 @@
 """Define issues and the sources that they come from.
 
-Everything in an issue was written by others. Control and invisible characters are escaped and long texts are cut where
-an issue enters, so that nothing behind this module has to.
+The text of an issue is not trusted. `make_issue` escapes control and invisible characters and cuts long texts, so that
+no other module has to do so.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LONGEST_BODY = 60_000
 LONGEST_NAME = 200
 
 FindKnown = Callable[[Sequence[str]], Awaitable[set[str]]]
-"""Returns which of the issues with these ids were already taken."""
+"""Returns the ids of those issues that have already been taken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class Issue:
     labels: tuple[str, ...] = ()
     url: str = ""
     is_by_member: bool | None = None
-    """Whether its author belongs to the project; None if the source has to be asked."""
+    """Whether its author belongs to the project; None if the source must be asked."""
 
     @property
     def name(self) -> str:
@@ -57,7 +57,7 @@ def make_issue(
     url: str = "",
     is_by_member: bool | None = None,
 ) -> Issue:
-    """Return an issue with its texts escaped and cut to their longest lengths."""
+    """Return an issue with its texts escaped and cut to the maximum lengths."""
     lines = body.replace("\r\n", "\n").replace("\r", "\n").strip()
     return Issue(
         id=id,
@@ -73,9 +73,10 @@ def make_issue(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IssuePage:
-    """Some of a source's open issues that nobody has taken. `problems` are sentences about others.
+    """Some of a source's open issues that have not been taken.
 
-    `newest` is the time of the newest change that the source reported, in the source's own form.
+    `problems` are messages about issues that are missing, for example because a file cannot be read. `newest` is the
+    time of the newest change that the source reported, in the source's own format.
     """
 
     issues: tuple[Issue, ...] = ()
@@ -89,7 +90,7 @@ class IssueSource(Protocol):
 
     @property
     def name(self) -> str:
-        """The source as people write it, such as `github:owner/repository`."""
+        """The source as users write it, such as `github:owner/repository`."""
         ...
 
     @property
@@ -99,18 +100,18 @@ class IssueSource(Protocol):
 
     @property
     def has_members(self) -> bool:
-        """Whether strangers can write issues too, so that the authors have to be looked at."""
+        """Whether strangers can write issues too, so that the authors have to be checked."""
         ...
 
     @property
     def doubt_seconds(self) -> float:
-        """How long a comment whose outcome is unknown may still appear."""
+        """The time in seconds after which a comment whose posting was interrupted can no longer appear."""
         ...
 
     def list_pages(
         self, find_known: FindKnown, *, labels: Sequence[str] = (), since: str = ""
     ) -> AsyncGenerator[IssuePage, None]:
-        """Yield the open issues that nobody has taken, oldest first; with `since`, only those changed after it.
+        """Yield the open issues that have not been taken, oldest first; with `since`, only those changed after it.
 
         Raise OutsideFailed if the source cannot be read.
         """

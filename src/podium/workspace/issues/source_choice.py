@@ -1,4 +1,4 @@
-"""Choose the source of issues that a person names: a folder, or a project on GitHub or GitLab."""
+"""Find the source of issues that the user names: a folder, or a project on GitHub or GitLab."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ def choose_source(given: str, *, folder: Path, outside: Path, home: Path, host: 
 async def find_own_source(
     repository: GitLocation, *, outside: Path, home: Path, setting: ForgeKind | None
 ) -> IssueSource:
-    """Return the issues of the project that a repository's remote names. Raise Mistake if it has no such remote.
+    """Return the issues of the project to which a repository's remote belongs. Raise Mistake if there is none.
 
-    `setting` is the forge of hosts whose names do not tell.
+    `setting` is the kind of forge; if it is None, the host name of the remote must show it.
     """
     remote = await find_remote(repository)
     if remote is None:
-        raise Mistake(f"{outside} has no remote whose issues could be watched; {USABLE}")
+        raise Mistake(f"{outside} has no remote, so there are no issues to watch; {USABLE}")
     kind = setting or find_kind_by_host(remote.url)
     server, path = _split_remote(remote.url)
     if kind is None or not server:
-        raise Mistake(f"the remote {remote.url.text} does not say which forge it is on; {USABLE}")
+        raise Mistake(f"the URL of the remote {remote.url.text} does not show which forge it is on; {USABLE}")
     _split_project(path, kind, remote.url.text)
     return open_forge_issues(kind, server, path, outside=outside, home=home)
 
@@ -64,7 +64,7 @@ def open_forge_issues(kind: ForgeKind, host: str, path: str, *, outside: Path, h
     program = find_trusted_program(PROGRAMS[kind], outside=outside)
     if program is None:
         raise DependencyMissing(
-            f"{PROGRAMS[kind]} is not installed, and the issues of {kind}:{path} need it; install it, then call "
+            f"{PROGRAMS[kind]} is not installed, and the issues of {kind}:{path} need it; install it, then run "
             f"{PROGRAMS[kind]} auth login"
         )
     # Before the first run, there may be no home folder yet.
@@ -74,19 +74,19 @@ def open_forge_issues(kind: ForgeKind, host: str, path: str, *, outside: Path, h
 
 
 def _split_project(text: str, kind: ForgeKind, given: str) -> tuple[str, str]:
-    """Return the host and the path of a project. Raise Mistake if the text is not one."""
+    """Return the host and the path of a project. Raise Mistake if the text is not a project."""
     first, _, rest = text.partition("/")
     host, path = (first, rest) if "/" in rest and _HOST.fullmatch(first) else (DEFAULT_HOSTS[kind], text)
     parts = path.split("/")
     fits = len(parts) == 2 if kind == "github" else 2 <= len(parts) <= 20
     if not fits or not all(_PART.fullmatch(part) and part.strip(".") for part in parts):
         form = "github:OWNER/REPOSITORY" if kind == "github" else "gitlab:GROUP/PROJECT"
-        raise Mistake(f"{quote_text(given)} is not a project; use {form}, or {kind}:HOST/… on a server of your own")
+        raise Mistake(f"{quote_text(given)} is not a project; use {form}, or {kind}:HOST/… for your own server")
     return host, path
 
 
 def _split_remote(remote: RemoteUrl) -> tuple[str, str]:
-    """Return the host and the path in the URL of a remote; empty if it is a path."""
+    """Return the host and the path in the URL of a remote; both are empty for a remote in a local folder."""
     if remote.protocol == "file":
         return "", ""
     if "://" in remote.text:

@@ -168,15 +168,15 @@ def _must_not_be_rebasing(common: Path, target: str) -> None:
             if named.removeprefix(HEADS) == target:
                 what = "bisection" if name == "BISECT_START" else "rebase"
                 raise Mistake(
-                    f"a {what} of {escape_unprintable(target)} is under way; finish or abort it, then try again"
+                    f"a {what} of {escape_unprintable(target)} is in progress; finish or abort it, then try again"
                 )
 
 
 async def _must_be_safe_to_update(checkout: Repository, target: str, old: str, new: str) -> None:
-    """Raise Mistake if a merge or the like is under way, if changes could be lost, or if git filters apply to files."""
+    """Raise Mistake if a git operation is unfinished, if changes could be lost, or if git filters apply to files."""
     for name, what in UNDER_WAY.items():
         if (checkout.git_dir / name).exists():
-            raise Mistake(f"{what} is under way in {checkout.root}; finish or abort it, then try again")
+            raise Mistake(f"{what} is in progress in {checkout.root}; finish or abort it, then try again")
     # Refresh the index first: files that were touched but not changed do not count as changes.
     await call_git(checkout, "update-index", "-q", "--refresh", timeout=LONGEST)
     if await _has_files_of_commit(checkout, new):

@@ -1,7 +1,7 @@
 """Give the decision records of a branch numbers that are free on the target, and link records to each other.
 
-Branches that are made side by side can use the same number for different records, so the records of a branch get their
-final numbers when the branch is merged.
+Branches that are developed in parallel can use the same number for different records, so the records of a branch get
+their final numbers when the branch is merged.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .trial_merge import MergeSide
 
 
 async def renumber_records(place: GitLocation, ours: str, theirs: MergeSide) -> str:
-    """Return the commit to merge: `theirs`, or a commit on top of it without record numbers that `ours` uses."""
+    """Return the commit to merge: `theirs`, or a commit on top of it that replaces record numbers that `ours` uses."""
     arriving = await list_folder_blobs(place, theirs.commit, ADR_FOLDER)
     there = await list_folder_blobs(place, ours, ADR_FOLDER) if arriving else {}
     if not there or arriving.items() <= there.items():

@@ -29,12 +29,12 @@ is closed; more data may be sent."""
 LARGEST_PAYLOAD = 64 * 1024
 WINDOW = 256 * 1024
 MOST_CONNECTIONS = 256
-"""Connections that are forwarded at the same time. Further ones wait until another one is closed."""
+"""The maximum number of connections that are forwarded at the same time. Other connections wait."""
 HIGHEST_STREAM = 2**32 - 1
 BACKLOG = 512
 CHUNK = 64 * 1024
 LARGEST_OUTPUT = 512 * 1024
-"""Connections are not read while more than this number of bytes waits to be sent to the relay."""
+"""Connections are not read while this number of bytes or more is waiting to be sent to the relay."""
 
 
 class InvalidFrame(Exception):
@@ -118,7 +118,7 @@ class Forwarder:
             self._flush_pair()
 
     def _update_interest(self) -> None:
-        """Wait only for what can be handled now."""
+        """Select only the events that can be handled now."""
         can_accept = len(self._connections) < MOST_CONNECTIONS
         if can_accept != self._is_accepting:
             self._is_accepting = can_accept
@@ -217,7 +217,7 @@ class Forwarder:
         return bool(data)
 
     def _close_if_done(self, one: Connection) -> None:
-        """Pass the relay's end of data on, and close the connection once both sides have ended."""
+        """Pass on the end of the relay's data, and close the connection once both sides have ended."""
         if not one.has_received_end or one.output:
             return
         if one.has_sent_end:
@@ -269,7 +269,7 @@ def main(descriptor: int, ports: list[int], argv: list[str]) -> None:
 
 
 def run_forwarder(pair: socket.socket, listeners: list[socket.socket]) -> None:
-    """Forward connections until the relay closes the pair. The program's streams are not kept open."""
+    """Forward connections until the relay closes the pair. Release the program's stdin, stdout and stderr."""
     empty = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):
         os.dup2(empty, stream)

@@ -16,7 +16,7 @@ from .stream_channel import ServeStream
 
 LARGEST_BODY = 4 * 1024 * 1024
 BODIES_AT_ONCE = 8
-"""How many bodies are read at the same time. Further requests wait, so that a program cannot fill Podium's memory."""
+"""The maximum number of bodies that are read at the same time, so that a program cannot fill Podium's memory."""
 Message = MutableMapping[str, Any]
 AsgiApplication = Callable[
     [MutableMapping[str, Any], Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]],
@@ -25,13 +25,13 @@ AsgiApplication = Callable[
 
 
 def make_asgi_service(application: AsgiApplication) -> ServeStream:
-    """Return the service that answers the sandbox's requests with an application."""
+    """Return the service that passes the sandbox's requests to an application."""
     reading = Semaphore(BODIES_AT_ONCE)
     return partial(serve_requests, answer=partial(_answer_request, application=application, reading=reading))
 
 
 async def serve_connections(listener: Listener[SocketStream], application: AsgiApplication) -> None:
-    """Answer the requests of all programs that connect to a listener with an application, until cancelled."""
+    """Accept connections on a listener, and pass their requests to an application, until cancelled."""
     answer = make_asgi_service(application)
 
     async def serve_connection(stream: SocketStream) -> None:

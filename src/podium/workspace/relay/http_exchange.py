@@ -49,14 +49,14 @@ class HttpRequest:
 
 
 class HttpExchange:
-    """One request on a connection, and the answer to it."""
+    """One request on a connection, and the response to it."""
 
     def __init__(self, stream: ByteStream, connection: h11.Connection, request: HttpRequest) -> None:
         self.request = request
         self._stream = stream
         self._connection = connection
         self.has_answered = False
-        """Whether the answer has begun."""
+        """Whether the response has begun."""
 
     async def read_body(self) -> AsyncIterator[bytes]:
         """Yield the pieces of the request's body."""
@@ -77,7 +77,7 @@ class HttpExchange:
         return bytes(body)
 
     async def start_answer(self, status: int, headers: Headers) -> None:
-        """Send the status and the headers of the answer. Without a content length, the body is sent in chunks."""
+        """Send the status and the headers of the response. Without a content length, the body is sent in chunks."""
         self.has_answered = True
         kept = [(name, value) for name, value in headers if name.lower() not in HOP_BY_HOP]
         await self._send(h11.Response(status_code=status, headers=kept))
@@ -89,7 +89,7 @@ class HttpExchange:
         await self._send(h11.EndOfMessage())
 
     async def answer_error(self, status: int, message: str) -> None:
-        """Answer with an error in the form that clients of model APIs expect. Raise if an answer has begun."""
+        """Respond with an error in the format that clients of model APIs expect. The response must not have begun."""
         body = msgspec.json.encode({"error": {"message": message, "type": "podium_relay"}})
         length = str(len(body)).encode()
         await self.start_answer(status, ((b"content-type", b"application/json"), (b"content-length", length)))
@@ -108,7 +108,7 @@ class HttpExchange:
 
 
 async def serve_requests(stream: ByteStream, answer: Callable[[HttpExchange], Awaitable[None]]) -> None:
-    """Answer the requests on a connection one after the other, until it ends or cannot be used any more."""
+    """Answer the requests on a connection one by one, until it is closed or cannot be used any more."""
     connection = h11.Connection(h11.SERVER, max_incomplete_event_size=LARGEST_HEAD)
     while True:
         try:
@@ -126,7 +126,7 @@ async def serve_requests(stream: ByteStream, answer: Callable[[HttpExchange], Aw
                 return
             await exchange.answer_error(error.status, str(error))
         except h11.LocalProtocolError:
-            return  # the answer is not valid HTTP, so the connection cannot be used any more
+            return  # the response is not valid HTTP, so the connection cannot be used any more
         if connection.our_state is not h11.DONE or connection.their_state is not h11.DONE:
             return
         connection.start_next_cycle()

@@ -1,4 +1,4 @@
-"""Forward an HTTP request from the sandbox to a server, and its answer back, piece by piece."""
+"""Forward an HTTP request from the sandbox to a server, and return the response, piece by piece."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CHUNK = 64 * 1024
 
 
 def open_client(resolver: AbstractResolver | None = None) -> ClientSession:
-    """Return an HTTP client that passes requests and answers on unchanged. The caller closes it."""
+    """Return an HTTP client that passes on requests and responses unchanged. The caller must close it."""
     return ClientSession(
         connector=TCPConnector(resolver=resolver, limit=0),
         cookie_jar=DummyCookieJar(),
@@ -27,7 +27,7 @@ def open_client(resolver: AbstractResolver | None = None) -> ClientSession:
 async def forward_request(
     exchange: HttpExchange, client: ClientSession, url: URL, headers: Headers, *, proxy: str | None = None
 ) -> None:
-    """Send a request to `url` with these headers, and answer the exchange with the server's answer."""
+    """Send a request to `url` with these headers, and pass the server's response to the program."""
     request = exchange.request
     sent = CIMultiDict((name.decode("ascii"), value.decode("latin-1")) for name, value in headers)
     try:
@@ -48,7 +48,7 @@ async def forward_request(
                     pass
     except (ClientError, TimeoutError, OSError) as error:
         if exchange.has_answered:
-            raise RequestRefused(502, "the server stopped in the middle of its answer") from error
+            raise RequestRefused(502, "the server stopped in the middle of its response") from error
         why = str(error) or type(error).__name__
         raise RequestRefused(502, f"{url.host} cannot be reached: {why}") from error
 
@@ -56,7 +56,7 @@ async def forward_request(
 def select_headers(headers: Headers, *, without: frozenset[bytes] = frozenset()) -> list[tuple[bytes, bytes]]:
     """Return the headers to pass on.
 
-    Headers that concern one connection, those that `Connection` names, `Host`, `Expect` and `without` are left out.
+    Hop-by-hop headers, headers that `Connection` names, `Host`, `Expect` and the headers in `without` are left out.
     """
     named = {
         name.strip().lower() for key, value in headers if key == b"connection" for name in value.split(b",") if name

@@ -20,7 +20,7 @@ from .sandbox_relay import ModelEndpoint
 from .stream_channel import ServeStream
 
 CREDENTIALS = frozenset((b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key", b"cookie"))
-"""Headers with credentials. If the relay adds any, those that the agent sends are dropped: they are placeholders."""
+"""Headers with credentials. If the relay adds one of them, it drops those of the agent, which are placeholders."""
 METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 
 

@@ -1,7 +1,7 @@
 """The relay of one sandbox: the socket pair, the services that it offers, and their addresses inside the sandbox.
 
-The sandbox has no network but its own loopback. A forwarder in it listens there on one port for each service, and the
-relay serves the connections outside the sandbox.
+The sandbox has no network except its own loopback. A forwarder in the sandbox listens on one port for each service, and
+the relay serves the connections outside the sandbox.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class ModelEndpoint:
 class RelayConfiguration:
     """What a sandbox can reach: a model server, an application with coordination tools, and granted hosts.
 
-    `report` is called with a sentence about each host that was refused, each connection that failed, and a program that
-    breaks the relay's protocol.
+    `report` is called with a sentence about each refused host, each failed connection, and a program that violates the
+    relay's protocol.
     """
 
     model: ModelEndpoint | None = None

@@ -46,9 +46,9 @@ from ._forwarder_program import (
 )
 
 MOST_STREAMS = 2 * MOST_CONNECTIONS
-"""Streams that are served at the same time; further ones are closed at once."""
+"""The maximum number of streams that are served at the same time. Other streams are closed at once."""
 LINGER_SECONDS = 2.0
-"""How long a stream stays open after the answer, so that the program can read it."""
+"""How long a stream stays open after the response, so that the program can read it."""
 
 ServeStream = Callable[[ByteStream], Awaitable[None]]
 """Serves one connection from the sandbox until it ends."""
@@ -64,7 +64,7 @@ class RelayStream(ByteStream):
         self._number = number
         self._received: list[bytes] = []
         self.has_ended = False
-        """Whether the sandbox has ended its data."""
+        """Whether the sandbox has sent all its data."""
         self._is_ended_here = False
         self._changed = Event()
         self._receive_window = WINDOW
@@ -124,12 +124,12 @@ class RelayStream(ByteStream):
             self._note_change()
 
     def add_end(self) -> None:
-        """Note that the sandbox has ended its data."""
+        """Record that the sandbox has sent all its data."""
         self.has_ended = True
         self._note_change()
 
     def add_credit(self, payload: bytes) -> None:
-        """Allow more data to be sent. Raise InvalidFrame if the sandbox allows more than it has received."""
+        """Increase the number of bytes that can be sent. Raise InvalidFrame if the window would be too large."""
         credit = CREDIT.unpack(payload)[0] if len(payload) == CREDIT.size else WINDOW + 1
         if self._send_window + credit > WINDOW:
             raise InvalidFrame(f"a window over {WINDOW} bytes on stream {self._number}")
@@ -147,7 +147,7 @@ class RelayStream(ByteStream):
 class StreamChannel:
     """The outer end of the pair. `services` serve the streams, in the order of the forwarder's ports.
 
-    `report` is called with a sentence if a connection fails or the sandbox breaks the protocol.
+    `report` is called with a sentence if a connection fails or the sandbox violates the protocol.
     """
 
     def __init__(
@@ -272,7 +272,7 @@ class StreamChannel:
                 # What a program or a server sends must not end the other connections.
                 self._report(f"A connection from the sandbox failed: {type(error).__name__}: {error}.")
             await stream.send_eof()
-            # The program may still be sending. If its connection were closed now, it could lose the end of the answer.
+            # The program may still be sending. If its connection were closed now, it could lose part of the response.
             with move_on_after(LINGER_SECONDS), suppress(EndOfStream):
                 while True:
                     await stream.receive()

@@ -81,10 +81,10 @@ class Sandbox:
     `home` is the Podium home; neither `home` nor `store` is visible from inside. `secrets` are paths in
     the checkout that are hidden, and `protected` are paths that commands can only read, besides protected names at its
     top. `submodules` are the paths of the submodules' `.git`, which commands can neither change nor create. `creatable`
-    are protected names that a command can create, because its program fails if there is a placeholder. `hosts` are
+    are protected names that a command can create, because some programs fail if there is a placeholder. `hosts` are
     the hosts that commands can reach, through a proxy. `agent_home` is the folder that is the home directory of an
-    agent whose whole process runs in the sandbox. `report` is called with each sentence about nested repositories that
-    a command created and about hosts that were refused. `also` are the sandboxes of additional checkouts that
+    agent whose whole process runs in the sandbox. `report` is called with a sentence about each nested
+    repository that a command created and each refused host. `also` are the sandboxes of additional checkouts that
     commands can use in the same way; of these sandboxes, only the checkouts and the protected paths are used.
     """
 

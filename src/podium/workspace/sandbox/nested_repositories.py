@@ -24,7 +24,7 @@ MOST_CHANGED = 20_000
 """The maximum number of folders to examine after a command."""
 MOST_TOLD = 8
 UNSURE_FOR = 50_000_000
-"""Nanoseconds after a change in which a folder can change again without a new time stamp."""
+"""For this many nanoseconds after a change, a folder can change again without getting a new timestamp."""
 
 FolderState = tuple[int, int]
 """The inode of a folder and the time of its last change."""

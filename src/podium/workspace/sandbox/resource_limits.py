@@ -64,7 +64,7 @@ def _cap_to_hard_limit(wanted: int, kind: int) -> int:
 
 
 class DiskSpace:
-    """Watches the free disk space while a command runs. If little is free at the start, the command can use half."""
+    """Watches the free disk space while a command runs. If little is free at the start, a command can use half."""
 
     def __init__(self, folder: Path, limits: SandboxLimits) -> None:
         self._folder = folder
@@ -77,7 +77,7 @@ class DiskSpace:
         space, files = self._read_free()
         if space >= self._space and files >= self._files:
             return ""
-        left = f"{space // MIB} MiB are left" if space < self._space else f"{files} more files fit"
+        left = f"{space // MIB} MiB is left" if space < self._space else f"{files} more files fit"
         return f"the command was stopped because the disk is almost full: only {left}"
 
     def _read_free(self) -> tuple[int, int]:

@@ -1,8 +1,8 @@
 """Open pull requests through the command line of a forge: `gh` for GitHub, `glab` for GitLab.
 
-The forge is the only record of what was requested, so an interrupted call can simply be repeated: a branch that has an
-open request gets no second one. Titles and descriptions contain text from agents. They are passed as the value of an
-option or on standard input, never as a word that the program could take for an option.
+Requests are recorded only on the forge, so an interrupted call can simply be repeated: a branch that has an open
+request does not get a second one. Titles and descriptions contain text from agents. They are passed as the value of an
+option or on standard input, so that the program cannot mistake them for options.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ ForgeKind = Literal["github", "gitlab"]
 PROGRAMS: dict[ForgeKind, str] = {"github": "gh", "gitlab": "glab"}
 
 LONGEST_DESCRIPTION = 60_000
-"""The maximum number of characters of a description. GitHub accepts 65,536."""
+"""The maximum number of characters in a description. GitHub accepts 65,536."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullRequest:
-    """A branch that should become part of a target, with a title and a description."""
+    """A request to merge a branch into a target branch, with a title and a description."""
 
     branch: str
     target: str
@@ -43,7 +43,7 @@ class PullRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedRequest:
-    """The URL of the open request for a branch. `is_new` is false if the request was there before."""
+    """The URL of the open request for a branch. `is_new` is false if the request already existed."""
 
     branch: str
     url: str
@@ -87,7 +87,7 @@ class Forge:
         return OpenedRequest(branch=request.branch, url=url, is_new=True)
 
     async def _find_request(self, request: PullRequest) -> str:
-        """Return the URL of the open request for a branch; empty if there is none. Forks are not looked at."""
+        """Return the URL of the open request for a branch; empty if there is none. Requests from forks are ignored."""
         if self.kind == "github":
             asked = ("pr", "list", f"--head={request.branch}", f"--base={request.target}", "--state=open")
             reply = await self._call(*asked, "--json=url,isCrossRepository")
@@ -112,7 +112,7 @@ class Forge:
             printed = await self._call("mr", "create", *where, *text, "--yes")
         urls = re.findall(r"https?://[!-~]+", printed)
         if not urls:
-            raise OutsideFailed(f"{PROGRAMS[self.kind]} printed no URL for the request of {request.branch}")
+            raise OutsideFailed(f"{PROGRAMS[self.kind]} printed no URL for the pull request of {request.branch}")
         return cast(str, urls[-1])
 
     async def _call(self, *args: str, stdin: str = "") -> str:
@@ -134,7 +134,7 @@ def choose_forge(remote: RemoteUrl, *, setting: ForgeKind | None, outside: Path,
         if len(installed) != 1:
             which = "both gh and glab are installed" if installed else "neither gh nor glab is installed"
             raise Mistake(
-                f"the host of {remote.text} does not say which forge it is, and {which}; "
+                f"the host of {remote.text} does not show which forge it is, and {which}; "
                 + ("set forge: github or forge: gitlab in the settings" if installed else "install one of them")
             )
         kind = installed[0]
@@ -145,7 +145,7 @@ def choose_forge(remote: RemoteUrl, *, setting: ForgeKind | None, outside: Path,
 
 
 def find_kind_by_host(remote: RemoteUrl) -> ForgeKind | None:
-    """Return the forge that the host of a remote names, such as gitlab.example.org, or None."""
+    """Return the forge that is part of a remote's host name, such as gitlab.example.org, or None."""
     host = ""
     if remote.protocol != "file":
         text = remote.text
@@ -155,7 +155,7 @@ def find_kind_by_host(remote: RemoteUrl) -> ForgeKind | None:
 
 
 def decode_reply(reply: str, kind: type[T], program: str) -> T:
-    """Return what a forge's program printed as JSON. Raise OutsideFailed if it is something else."""
+    """Decode the JSON that a forge's program printed. Raise OutsideFailed if it is invalid."""
     try:
         return msgspec.json.decode(reply or "[]", type=kind)
     except msgspec.MsgspecError as error:

@@ -1,7 +1,7 @@
 """Run the command line of a forge, `gh` or `glab`, with limits on its time and output.
 
-If this process is killed, the kernel kills the program too, where `setpriv` is installed: a comment or a request is
-then not posted behind the back of the process that continues.
+If `setpriv` is installed, the kernel kills the program when this process is killed. The program then cannot post a
+comment or a request after another process has taken over.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ async def run_forge_program(
 
 
 def _find_prefix(folder: Path) -> tuple[str, ...]:
-    """Return the command that has the kernel kill a program if this process is killed; empty where there is none."""
+    """Return a command prefix that kills a program when this process dies; empty if `setpriv` is not available."""
     program = find_trusted_program("setpriv", outside=folder) if sys.platform == "linux" else None
     return () if program is None else (program, "--pdeathsig", "KILL", "--")
 

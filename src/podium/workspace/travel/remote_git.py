@@ -82,14 +82,14 @@ async def call_remote_git(
         with fail_after(timeout):
             return await run_git(program, mirror, environment, args, prefix=_find_prefix(mirror))
     except TimeoutError:
-        why = f"{remote.text} did not finish git {args[0]} within {timeout:g} s"
+        why = f"git {args[0]} with {remote.text} did not finish within {timeout:g} s"
         raise OutsideFailed(why, retryable=True) from None
     except OSError as error:
         raise OutsideFailed(f"git {args[0]} could not be started: {error}") from error
 
 
 def _find_prefix(mirror: Path) -> tuple[str, ...]:
-    """Return the command that has the kernel kill git if this process is killed; empty where there is none."""
+    """Return a command prefix that kills git when this process dies; empty if `setpriv` is not available."""
     program = find_trusted_program("setpriv", outside=mirror) if sys.platform == "linux" else None
     return () if program is None else (program, "--pdeathsig", "KILL", "--")
 

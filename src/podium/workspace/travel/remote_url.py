@@ -127,7 +127,7 @@ class Remote:
 
 
 async def find_remote(place: GitLocation) -> Remote | None:
-    """Return the remote through which a repository's code travels: `origin`, or the only remote. None if it has none.
+    """Return the remote through which code is exchanged: `origin`, or the only remote. Return None if there is none.
 
     Raise Mistake if there are several remotes without an `origin`, or if the URL cannot be used.
     """

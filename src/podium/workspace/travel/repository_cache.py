@@ -66,7 +66,7 @@ class Mirror:
             yield lock
 
     async def _create(self, lock: int) -> None:
-        """Create the bare repository under another name first, because a killed process creates only a part of it."""
+        """Create the bare repository under a temporary name, so that a killed process leaves no partial mirror."""
         unfinished = self.folder / "mirror.git.new"
         if unfinished.exists():
             await to_thread.run_sync(remove_folder, unfinished)

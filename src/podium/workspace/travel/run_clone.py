@@ -36,9 +36,9 @@ async def open_run_clone(mirror: Mirror, run: str, commit: str) -> Repository:
 
 
 async def _create_repository(path: Path, remote: str, lock: int) -> None:
-    """Create a repository under another name first, because a killed process creates only a part of it.
+    """Create a repository under a temporary name, so that a killed process leaves no partial repository.
 
-    Its remote is that of the mirror, so that the workers which are started from it can move too.
+    It has the same remote as the mirror, so that workers started from it can move to other machines too.
     """
     unfinished = path.with_name(f"{path.name}.new")
     if unfinished.exists():

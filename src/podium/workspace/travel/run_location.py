@@ -1,6 +1,6 @@
 """Locate a run's repository and checkout on this machine.
 
-On the machine on which a run was delegated, these are the paths that the run recorded. On any other machine, both are
+On the machine where the work was delegated, these are the paths that the run recorded. On any other machine, both are
 in the Podium home: `repositories/REMOTE/runs/RUN/repository` and, beside it, the checkout.
 """
 
@@ -22,7 +22,7 @@ REPOSITORY_FOLDER = "repository"
 def locate_task(worker_task: WorkerTask, run: str, home: Path) -> WorkerTask:
     """Return a task with the paths on this machine. The paths do not have to exist yet.
 
-    If this machine cannot work on the task, return the task unchanged: fetching the code gives the reason.
+    If this machine cannot work on the task, return the task unchanged. Fetching its code then fails with the reason.
     """
     origin = worker_task.origin
     try:

@@ -77,8 +77,8 @@ async def clean_up_worktrees(
     """Remove the worktrees that are not needed any more, and report the action for each worktree.
 
     `busy` returns the runs that have not ended. With `force`, worktrees with unmerged or uncommitted work are also
-    removed, after the work is saved. With `dry_run`, nothing is removed, and the report says what would be.
-    With `runs`, only the worktrees of these runs are looked at.
+    removed, after the work is saved. With `dry_run`, nothing is removed, and the report says what would be removed.
+    With `runs`, only the worktrees of these runs are considered.
     """
     lines = []
     if not dry_run:

@@ -1,6 +1,6 @@
 """Create, remove and repair worktrees: a checkout for each worker, beside the repository, on its own branch.
 
-Each worktree is recorded in the ledger before it is created, and until after it is removed. If a crash interrupts its
+Each worktree is in the ledger from before its creation until after its removal. If a crash interrupts its
 creation or removal, the next process that creates or removes a worktree repairs it. No work is lost, except files that
 git ignores: a worktree is removed only if it is clean or its work was saved first. Its branch remains, because it is
 the worker's result. The caller provides the repository's setup and teardown commands.

@@ -1,8 +1,8 @@
-"""Lease a slot to each worktree: a number, ports and a database name that no other worktree has.
+"""Lease a slot to each worktree: a number, ports and a database name that only the worktrees of one worker use.
 
-Programs in worktrees can then run at the same time. The leases are in a small file in Podium's home folder, shared by
-all stores and repositories. A slot belongs to a worktree's folder for as long as the folder exists, so a crash leaks
-none, and removing the worktree gives the slot back.
+Programs of several workers can then run at the same time. The leases are in a small file in Podium's home folder, which
+all stores and repositories share. A slot belongs to a worktree's folder for as long as the folder exists, so a crash
+does not leak slots, and removing the worktree frees its slot.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ class _SlotFile(Struct, frozen=True, kw_only=True):
 
 
 def lease_slot(home: Path, worktree: Path, repository: Path) -> Slot:
-    """Return the slot of a worktree, which is leased to it now if it has none. Raise Mistake if that fails.
+    """Return the slot of a worktree. If it has none, lease one. Raise Mistake if that fails.
 
-    The number is the lowest that no existing worktree has and whose ports no program uses.
+    A new slot has the lowest number that no existing worktree has and whose ports no program uses.
     """
     file = home / FILE
     with hold_file_lock(home / LOCK, protects=file):
