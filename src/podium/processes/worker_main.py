@@ -1,4 +1,4 @@
-"""Start a worker process, which resumes the run given on standard input, for the commander that started the worker."""
+"""Run a worker process. The commander starts it, and sends it the run to resume on standard input."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def resume_run(run: str, config: WorkerConfig, on_waiting: Callable[[str],
 
 
 async def _record_machine(app: App, driver: RunDriver, worker_task: WorkerTask, base: str) -> None:
-    """Record the checkout of a run that can move between machines, and that it moved if it did."""
+    """Record the checkout of a run that can move between machines. If the run was moved, record the move too."""
     # Imported here for start-up time: most workers stay on their machine.
     from ..system.host_id import read_host_id
     from ..workers.work_takeover import record_move
