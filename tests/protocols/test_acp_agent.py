@@ -89,7 +89,7 @@ async def test_a_team_is_one_agent_that_remembers_and_can_be_loaded(tmp_path: Pa
                 await connection.prompt(**({"prompt": [text_block("Hi")]} | wrong))
         with pytest.raises(RequestError, match="not a folder"):
             await connection.new_session(cwd="nowhere", mcp_servers=[])
-        with pytest.raises(RequestError, match="no method"):
+        with pytest.raises(RequestError, match="does not support the method"):
             await connection.ext_method("nothing", {})
         process.send_signal(signal.SIGKILL)
         await process.wait()

@@ -63,7 +63,7 @@ class MessagePart(Struct, rename="camel"):
 
 
 class ClientMessage(Struct, rename="camel"):
-    """A message from the client: with `task_id` for a task that is in progress, otherwise the request of a new task."""
+    """A message from the client. With `task_id`, it is for a task in progress; otherwise, it starts a new task."""
 
     message_id: str
     parts: tuple[MessagePart, ...] = ()
@@ -72,7 +72,7 @@ class ClientMessage(Struct, rename="camel"):
 
 
 class SendConfiguration(Struct, rename="camel", frozen=True):
-    """How to answer a message: with `return_immediately`, before the task has ended."""
+    """Options for the response to a message. With `return_immediately`, it is sent before the task has ended."""
 
     return_immediately: bool = False
 
@@ -117,7 +117,7 @@ def parse_task_id(params: dict[str, Any]) -> str:
 
 
 def build_message_text(message: ClientMessage) -> str:
-    """Return a message as the request to the agent. Raise RpcError if it is empty or contains files."""
+    """Return the request to the agent that a message contains. Raise RpcError if it is empty or contains files."""
     parts: list[str] = []
     for part in message.parts:
         if part.raw:
@@ -166,7 +166,7 @@ def status_fields(report: Report, state: RunState) -> Fields:
     """Return the state of a run, with the reason if it has no answer."""
     why = report.why
     if state in ("paused", "resumable", "interrupted"):
-        why = f"run {report.run} is {state}; podium resume {report.run} continues it"
+        why = f"run {report.run} is {state}; to continue it, run podium resume {report.run}"
     return {"state": STATES[state], **_message_fields(report.run, why), "timestamp": _format_time()}
 
 

@@ -142,7 +142,7 @@ class AcpAgent:
     async def _load_session(self, given: NewSession) -> None:
         """Send the conversation of a session that this or an earlier process has opened."""
         if (known := self._sessions.get(given.session_id)) is not None and known.is_answering:
-            raise RpcError(INVALID_PARAMS, "the session is still answering a prompt; cancel it or wait for its end")
+            raise RpcError(INVALID_PARAMS, "the session is still answering a prompt; cancel it or wait until it ends")
         session = await self._open_session(given, given.session_id)
         try:
             chain = await to_thread.run_sync(find_conversation, session.settings.store, given.session_id)
@@ -154,8 +154,10 @@ class AcpAgent:
             await self._send(session, user_update(report.request))
             if report.answer is not None:
                 await self._send(session, message_update(report.answer))
-            elif report.state in ("running", "resumable", "paused"):
-                how = f"run {report.run} is {report.state}; podium resume {report.run} continues it"
+            elif report.state == "running":
+                await self._send(session, message_update(f"[run {report.run} is still running]"))
+            elif report.state in ("resumable", "paused"):
+                how = f"run {report.run} is {report.state}; to continue it, run podium resume {report.run}"
                 await self._send(session, message_update(f"[{how}]"))
             else:
                 await self._send(session, message_update(f"[run {report.run}: {report.why or report.state}]"))
@@ -165,7 +167,7 @@ class AcpAgent:
         if session is None:
             raise RpcError(INVALID_PARAMS, f"session {given.session_id[:100]!r} not found; open or load it first")
         if session.is_answering:
-            raise RpcError(INVALID_PARAMS, "the session is still answering a prompt; cancel it or wait for its end")
+            raise RpcError(INVALID_PARAMS, "the session is still answering a prompt; cancel it or wait until it ends")
         text = build_prompt_text(given.prompt)
         id = "" if session.last_run else session.id
         starting = self._runs.start(session.settings, session.place, self._agent, text, id=id, after=session.last_run)
@@ -253,7 +255,7 @@ def find_place(cwd: str) -> Path:
 
 
 def build_prompt_text(blocks: list[ContentBlock]) -> str:
-    """Return a prompt as the request to the agent. Raise RpcError if it is empty or not all text and files."""
+    """Return the request in a prompt. Raise RpcError if it is empty or contains anything but text and files."""
     parts: list[str] = []
     for block in blocks:
         text = block.resource.get("text")
@@ -276,7 +278,7 @@ def report_trouble(text: str) -> None:
 
 
 async def serve_acp(agent: str, load_settings: Callable[[Path], Settings]) -> None:
-    """Serve on standard input and output until the input ends. Runs that are active then can be resumed."""
+    """Serve on standard input and output until the input ends. Runs that are still active can be resumed later."""
     # The protocol gets a descriptor of its own, so that nothing else that is printed gets between its messages.
     output = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())

@@ -33,7 +33,7 @@ from ..views.request_text import escape_hidden_text, escape_in_line
 Update = dict[str, Any]
 
 LONGEST_OUTPUT = 20_000
-"""How many characters of a tool's output an editor gets; the timeline has all of them."""
+"""The maximum number of characters of a tool's output that the editor gets. The timeline has the full output."""
 TOOL_KINDS = {
     "read_file": "read",
     "list_files": "search",

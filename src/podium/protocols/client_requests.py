@@ -94,7 +94,7 @@ class ClientRequests:
 
 
 def format_request(entry: Entry, asked: Asked, worker: str = "") -> str:
-    """Return a request as the text that a person needs to decide it, with hidden characters escaped."""
+    """Return the text of a request for the person who decides it, with hidden characters escaped."""
     who = escape_in_line(parse_agent_name(entry.operation))
     where = f" (worker {escape_in_line(worker)})" if worker else ""
     if isinstance(asked, PermissionAsked):

@@ -26,15 +26,15 @@ from ..values.result import Result
 from ..values.store_address import StoreAddress
 
 MOST_RUNS = 50
-"""How many runs of clients a server works on at the same time."""
+"""The maximum number of clients' runs that a server works on at the same time."""
 
 
 class TooManyRuns(OutsideFailed):
-    """The server already works on as many runs as it accepts."""
+    """The server is already working on the maximum number of runs."""
 
 
 class ClientRun:
-    """A run that a client has started. `run` answers requests and sends messages; `entries` outlive the work on it."""
+    """A run that a client has started. Use `run` to answer its requests and to send messages to it."""
 
     def __init__(self, run: Run, store: StoreAddress) -> None:
         self.run = run
@@ -55,13 +55,13 @@ class ClientRun:
         return await self.run.result()
 
     def finish_followers(self) -> None:
-        """Let the followers end after the entries that are already written."""
+        """Make the followers end after the last entry written so far."""
         for follower in self._followers:
             follower.finish()
 
 
 class ClientRuns:
-    """The runs that the clients of one server have started. `tell` is called with problems in the background."""
+    """The runs that the clients of one server have started. `tell` is called with background errors."""
 
     def __init__(self, tasks: TaskGroup, *, tell: Callable[[str], None]) -> None:
         self._tasks = tasks
@@ -74,11 +74,11 @@ class ClientRuns:
     ) -> AsyncIterator[ClientRun]:
         """Start a run in the folder `place` and yield it. Exiting the block before the run has ended stops the run.
 
-        `id` is an id chosen in advance. Raise PodiumError if the run cannot start, or if the server works on too many
-        runs.
+        `id` is an id chosen in advance. Raise PodiumError if the run cannot start, and TooManyRuns if the server has
+        the maximum number of runs.
         """
         if len(self._open) >= MOST_RUNS:
-            raise TooManyRuns(f"the server works on {MOST_RUNS} runs already; try again when one of them has ended")
+            raise TooManyRuns(f"the server is already working on {MOST_RUNS} runs; try again when one has ended")
         task = _RunTask()
         self._open.add(task)
         options["repo"], options["is_attended"] = place, True
@@ -86,13 +86,13 @@ class ClientRuns:
         try:
             await task.is_ready.wait()
             if task.started is None:
-                raise task.error or PodiumError("the server is stopping; try again when it is back")
+                raise task.error or PodiumError("the server is shutting down; try again after it has restarted")
             yield task.started
         finally:
             task.is_left.set()
 
     def close(self) -> None:
-        """Interrupt all runs, because the server stops. They can be resumed."""
+        """Interrupt all runs because the server is shutting down. They can be resumed."""
         for task in self._open:
             task.scope.cancel()
 
@@ -124,7 +124,7 @@ class ClientRuns:
 
 
 class _RunTask:
-    """The background task that works on one run, and what its client waits for."""
+    """The background task that works on one run, with the events and results that its client waits for."""
 
     def __init__(self) -> None:
         self.scope = CancelScope()

@@ -52,7 +52,7 @@ DECISIONS: dict[str, Decision] = {"once": "once", "run": "run", "deny": "deny"}
 
 
 class RunCall:
-    """A run that a call follows. Leaving its block stops the run, unless the call is kept for another round."""
+    """A run that a call follows. Exiting the block stops the run, unless `keep` was called."""
 
     def __init__(self, run: ClientRun, settings: Settings, resources: AsyncExitStack) -> None:
         self.run = run
@@ -88,7 +88,7 @@ class RunCall:
             await self._resources.aclose()
 
     async def follow(self, ctx: ToolContext) -> InputRequiredResult | None:
-        """Report progress until the run ends. Return the open requests earlier if the client must repeat the call."""
+        """Report progress until the run ends. If the client must first answer open requests, return them instead."""
         has_rounds = can_elicit(ctx) and ctx.request_context.session.protocol_version >= MODERN_VERSION
         async with create_task_group() as group:
             requests = ClientRequests(
@@ -188,15 +188,15 @@ async def _elicit(ctx: ToolContext, text: str, schema: dict[str, Any]) -> str | 
 
 
 def describe_progress(entry: Entry) -> str | None:
-    """Return what an entry says about the progress of a run, or None if it is not worth showing."""
+    """Return a progress message for an entry of a run, or None if the entry is not worth showing."""
     agent = parse_agent_name(entry.operation)
     match entry.event:
         case OperationStarted():
             return f"{agent} started"
         case ToolCalled(action=action):
-            return f"{agent} uses {action.tool}"
+            return f"{agent} is using {action.tool}"
         case PermissionAsked(id=id, action=action):
-            return f"{agent} waits for permission to use {action.tool} (request {id})"
+            return f"{agent} is waiting for permission to use {action.tool} (request {id})"
         case QuestionAsked(id=id):
-            return f"{agent} waits for an answer (request {id})"
+            return f"{agent} is waiting for an answer (request {id})"
     return None

@@ -1,4 +1,4 @@
-"""Be an MCP server on standard input and output: other programs run agents and delegate tasks with tools.
+"""Serve MCP on standard input and output, with tools that let other programs run agents and delegate tasks.
 
 No tool answers requests, because the caller of a tool is a model. A client that supports elicitation shows the
 requests of a run to its user; all requests are in the inbox.
@@ -43,7 +43,7 @@ INSTRUCTIONS = (
     "answer; delegate_task starts a worker on its own git branch and returns at once."
 )
 MOST_WAIT_SECONDS = 45.0
-"""How long get_result waits at most: many clients give up after a minute."""
+"""The maximum time that get_result waits, because many clients give up after a minute."""
 
 
 class PodiumTools:
@@ -184,7 +184,7 @@ def report_trouble(text: str) -> None:
 
 
 async def serve_mcp(place: Path, load_settings: Callable[[], Settings]) -> None:
-    """Serve on standard input and output until the input ends. Runs that are active then can be resumed."""
+    """Serve on standard input and output until the input ends. Runs that are still active can be resumed later."""
     async with create_task_group() as tasks:
         runs = ClientRuns(tasks, tell=report_trouble)
         server = build_server(PodiumTools(place, runs, load_settings))._lowlevel_server

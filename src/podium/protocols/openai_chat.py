@@ -98,7 +98,7 @@ def parse_chat_request(body: bytes) -> ChatRequest:
     if request.n not in (None, 1):
         raise Mistake(f"n is {request.n}; an agent gives one answer, so n must be 1")
     if request.tools or request.functions:
-        raise Mistake("the request has tools; an agent uses the tools of its own file, so send none")
+        raise Mistake("the request has tools; an agent uses the tools that its own file lists, so do not send any")
     if request.response_format is not None and request.response_format.type != "text":
         raise Mistake(f"response_format {request.response_format.type!r} is not supported; only text is")
     return request
@@ -107,7 +107,7 @@ def parse_chat_request(body: bytes) -> ChatRequest:
 def build_request_text(messages: Sequence[ChatMessage]) -> str:
     """Return the request to the agent: the last message, after the quoted messages before it.
 
-    Raise Mistake if the last message is not a user's or has no text.
+    Raise Mistake if the last message is not from the user or has no text.
     """
     if not messages or messages[-1].role != "user":
         raise Mistake("the last message must have the role user")
@@ -187,7 +187,7 @@ class CompletionWriter:
 
 
 def usage_fields(usage: Usage) -> dict[str, Any]:
-    """Return the tokens of a run. Rehearsed calls are not counted."""
+    """Return the token usage of a run. Rehearsed calls are not counted."""
     return {
         "prompt_tokens": usage.input_tokens,
         "completion_tokens": usage.output_tokens,
