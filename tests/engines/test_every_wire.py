@@ -429,7 +429,7 @@ async def test_a_port_of_this_machine_where_nothing_listens_fails_at_once(api: A
         url = f"http://somebody:{KEY}@127.0.0.1:{taken.getsockname()[1]}/v1?key=1"
 
         async with open_wire(api, url) as wire:
-            with pytest.raises(OutsideFailed, match=f"no server of {api.name} is running at http") as caught:
+            with pytest.raises(OutsideFailed, match=f"no {api.name} server is running at http") as caught:
                 await collect_parts(wire, make_call())
 
     assert not caught.value.retryable

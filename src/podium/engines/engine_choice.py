@@ -53,8 +53,8 @@ class ModelAddress:
 class CallOptions:
     """How a model is called: what is known about its abilities, and the limits on calls to its server.
 
-    `max_tokens` limits the length of a reply. If the server accepts no calls for longer than `max_wait` seconds, the
-    model is at its limit.
+    `max_tokens` limits the length of a reply. If the server will accept no calls for longer than `max_wait` seconds,
+    the model counts as being at its limit.
     """
 
     abilities: ModelAbilities = UNTESTED
@@ -74,9 +74,9 @@ class KeyNotSet(Mistake):
 class Engines:
     """One app's engines and the HTTP client that they share. Custom engines take precedence.
 
-    `find_options` returns how a model is called. `run_in_background` runs a function without
-    blocking the caller, because loading all prices takes longer than most calls. `home` is Podium's home
-    folder, which contains the local models. `agent_programs` are the coding agents that can be used.
+    `find_options` returns the options for calls to a model. `run_in_background` runs a function without blocking the
+    caller, because loading all prices takes longer than most calls. `home` is Podium's home folder, which contains the
+    local models. `agent_programs` are the coding agents that can be used.
     """
 
     def __init__(
@@ -118,13 +118,12 @@ class Engines:
     ) -> Engine:
         """Return the engine for an agent. The engine calls the agent's first model and falls back to the others.
 
-        `limit_fallbacks` are the models to call if these are at limits of their providers.
+        `limit_fallbacks` are further models, which are called only if one of these is at its provider's limit.
 
-        `model` is the default model, and `url` is the address of its provider. An agent with the engine
-        `model` is rehearsed if `model` is `rehearsal`, if `model_names` is empty, or if there is no default
-        model and the provider of its first model cannot be called, for example because its key is not set.
-        `choose_sandbox` returns where a coding agent runs, given whether Podium chooses its model; by default, it runs
-        without a sandbox.
+        `model` is the default model, and `url` is the address of its provider. An agent with the engine `model` is
+        rehearsed if `model` is `rehearsal`, if `model_names` is empty, or if there is no default model and the provider
+        of its first model cannot be called, for example because its key is not set. `choose_sandbox` returns the
+        sandbox for a coding agent, given whether Podium chooses its model; by default, there is no sandbox.
         """
         if agent.engine in self._custom_engines:
             return self._custom_engines[agent.engine]
@@ -204,7 +203,7 @@ class Engines:
         if self._agent_processes is None:
             from .acp.agent_processes import AgentProcesses  # for start-up time: most runs use no coding agent
 
-            assert self._agent_tasks is not None, "coding agents are used only while the engines are open"
+            assert self._agent_tasks is not None, "coding agents can be used only while the engines are open"
             self._agent_processes = AgentProcesses(self._agent_tasks)
         return self._agent_processes
 
@@ -375,8 +374,9 @@ def make_wire(
 ) -> Wire:
     """Return the adapter for a provider's server at this address.
 
-    `takes_schema` is whether the server accepts schemas for replies, as far as it was tested. Servers that refuse one
-    are remembered in `refused_schemas` and get the call again without it; if this is None, the call fails.
+    `takes_schema` says whether the server accepts schemas for replies, or is None if that has not been tested. A server
+    that refuses a schema is remembered in `refused_schemas` and gets the call again without it; if `refused_schemas` is
+    None, the call fails.
     """
     from .model.http_wire import find_proxy  # for start-up time: aiohttp is loaded with the first wire
 

@@ -151,7 +151,7 @@ async def fetch_document(client: ClientSession, url: str, *, post: object = None
 
 
 def list_address_candidates(address: str, environ: Mapping[str, str], provider: str = "") -> tuple[ServerAddress, ...]:
-    """Return the addresses to ask for a server that the user has named: a URL, a host with a port, or a provider.
+    """Return the addresses to probe for a server that the user has named: a URL, a host with a port, or a provider.
 
     `provider` is the server's provider, if it is known. Raise Mistake if `address` is none of these.
     """
@@ -175,7 +175,7 @@ def list_address_candidates(address: str, environ: Mapping[str, str], provider: 
 
 
 def guess_provider(url: str, models: Iterable[ModelEntry]) -> str:
-    """Return the provider of a server, by the owner of its models or by its port."""
+    """Guess the provider of a server from the owner of its models or from its port."""
     by_port = {urlsplit(one.base_url).port: one.name for one in PROVIDERS.values() if not one.key_name}
     owners = (OWNERS[model.owned_by] for model in models if model.owned_by in OWNERS)
     return next(owners, by_port.get(urlsplit(url).port, ANY_SERVER))

@@ -94,7 +94,7 @@ class ModelProber:
         return self._abilities
 
     async def _probe_streaming(self) -> bool:
-        """Measure a long reply. Return False if the server sent nothing in time, so that other probes are useless."""
+        """Measure a long reply. Return False if the server sent nothing in time: further probes would be useless."""
         self._announce(probes.STREAMING)
         limits = self._limits
         reply = await measure_call(
@@ -218,7 +218,7 @@ async def measure_call(wire: Wire, call: ModelCall, *, seconds: float, reading: 
 
 
 class _ReplyMeter:
-    """Collects the parts of a reply and when they arrived."""
+    """Collects the parts of a reply and measures when they arrive."""
 
     def __init__(self) -> None:
         self.started_at = monotonic()

@@ -1,7 +1,6 @@
-"""Rehearse a run without a model: reply by rules, which follow every protocol but answer no question.
+"""Rehearse a run without a model: fixed rules give replies that follow every protocol but answer no question.
 
-Replies are instant and byte-for-byte deterministic. A label marks those that somebody could mistake for
-an answer.
+Replies are instant and byte-for-byte deterministic. A label marks those that could be mistaken for an answer.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _COMMON = frozenset(
 
 
 class RehearsalWire:
-    """The adapter that replies by the rules of the rehearsal."""
+    """The adapter that replies according to the rules of the rehearsal."""
 
     def stream(self, call: ModelCall) -> AsyncGenerator[ReplyPart, None]:
         move = cut_to_limit(choose_move(call), call)

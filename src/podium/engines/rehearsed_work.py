@@ -1,6 +1,6 @@
 """Rehearse a collaborating team: plan a step for each member, accept everything in reviews, and ask for one decision.
 
-A member whose instructions say `hand the step to NAME` hands its step over, so that a rehearsal can show this too.
+A member whose instructions say `hand the step to NAME` hands its step over, so that handovers can be rehearsed too.
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ def choose_work_move(call: ModelCall, request: str) -> Move | None:
 
 
 def make_rehearsed_plan(request: str) -> str:
-    """Return a plan with a step for each member except planners and reviewers, and a last step that combines several.
+    """Return a plan with a step for each member except planners and reviewers.
 
-    It has at most `MOST_STEPS` steps. If all members are planners or reviewers, each of them gets a step.
+    If there are several, a last step combines their results. The plan has at most `MOST_STEPS` steps. If all members
+    are planners or reviewers, each of them gets a step.
     """
     goal = first_line(_cut_section(request, "## Goal"))[:LONGEST_QUOTE]
     members = _MEMBER.findall(_cut_section(request, "## Members"))

@@ -1,4 +1,4 @@
-"""The engine whose sessions are coding agents of other vendors, driven over the Agent Client Protocol."""
+"""An engine that drives coding agents of other vendors over the Agent Client Protocol."""
 
 from __future__ import annotations
 

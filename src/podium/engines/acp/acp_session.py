@@ -1,6 +1,6 @@
 """Run the turns of an agent whose engine is a coding agent in a process of its own.
 
-Each prompt to the coding agent is a step. If the coding agent's process dies, or Podium itself, the coding agent loads
+Each prompt to the coding agent is a step. If the coding agent's process or Podium itself dies, the coding agent loads
 its session again and continues; if it cannot, a new session gets the conversation as text.
 """
 
@@ -58,7 +58,7 @@ Pieces = MemoryObjectSendStream[Piece]
 
 
 class AcpSession:
-    """One conversation with a coding agent, whose own session is `agent`. `name` is the engine's name for display.
+    """One conversation with a coding agent. `agent` is its own session, and `name` is the engine's name for display.
 
     `tools` are Podium's own tools for the agent.
     """
@@ -84,7 +84,7 @@ class AcpSession:
         self._history = list(spec.history)
         self._cost = 0.0
         self._is_reply_call = False
-        """Whether a call of Podium's tools in this turn is the reply."""
+        """Whether a call to one of Podium's tools in this turn is the reply."""
         self._untold: list[str] = []
         """A person's messages that the agent did not accept during a prompt."""
         self._reported = [0] * len(USAGE_FIELDS)
@@ -137,10 +137,10 @@ class AcpSession:
         self._history.append(PastTurn(prompt=prompt, reply=text, scope=turn))
 
     def _add_earlier_events(self, prompt: str) -> str:
-        """Return the prompt, after what the agent does not know about its last turn.
+        """Return the prompt, preceded by what the agent does not know about its last turn.
 
-        These are the reasons for refusals, and the calls of Podium's tools before one of them stopped the agent: some
-        agents forget a turn in which they were stopped.
+        The agent is told which actions were refused and why. If one of Podium's tools ended the turn, it is also told
+        which of these tools it called, because some agents forget a turn in which they were stopped.
         """
         if not self._history:
             return prompt
@@ -153,9 +153,9 @@ class AcpSession:
         return "\n\n".join([*told, prompt])
 
     def _explain_refusals(self, place: Scope, reply: ModelReplied) -> str:
-        """Return the prompt for an agent that has stopped because actions were refused, or an empty string.
+        """Return a prompt that explains refusals to an agent that stopped because of them, or an empty string.
 
-        It is told why, so that it can continue without those actions.
+        The agent can then continue without the refused actions.
         """
         refused = place.timeline.find_events_below(place.path, ActionRefused)
         is_stopped = self._program.after_denial == "ends_turn" or reply.stop == "cancelled" or not reply.text.strip()
@@ -244,7 +244,7 @@ class AcpSession:
     async def _attempt_prompt(
         self, words: str, turn: Scope, handler: PromptHandler, place: Scope, group: TaskGroup, *, is_first: bool
     ) -> Params:
-        """Send a prompt to the agent and return its answer, and answer its calls of Podium's tools meanwhile.
+        """Send a prompt to the agent, answer its calls to Podium's tools, and return its final answer.
 
         An earlier attempt at the same prompt may have made some calls already. If one of them ended the turn, the agent
         is not prompted again.
@@ -264,7 +264,7 @@ class AcpSession:
         return answer
 
     async def _repeat_calls(self, place: Scope, pieces: Pieces) -> None:
-        """Repeat the calls of Podium's tools that were made during a prompt whose reply is known."""
+        """Repeat the calls to Podium's tools that the agent made before its recorded reply."""
         if self._tools is not None:
             async with self._tools.session.open_turn(place, on_piece=pieces.send) as calls:
                 await calls.repeat_known_calls(is_over=True)
@@ -296,7 +296,10 @@ class AcpSession:
         return build_first_prompt(self._spec.system, self._history, words)
 
     def _loadable_turns(self) -> list[PastTurn]:
-        """Return the last turns, newest first, up to a reply that was refused: the agent would remember that reply."""
+        """Return the turns whose sessions can be loaded, newest first: those of this run since the last refused reply.
+
+        An agent that loaded an older session would remember the refused reply.
+        """
         kept: list[PastTurn] = []
         for past in reversed(self._history):
             if past.is_refused or past.scope.timeline.run != self._spec.run:

@@ -1,6 +1,6 @@
-"""Prepare a home folder of its own for a coding agent, and the environment that it runs in.
+"""Prepare a separate home folder for a coding agent, and the environment that it runs in.
 
-Some agents save what a user once allowed and never ask again, and two agents with one home would mix up their
+Some agents remember what a user has allowed and never ask again, and two agents that share a home would mix up their
 sessions. So each run has its own homes, with copies of the files that contain the user's login.
 """
 

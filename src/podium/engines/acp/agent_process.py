@@ -1,8 +1,8 @@
 """Run a coding agent as a child process, and exchange ACP messages with it over stdio.
 
-The agent runs in its own process group. Its error output is read all the time and its end is kept for error messages,
-so a full pipe never blocks the agent. When the agent exits, everything that waits for it ends, even if a process that
-it started keeps its pipes open.
+The agent runs in its own process group. Its error output is read continuously, so that a full pipe never blocks the
+agent, and the last part is kept for error messages. When the agent exits, nothing waits for it any longer, even if a
+process that it started keeps its pipes open.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SHOWN_OUTPUT_CHARACTERS = 400
 class AgentCommand:
     """The command that starts an agent, with its environment, the checkout that it works in, and its home folder.
 
-    `model` is the model that the agent uses, if it is not its own. `coordination` answers the agent's calls of Podium's
+    `model` is the model that the agent uses, or None for its own. `coordination` answers the agent's calls to Podium's
     tools. `report` is called with notes for the user. `also` are checkouts of additional repositories that the agent
     works in.
     """
@@ -86,7 +86,7 @@ def serve_nowhere(router: CoordinationRouter) -> AbstractAsyncContextManager[str
 class AgentSandbox:
     """Where the processes of an agent run. `name` is shown in requests, and `open_child` starts a process.
 
-    `model_url` is the address at which processes reach the model of their command; empty if that is the model's own.
+    `model_url` is the address at which processes reach the model of their command; empty for the model's own address.
     `serve_coordination` serves Podium's tools to a process.
     """
 
@@ -114,7 +114,7 @@ class SessionHandler(Protocol):
 class AgentProcess:
     """A running agent. `handlers` receive its messages, by session id; messages for other sessions are dropped.
 
-    `coordination` answers its calls of Podium's tools, at the address `coordination_url`; empty if it cannot call them.
+    `coordination` answers its calls to Podium's tools at `coordination_url`, which is empty if it cannot call them.
     """
 
     def __init__(self, child: ChildProcess, name: str, coordination: CoordinationRouter, coordination_url: str) -> None:
@@ -149,7 +149,7 @@ class AgentProcess:
         await self._peer.notify(method, params)
 
     async def initialize(self) -> None:
-        """Agree on the protocol with the agent. Raise OutsideFailed if that fails."""
+        """Negotiate the protocol with the agent. Raise OutsideFailed if that fails."""
         offer = {
             "protocolVersion": PROTOCOL_VERSION,
             "clientCapabilities": {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False},
@@ -159,7 +159,7 @@ class AgentProcess:
             with fail_after(START_SECONDS):
                 answer = await self.call("initialize", offer)
         except TimeoutError:
-            raise OutsideFailed(f"{self.name} did not answer within {START_SECONDS:g} s of its start") from None
+            raise OutsideFailed(f"{self.name} did not answer within {START_SECONDS:g} s of starting") from None
         except RpcError as error:
             raise OutsideFailed(f"{self.name} refused the connection: {error}") from error
         except ConnectionEnded:
@@ -246,9 +246,9 @@ CANCELLED = {"outcome": {"outcome": "cancelled"}}
 async def run_agent_process(
     command: AgentCommand, name: str, sandbox: AgentSandbox, *, exits_at_eof: bool = True
 ) -> AsyncIterator[AgentProcess]:
-    """Run an agent for the duration of the block, and agree on the protocol with it. Raise OutsideFailed on failure.
+    """Run an agent for the duration of the block, and negotiate the protocol with it. Raise OutsideFailed on failure.
 
-    An agent that `exits_at_eof` has a moment to exit by itself when its input is closed.
+    With `exits_at_eof`, the agent gets a moment to exit by itself after its input is closed.
     """
     trouble: Exception | None = None
     try:
@@ -280,6 +280,6 @@ def read_mapping(params: Mapping[str, Any], key: str) -> Params:
 
 
 def read_objects(params: Mapping[str, Any], key: str) -> Sequence[Params]:
-    """Return the objects in the list under a key, without anything else in that list."""
+    """Return the objects in the list under a key. Other items are left out."""
     value = params.get(key)
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

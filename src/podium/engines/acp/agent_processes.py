@@ -34,7 +34,7 @@ class AgentProcesses:
         self._starting: dict[Hashable, Lock] = {}
 
     async def acquire(self, opening: AbstractAsyncContextManager[AgentProcess], *, key: Hashable = None) -> HeldProcess:
-        """Return the running process with this key, or start one. With the key None, it is not shared.
+        """Return the running process with this key, or start one. If the key is None, the process is not shared.
 
         Raise OutsideFailed if the agent cannot be started.
         """
@@ -54,7 +54,7 @@ class AgentProcesses:
         return started
 
     async def release(self, held: HeldProcess) -> None:
-        """End the use of a process. The last user waits until the process has stopped."""
+        """Stop using a process. The last user waits until the process has stopped."""
         held.users -= 1
         if held.users == 0:
             if self._shared.get(held.key) is held:

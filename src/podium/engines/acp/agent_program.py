@@ -22,7 +22,7 @@ AfterDenial = Literal["goes_on", "ends_turn"]
 
 
 McpTransport = Literal["", "http", "stdio", "off"]
-"""How an agent connects to Podium's tools. Empty means over HTTP if the agent says that it can, and otherwise stdio."""
+"""How an agent connects to Podium's tools. Empty means HTTP if the agent supports it, and stdio otherwise."""
 
 
 class AgentProgram(Struct, frozen=True, kw_only=True):
@@ -32,13 +32,13 @@ class AgentProgram(Struct, frozen=True, kw_only=True):
     row was tested; `binary` is the program's path in that package if npm does not link it. `mode` is the mode in which
     the agent asks before it acts. `env` is always set, `passed_variables` are taken from the user's environment, and
     `login_files` are copied from the user's home folder into the agent's own. `model_env` and `model_files` make the
-    agent use a model that the agent's file names, for each kind of API. An agent that `asks_late` reports that a call
-    has started before it asks for permission. `reports_totals` means that its usage is that of the whole session.
-    `hosts` are those that the agent must reach to use the model and the login that it is set up with, and
-    `readable` are folders that it must read, besides the one in which it is installed. `creatable` are configuration
-    files in the checkout that it can create in the sandbox; the sandbox keeps all other agents from doing so. With
-    `is_sandboxed`, it runs in Podium's sandbox where there is one. `mcp` is how it connects to Podium's tools; an agent
-    that `lists_late` asks which ones there are only when it has got its first prompt. `caution` is a known limit that
+    agent use a model that the agent's file names, for each kind of API. With `asks_late`, it reports the start of a
+    call before it asks for permission. With `reports_totals`, the usage that it reports is the total for the session.
+    `hosts` are the hosts that it must reach to use the model and the login that it is set up with, and `readable` are
+    the folders that it must read, besides the one in which it is installed. `creatable` are configuration files in the
+    checkout that it can create in the sandbox; the sandbox prevents all other agents from creating them. With
+    `is_sandboxed`, it runs in Podium's sandbox where there is one. `mcp` is how it connects to Podium's tools; with
+    `lists_late`, it requests the list of these tools only after its first prompt. `caution` is a known limitation that
     Podium cannot remove.
     """
 
@@ -80,7 +80,7 @@ class AgentProgram(Struct, frozen=True, kw_only=True):
         return shutil.which(str(installed))
 
     def choose_wire(self, provider: str, wire: str, *, agent: str, model: str) -> str:
-        """Return the kind of API through which the agent uses a model: that of its provider alone, or the usual `wire`.
+        """Return the kind of API through which the agent uses a model: the provider's own, or else `wire`.
 
         Raise Mistake if Podium cannot make the coding agent use the model.
         """
@@ -228,7 +228,7 @@ _ROWS = (
         after_denial="ends_turn",
         shares_process=True,
         caution="its own sandbox cannot run inside Podium's, so a command works only if its model requests to run it "
-        "without that sandbox, which needs permission; in its mode agent-full-access, it never asks",
+        "outside that sandbox, which needs permission; in the mode agent-full-access, it never asks",
     ),
     AgentProgram(
         name="claude",
@@ -291,7 +291,7 @@ _ROWS = (
         tool_names=_GEMINI_TOOLS,
         after_denial="ends_turn",
         shares_process=True,
-        caution="after a crash, its conversation is continued in a new session",
+        caution="after a crash, it continues the conversation in a new session",
     ),
     AgentProgram(
         name="qwen",
@@ -337,7 +337,7 @@ _ROWS = (
         tool_names={**_CLAUDE_TOOLS, "FetchURL": "web_fetch"},
         shares_process=True,
         asks_late=True,
-        caution="in a git repository, it changes files of its checkout without asking; it asks before it runs commands",
+        caution="in a git repository, it changes files in its checkout without asking; it asks before it runs commands",
     ),
 )
 

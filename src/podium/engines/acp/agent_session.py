@@ -64,10 +64,10 @@ class AgentSession:
         return bool(self.id) and self._held is not None and not self._held.agent.is_over
 
     async def open(self, known: str, report: Report) -> bool:
-        """Open the session, and return whether it is the earlier one with the id `known`.
+        """Open a session, and return whether it is the earlier session with the id `known`.
 
-        If there is no such id or the agent cannot load that session, a new one is opened. `report` is called with notes
-        about a process that is started. Raise OutsideFailed on failure.
+        If `known` is empty or the agent cannot load that session, a new one is opened. `report` is called with notes
+        about a newly started process. Raise OutsideFailed on failure.
         """
         if self._held is None or self._held.agent.is_over:
             await self.aclose()
@@ -88,7 +88,7 @@ class AgentSession:
         return is_loaded
 
     async def check_tools(self, report: Report, seconds: float = 0.0) -> None:
-        """Wait until the agent has asked for Podium's tools. If it does not in time, report that once."""
+        """Wait until the agent has asked for Podium's tools. If it has not done so in time, report that once."""
         if not self._has_servers or self._tools is None or self._held is None:
             return
         self._has_servers = False
@@ -128,9 +128,9 @@ class AgentSession:
     async def prompt(self, text: str, handler: PromptHandler, group: TaskGroup) -> Params:
         """Send a prompt and return the agent's final answer; `handler` gets everything before it.
 
-        If one of Podium's tools ends the turn, the agent is stopped, and the stop reason is STOPPED_BY_TOOL.
-        Raise AgentLost if the agent's process ends, and OutsideFailed if the agent reports an error. `group` runs the
-        wait for the answer, which continues for a moment after a cancellation.
+        If one of Podium's tools ends the turn, the agent is stopped, and the stop reason is STOPPED_BY_TOOL. Raise
+        AgentLost if the agent's process ends, and OutsideFailed if the agent reports an error. A task in `group` waits
+        for the answer, and continues to do so for a moment after a cancellation.
         """
         assert self._held is not None
         agent, call, session = self._held.agent, _PromptCall(), self.id
@@ -186,7 +186,7 @@ class AgentSession:
         call.scope.cancel()
 
     async def aclose(self) -> None:
-        """End the use of the agent's process."""
+        """Stop using the agent's process."""
         held, self._held, self.id = self._held, None, ""
         if self._tools is not None:
             self._tools.disconnect()

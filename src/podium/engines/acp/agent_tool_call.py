@@ -21,7 +21,7 @@ from .agent_process import read_mapping, read_objects
 
 WORKING_DIRECTORY_NAMES = ("cwd", "workdir", "directory")
 KIND_TOOLS = {"read": "read_file", "edit": "edit_file", "search": "grep", "execute": "bash", "fetch": "web_fetch"}
-"""Podium's tool for each kind of call that ACP defines and that has an equivalent."""
+"""Podium's equivalent of each kind of tool call in ACP, if there is one."""
 
 CHANGING_TOOLS = ("write_file", "edit_file")
 READING_TOOLS = ("read_file", "grep", "glob")
@@ -151,7 +151,7 @@ class AgentToolCall:
         return f"{agent}__{word}"
 
     def _complete_file_arguments(self, arguments: dict[str, Any], diffs: list[Params]) -> dict[str, Any]:
-        """Return the arguments with the path and the new text from a diff or a location, if they name none."""
+        """Return the arguments. If they lack the path or the changed text, take it from a diff or a location."""
         named = [_read_text(diff, "path") for diff in diffs] or self.paths
         if "path" not in arguments and len(set(named)) == 1:
             arguments = {**arguments, "path": named[0]}
@@ -179,7 +179,7 @@ def _find_checkout(arguments: Mapping[str, Any], checkouts: Sequence[str]) -> st
 
 
 def make_relative(path: str, directory: str) -> str:
-    """Return a path inside the directory relative to it; any other path is returned as it is."""
+    """Return a path inside the directory as a path relative to it. Return any other path unchanged."""
     if not directory or not posixpath.isabs(path):
         return path
     whole, base = posixpath.normpath(path), posixpath.normpath(directory)
@@ -187,7 +187,7 @@ def make_relative(path: str, directory: str) -> str:
 
 
 def _complete_command(arguments: dict[str, Any], raw_input: Any, directory: str) -> dict[str, Any]:
-    """Return the arguments of a command as a string, without a working directory that is the checkout itself."""
+    """Return the arguments with the command as one string. Remove a working directory that is the checkout itself."""
     command = arguments.get("command", raw_input if isinstance(raw_input, str | list) else None)
     if isinstance(command, list) and all(isinstance(word, str) for word in command):
         # Some agents pass a shell command on to a shell of their own.
@@ -204,7 +204,7 @@ def _complete_command(arguments: dict[str, Any], raw_input: Any, directory: str)
 
 
 def find_own_name(meta: Params) -> str:
-    """Return the agent's own name for a tool from its metadata, where agents keep it under a key of their own."""
+    """Return the agent's own name for a tool. Agents store it in different places in the metadata."""
     outer = [meta, *(one for one in meta.values() if isinstance(one, dict))]
     inner = [one for values in outer[1:] for one in values.values() if isinstance(one, dict)]
     names = (_read_text(one, "toolName") or _read_text(one, "tool_name") for one in (*outer, *inner))

@@ -1,7 +1,8 @@
-"""Give the session of a coding agent Podium's own tools, as an MCP server that it connects to.
+"""Offer Podium's own tools to the session of a coding agent, which connects to them as an MCP server.
 
-An agent reports its calls of these tools like any others, and may ask for permission to make them. Podium permits them
-at once and does not record these reports: the calls themselves arrive at Podium, pass its gate and are recorded there.
+An agent reports its calls to these tools like any others, and may ask for permission to make them. Podium permits them
+at once and does not record these reports: the calls themselves reach Podium, which checks them at its gate and records
+them.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from .agent_program import McpTransport
 from .agent_tool_call import KIND_TOOLS, find_own_name
 
 LIST_SECONDS = 10.0
-"""How long the first prompt waits until the agent has asked for the list of tools."""
+"""How long the first prompt waits for the agent to request the list of tools."""
 OWN_NAME = re.compile(
     rf"(?:(?:Tool: )?(?:mcp(?:__|[.:_-]))?{SERVER_NAME}(?:__|: |[./:_-])(?P<tool>\w[\w ]*)"
     rf"|(?P<first>\w+) \({SERVER_NAME} MCP Server\).*)",
     re.DOTALL,
 )
-"""How agents call a tool of this server: `mcp__podium__ask_person`, `podium-ask_person`, `podium: ask person`, …"""
+"""An agent's name for a tool of this server: `mcp__podium__ask_person`, `podium-ask_person`, `podium: ask person`, …"""
 
 
 class PodiumTools:
@@ -59,10 +60,11 @@ class PodiumTools:
         return [{"name": SERVER_NAME, "command": program, "args": args, "env": env}]
 
     def recognise_call(self, message: Params, earlier: str) -> str:
-        """Return which of these tools a message about a tool call names; empty if it names something else.
+        """Return the tool of this server that a message about a tool call names; empty if it names another tool.
 
-        `earlier` is the tool that earlier messages about the same call named. A message that names nothing changes
-        nothing. A call that an agent describes as access to files, commands or the network is never one of these.
+        `earlier` is the tool that earlier messages about the same call named; it is returned if this message names no
+        tool. A call that the agent describes as access to files, commands or the network is never a call to one of
+        these tools.
         """
         title, own_name = message.get("title"), find_own_name(read_mapping(message, "_meta"))
         if message.get("kind") in KIND_TOOLS:
@@ -73,7 +75,7 @@ class PodiumTools:
         return found or (earlier if earlier and title == earlier else "")
 
     def _match_name(self, name: object) -> str:
-        """Return the tool that an agent's name for it means, or an empty string."""
+        """Return the tool that an agent means by this name, or an empty string."""
         if not isinstance(name, str) or (found := OWN_NAME.fullmatch(name)) is None:
             return ""
         tool = (found["tool"] or found["first"]).replace(" ", "_")  # some agents show names as words

@@ -2,7 +2,7 @@
 
 Tool calls are recorded like those of Podium's own tools. The place of a call on the timeline depends on what it does,
 not on its number: an agent that is restarted after a crash may repeat its calls in another order, and an approval must
-never apply to another action than the one that was shown.
+never apply to an action other than the one that was shown.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .podium_tools import PodiumTools
 
 LONGEST_REASON = 500
 STEERING_SECONDS = 5.0
-"""How long to wait, after an agent has ended its turn, for its reply whether it accepted a message."""
+"""How long to wait, after an agent has ended its turn, until it says whether it accepted a message."""
 REPORT_SECONDS = 1.0
 """How long an agent can take to report the end of a call that ended its turn."""
 STOPPED_BY_TOOL = "tool"
@@ -71,16 +71,16 @@ class PromptHandler:
         tools: PodiumTools | None = None,
     ) -> None:
         self.done = Event()
-        """Set when the prompt is answered, or when something happened that must end the turn."""
+        """Set when the prompt has been answered, or when something has happened that must end the turn."""
         self.error: PodiumError | None = None
         self.cost: float | None = None
         """The cost of the session so far in USD, if the agent reports it."""
         self.tool_calls = 0
         self.is_ended_by_tool = False
         self.sent = ""
-        """The prompt, as soon as it is sent."""
+        """The prompt; empty until it is sent."""
         self.steer: Callable[[str], Awaitable[bool]] | None = None
-        """Sends the agent a message during the prompt, and returns whether it was accepted; None if it accepts none."""
+        """Sends a message during the prompt, and returns whether the agent accepted it; None if it accepts none."""
         self._untold: list[str] = []
         self._steering: list[Event] = []
         self._last_call_reported = Event()
@@ -111,24 +111,24 @@ class PromptHandler:
         return sum(len(piece) for segment in self._segments for piece in segment)
 
     def fail(self, error: PodiumError) -> None:
-        """End the turn because of an error outside the agent's reply."""
+        """End the turn with an error."""
         self.error = self.error or error
         self.done.set()
 
     def end_by_tool(self) -> None:
-        """End the turn because one of Podium's tools has ended it, as soon as the agent has got the tool's answer."""
+        """End the turn for one of Podium's tools, after the agent has received the tool's answer."""
         if not self.is_ended_by_tool:
             self.is_ended_by_tool = True
             self._group.start_soon(self._wait_for_report)
 
     async def _wait_for_report(self) -> None:
-        """Wait until the agent reports that the call has ended; an agent that is stopped before may forget the call."""
+        """Wait until the agent reports the end of the call, because an agent that is stopped earlier may forget it."""
         with move_on_after(REPORT_SECONDS):
             await self._last_call_reported.wait()
         self.done.set()
 
     async def add_tool_piece(self, piece: ToolStarted | ToolFinished) -> None:
-        """Add the start or the end of a call of Podium's tools to the reply."""
+        """Add the start or the end of a call to one of Podium's tools to the reply."""
         await self._send(piece)
         if isinstance(piece, ToolStarted):
             self.tool_calls += 1
@@ -245,14 +245,14 @@ class PromptHandler:
             await self._end_call(call, call.said.output, is_error=call.said.status != "completed")
 
     def _is_podiums(self, call: RunningCall, message: Params) -> bool:
-        """Return whether a message is about a call of Podium's own tools."""
+        """Return whether a message is about a call to one of Podium's own tools."""
         if self._tools is None or call.place is not None or call.ended.is_set():
             return False
         call.podiums_tool = self._tools.recognise_call(message, call.podiums_tool)
         return bool(call.podiums_tool)
 
     async def _follow_podiums_call(self, call: RunningCall) -> None:
-        """Separate the text before and after a call of Podium's tools. The call itself is recorded where it arrives."""
+        """Separate the text before and after a call to one of Podium's tools. The call itself is recorded elsewhere."""
         if call.said.is_over:
             await self._leave_call(call)
             if self.is_ended_by_tool:
@@ -269,7 +269,7 @@ class PromptHandler:
         return self._calls.setdefault(id, RunningCall(AgentToolCall(id=id)))
 
     def _record_unrequested(self, call: RunningCall) -> None:
-        """Record that the agent made a call without asking, unless it only reads."""
+        """Record that the agent made a call without asking, unless the call only reads."""
         assert call.place is not None
         assert call.action is not None
         is_plain = call.action.tool in READING_TOOLS or call.said.kind in ("read", "search", "think")

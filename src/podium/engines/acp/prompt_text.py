@@ -25,7 +25,7 @@ def build_first_prompt(system: str, history: Sequence[PastTurn], prompt: str) ->
 
 
 def build_interrupted_prompt(prompt: str) -> str:
-    """Return the prompt for a session that was interrupted while it answered the prompt."""
+    """Return the prompt with which an interrupted session continues its work on `prompt`."""
     return (
         "You were interrupted while you worked on the request below, and your session was restored. Check what is "
         f"already done, do not repeat it, and continue.\n\n[the request]\n{prompt}"
@@ -44,7 +44,7 @@ def describe_refusals(refused: Iterable[ActionRefused]) -> str:
 def describe_last_calls(actions: Iterable[Action]) -> str:
     """Return a prompt that tells an agent which of Podium's tools it called before one of them ended its turn."""
     lines = "\n".join(f"- {action.tool} {_shorten(json.encode(action.arguments).decode())}" for action in actions)
-    return f"Your last turn ended with these calls of yours, which were made; do not repeat them:\n{lines}"
+    return f"Your last turn ended with these calls. They were made; do not repeat them:\n{lines}"
 
 
 def format_refusal_note(refused: Iterable[ActionRefused]) -> str:

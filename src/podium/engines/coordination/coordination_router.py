@@ -25,7 +25,7 @@ Application = Callable[[Message, Receive, Send], Awaitable[None]]
 
 
 class CoordinationRouter:
-    """The ASGI application for one agent process. It has as many sessions as the process."""
+    """The ASGI application for one agent process. It serves all sessions of the process."""
 
     def __init__(self) -> None:
         self._applications: dict[CoordinationSession, Application] = {}
@@ -59,7 +59,8 @@ def find_session(sessions: Iterable[CoordinationSession], scope: Message) -> Coo
 async def refuse_request(sessions: Iterable[CoordinationSession], scope: Message, send: Send) -> None:
     """Refuse a request that carries no valid token, and record it.
 
-    It is recorded for the sessions that are at work, because nobody knows which of them sent it.
+    It is recorded for every session with an open turn, or for all sessions if there is none, because its sender is
+    unknown.
     """
     status, reason = 401, "the request has no token"
     if _read_authorization(scope):

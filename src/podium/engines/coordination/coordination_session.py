@@ -1,10 +1,10 @@
 """The coordination tools of one agent session, for agents that do not run in Podium's own tool loop.
 
-A call that takes long is answered before the agent gives up on it, with an id to continue waiting. An agent that was
-restarted makes the same calls again, and calls have no position in a recorded reply, so a call is identified by its
-name, its arguments and how often the turn has made it before. A call that already has an answer on the timeline, such
-as a question to a person, is not repeated. A resumed turn starts with the calls that are on the timeline, even if the
-agent does not repeat them: tools and patterns read the state of their work from them.
+A call that takes long is answered before the agent gives up on it, with an id that lets the agent continue waiting. An
+agent that was restarted makes the same calls again, and calls have no position in a recorded reply, so a call is
+identified by its name, its arguments and how often the turn has made it before. A call that already has an answer on
+the timeline, such as a question to a person, is not repeated. A resumed turn starts with the calls that are on the
+timeline, even if the agent does not repeat them: tools and patterns read the state of their work from them.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class CoordinationTurn:
     async def repeat_known_calls(self, *, is_over: bool) -> None:
         """Repeat the calls that an earlier attempt at the turn made, in their order, and wait for those with answers.
 
-        A call without an answer is started again, unless the attempt `is_over`: then nobody waits for it.
+        A call without an answer is started again, unless `is_over`: the attempt has ended, so nobody needs the answer.
         """
         for segment, called in find_calls(self.scope):
             is_answered = self.scope.child(segment).has_child_outcome("tool_answered#1")
@@ -125,7 +125,7 @@ class CoordinationTurn:
                     await pending.done.wait()
 
     def start_call(self, name: str, arguments: dict[str, Any]) -> PendingCall | None:
-        """Start a call and return it, or the same call if it is still running. Return None if too many are running."""
+        """Start a call, unless the same call is still running, and return it. Return None if too many are running."""
         key = compute_digest(name, arguments)
         segment = f"{CALL_PREFIX}{key}#{self._counts[key]}"
         if (running := self._pending.get(segment)) is not None:
@@ -228,7 +228,7 @@ class CoordinationSession:
         self._listed = Event()
 
     async def wait_listed(self, seconds: float) -> bool:
-        """Wait until the agent has asked for the list of tools, up to some seconds. Return whether it has."""
+        """Wait at most `seconds` for the agent to request the list of tools. Return whether it has done so."""
         with move_on_after(seconds):
             await self._listed.wait()
         return self._listed.is_set()
@@ -238,7 +238,7 @@ class CoordinationSession:
         self._listed.set()
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> ToolAnswer:
-        """Return the answer to a call or, if it takes long, how to continue waiting for it."""
+        """Return the answer to a call or, if that takes too long, instructions for continuing to wait."""
         turn = self._turn
         if turn is None:
             return ToolAnswer(text="Not now: you can use this tool only while you work on a request.", is_error=True)

@@ -26,7 +26,7 @@ class CataloguePart(Struct, frozen=True, kw_only=True):
 
     @property
     def requirement(self) -> str:
-        """The package and its exact version, as pip reads it."""
+        """The package and its exact version, as a requirement for pip."""
         return f"{self.package}=={self.version}"
 
 

@@ -1,9 +1,9 @@
 """Serve one local model to all processes that use the same folder of models, until it has been idle for a while.
 
-The server is that of `xllamacpp`: OpenAI's Chat Completions API on a loopback port. It requires a token, which is
-stored only in the state file; only the owner of that file can read it. Calls are answered one at a time, in the order
-of their arrival. The process exits when it has been idle for long enough, when its state file has been removed or
-replaced, or on SIGTERM.
+The server, which comes with `xllamacpp`, offers OpenAI's Chat Completions API on a loopback port. It requires a token,
+which is stored only in the state file; only the owner of that file can read it. Calls are answered one at a time, in
+the order of their arrival. The process exits when it has been idle for long enough, when its state file has been
+removed or replaced, or on SIGTERM.
 
 Usage: python -m podium.engines.local.engine_process STATE WEIGHTS WINDOW IDLE_SECONDS
        python -m podium.engines.local.engine_process --check
@@ -30,7 +30,7 @@ from .engine_state import EngineReport, EngineState, read_engine_state
 
 WATCH_SECONDS = 1.0
 LOCK_SECONDS = 120.0
-"""How long to wait for another engine of the same model, which is about to exit but still answers a call."""
+"""How long to wait for another engine of the same model that is about to exit but is still answering a call."""
 LOCK_POLL_SECONDS = 0.05
 LONGEST_REPLY = 2048
 """The most tokens in a reply if its call sets no limit: a model that repeats itself must not block other calls."""

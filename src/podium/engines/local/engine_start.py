@@ -25,7 +25,7 @@ from .model_folder import ModelFolder
 IDLE_SECONDS = 300.0
 """How long an engine waits without a call before it exits."""
 START_SECONDS = 180.0
-"""How long an engine may take to start, including the loading of its model."""
+"""How long an engine may take to start and load its model."""
 POLL_SECONDS = 0.05
 MODULE = "podium.engines.local.engine_process"
 PASSED_ON = ("PYTHONPATH", "LD_LIBRARY_PATH")

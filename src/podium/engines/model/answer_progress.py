@@ -1,4 +1,4 @@
-"""Decide what follows a reply without tool calls: the turn ends, or the model is asked again, or the turn fails."""
+"""Decide what follows a reply without tool calls: the turn ends, the model is asked again, or the turn fails."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ADVICE = "use a model and a server that support tool calls"
 class AnswerProgress:
     """Collects the answer of a turn from the replies without tool calls.
 
-    A reply that was cut off is continued once. A reply that cannot be used is asked for again once.
+    A reply that was cut off is continued once. If a reply cannot be used, the model is asked once more.
     """
 
     def __init__(self, spec: EngineSessionSpec) -> None:

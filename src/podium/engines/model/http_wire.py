@@ -175,7 +175,7 @@ class _SilenceTimer:
         return self._limits.first_token is not None or self._limits.silence is not None
 
     def restart(self) -> None:
-        """Start to wait for the next part of the reply."""
+        """Start waiting for the next part of the reply."""
         self._seconds, self._setting = self._limits.silence, "silence_timeout"
         self._started_at = time.monotonic()
 

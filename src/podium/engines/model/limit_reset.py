@@ -1,7 +1,7 @@
-"""Find out from an error response when the limit that a call has reached resets.
+"""Find in an error response when the limit that a call has reached will reset.
 
-Providers say it in different places: in Retry-After, in the headers of their rate limits, in a field of the error, or
-only in its message. All functions are pure; the time is an argument.
+Providers put the time in different places: in Retry-After, in rate limit headers, in a field of the error, or only in
+its message. All functions are pure; the time is an argument.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _BODY_SECONDS = ("resets_in_seconds", "retry_after", "retry_after_seconds", "ret
 
 
 def find_reset_seconds(status: int, headers: Mapping[str, str], body: bytes, *, now: float) -> float | None:
-    """Return after how many seconds the provider accepts the call again, or None if it does not say so.
+    """Return the seconds until the provider accepts the call again, or None if the response does not say.
 
     The header names in `headers` are in lower case. Retry-After takes precedence, then the headers of the limits that
     are used up, then the error itself.
@@ -85,7 +85,7 @@ def _read_retry_after(headers: Mapping[str, str], now: float) -> float | None:
 
 
 def _iter_exhausted(headers: Mapping[str, str], now: float) -> Iterator[float]:
-    """Yield the seconds until each limit resets of which nothing remains. A limit that has room is not the reason."""
+    """Yield the seconds until each exhausted limit resets. A limit that has room is not the reason for the error."""
     for name, value in headers.items():
         if (match := _RATE_RESET.match(name)) is None:
             continue
@@ -104,7 +104,7 @@ def _iter_exhausted(headers: Mapping[str, str], now: float) -> Iterator[float]:
 
 
 def _iter_body_times(body: bytes, now: float) -> Iterator[float]:
-    """Yield the seconds that fields of the error document, or its message, name."""
+    """Yield the seconds until each reset time that the error document gives in a field or in its message."""
     try:
         document = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -122,7 +122,7 @@ def _iter_body_times(body: bytes, now: float) -> Iterator[float]:
 
 
 def _iter_objects(document: Any, depth: int = 4) -> Iterator[dict[Any, Any]]:
-    """Yield the objects of a JSON document, down to a depth at which no provider nests its errors."""
+    """Yield the objects of a JSON document, down to a fixed depth: no provider nests its errors more deeply."""
     if isinstance(document, dict):
         yield document
     children = document.values() if isinstance(document, dict) else document if isinstance(document, list) else ()
@@ -131,7 +131,7 @@ def _iter_objects(document: Any, depth: int = 4) -> Iterator[dict[Any, Any]]:
 
 
 def _parse_duration(text: str) -> float | None:
-    """Return the seconds of a duration such as 1h2m3.5s, 20ms or 2m; None if it is none."""
+    """Return the seconds of a duration such as 1h2m3.5s, 20ms or 2m; None if the text is not a duration."""
     match = _DURATION.fullmatch("".join(text.split()))
     if match is None or not any(match.groupdict().values()):
         return None

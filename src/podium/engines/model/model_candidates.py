@@ -44,7 +44,7 @@ class ModelCandidates:
         return next(self._iter_allowed(known, limited), known[0] if known else 0)
 
     def find_recorded(self, outcome: CallFailed, expected: int) -> int:
-        """Return the index of the model whose failure is on the timeline, or `expected` if it is not among these."""
+        """Return the index of the model whose failure is on the timeline, or `expected` if that model is not listed."""
         found = [
             place
             for place, model in enumerate(self._models)

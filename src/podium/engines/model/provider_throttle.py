@@ -31,11 +31,11 @@ OnWait = Callable[[int], None]
 """Called with the number of calls ahead of a waiting call: those in flight, and those before it in the queue."""
 
 ReserveCall = Callable[[], Awaitable[float]]
-"""Reserves a call at a rate that several processes share. Returns after how many seconds the call may start."""
+"""Reserves a call under a rate limit that several processes share. Returns the seconds until the call may start."""
 
 
 class ModelLimit(NamedTuple):
-    """A long limit of a model: until when the provider accepts no calls, in seconds since the epoch, and its words."""
+    """The time until which a provider accepts no calls to a model, in seconds since the epoch, and its message."""
 
     until: float
     message: str
@@ -50,7 +50,7 @@ class ProviderThrottle:
     - Limits: no more calls or tokens than allowed start in any window of one minute, and at most
       `concurrent` calls run at once. A call with more tokens than the limit per minute starts when
       the whole quota is available.
-    - A call waits as long as `reserve_call` says, before it enters the queue.
+    - Before a call enters the queue, it waits as long as `reserve_call` says.
     - If the provider sends Retry-After, all calls wait until then.
     - A single other transient failure, such as 500 or a refused connection, delays no other call.
       After two in a row without a success, all calls wait, and one call at a time is sent as a
@@ -92,7 +92,7 @@ class ProviderThrottle:
         self._limits: dict[str, ModelLimit] = {}
 
     def record_limit(self, model: str, limit: ModelLimit) -> None:
-        """Record that the provider accepts no calls of a model for so long that no call should wait for it."""
+        """Record that the provider accepts no calls to a model for so long that no call should wait."""
         self._limits[model] = limit
         self._probe = None
         self._wake_first()
@@ -102,7 +102,7 @@ class ProviderThrottle:
         return self._limits.get(model, NO_LIMIT)
 
     def clear_limit(self, model: str) -> None:
-        """Allow calls of a model again, because its limit was waited for."""
+        """Allow calls to a model again, after a wait for its limit to reset."""
         self._limits.pop(model, None)
 
     def estimate_delay(self, tokens: int) -> float:

@@ -47,7 +47,7 @@ class Provider(Struct, frozen=True, kw_only=True):
 
     @property
     def url_name(self) -> str:
-        """The environment variable that overrides the address. Without it, an account has that of its provider."""
+        """The environment variable that overrides the address. An account without one uses its provider's address."""
         service, mark, account = self.name.upper().partition("@")
         return f"{service}_BASE_URL_{account}" if mark else f"{service}_BASE_URL"
 
@@ -235,7 +235,7 @@ def describe_stopped_server(provider: str, url: str) -> str:
     """Return the message for a server on this machine that is not running."""
     known = PROVIDERS.get(provider)
     name = known.server_name if known is not None else ""
-    subject = f"{name} is not running" if name else f"no server of {provider} is running"
+    subject = f"{name} is not running" if name else f"no {provider} server is running"
     return f"{subject} at {url}; start it, or use another model"
 
 

@@ -13,7 +13,7 @@ MOST_IDENTICAL_CALLS = 3
 
 
 class RepeatedCalls:
-    """Follows the calls of a turn. A call is a repeat if the call directly before it was identical.
+    """Tracks the calls of a turn. A call is a repeat if the call directly before it was identical.
 
     Calls to polling tools, whose answers change by themselves, are never repeats.
     """

@@ -9,7 +9,7 @@ CHECK_EVERY = 1_000
 LEAST_REPEATS = 12
 LEAST_CHARACTERS = 3_000
 LEAST_PIECES = 3
-"""Repeated text must be this many times as long as the last piece: a reply that arrived in one piece has ended."""
+"""Repeated text must be this many times as long as the last piece: a reply that came in one piece is already over."""
 LONGEST_UNIT = 500
 """The longest text, in characters, whose repetition is detected."""
 _WINDOW = LONGEST_UNIT * LEAST_REPEATS + LONGEST_UNIT

@@ -136,7 +136,7 @@ def _as_text(message: Message, names: Mapping[str, str]) -> Message:
 
 
 def _merge_neighbours(messages: Iterator[Message]) -> Iterator[Message]:
-    """Yield the messages, with neighbours of one role merged: many chat templates require the roles to alternate."""
+    """Yield the messages, and merge neighbours with the same role: many chat templates require alternating roles."""
     last: Message | None = None
     for message in messages:
         if last is not None and last.role == message.role:

@@ -1,7 +1,7 @@
 """Read tool calls that a model wrote as text, because the model or its server does not support the tool interface.
 
-A reply counts only if it consists entirely of calls, bare, in fences or in the wrappings of open models. Sentences may
-precede calls in `<tool_call>` tags. An answer that contains JSON, or that shows what a call looks like, is still an
+A reply counts only if it consists entirely of calls, bare, in fences or in the markup that open models use. Sentences
+may precede calls in `<tool_call>` tags. An answer that contains JSON, or that shows what a call looks like, is still an
 answer. This module only reads text; whether a call is allowed is decided elsewhere, as for all calls.
 """
 
