@@ -1,4 +1,4 @@
-"""A connection to PostgreSQL that is opened again after it was lost.
+"""A connection to PostgreSQL that is reopened after it is lost.
 
 If the server cannot be reached, does not answer in time or cannot execute a statement now, PlacementUnavailable is
 raised. The next statement opens a new connection if needed. No statement is repeated automatically, because one that

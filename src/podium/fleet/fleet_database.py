@@ -1,6 +1,6 @@
 """The rows of a fleet in the store's database: hosts, leases, what runs need, limits and rates.
 
-A host changes them only through functions of the database, which check its login. They are in
+A host changes them only through functions of the database, which check its login. The functions are in
 `store/postgres/migrations/0002_placement.sql`.
 """
 
@@ -47,7 +47,7 @@ class HostRow(msgspec.Struct, frozen=True, kw_only=True):
     state: HostState
     seconds_ago: float | None
     clock_offset: float
-    """By how many seconds the clock of the host is ahead of the database's."""
+    """How many seconds the host's clock is ahead of the database's."""
     running: int
 
     @property
@@ -135,7 +135,7 @@ class FleetDatabase:
     # Runs
 
     async def win_lease(self, job: FleetJob) -> LeaseAnswer:
-        """Take over a run for this process, if it may."""
+        """Take over a run for this process, if that is allowed."""
         [row] = await self._database.fetch("SELECT * FROM podium.claim_run_as_host($1, $2)", job.run, self._owner)
         match row["refusal"], row["epoch"]:
             case None, int(epoch):
@@ -155,7 +155,7 @@ class FleetDatabase:
         )
 
     async def holds_lease(self, run: str) -> bool:
-        """Return whether this process owns a run, and its lease has not lapsed."""
+        """Return whether this process owns a run and its lease has not lapsed."""
         rows = await self._database.fetch(
             "SELECT FROM podium.run JOIN podium.owner ON owner.id = run.owner"
             " WHERE run.id = $1 AND owner.id = $2 AND owner.until > extract(epoch FROM clock_timestamp())",
@@ -202,7 +202,7 @@ class FleetDatabase:
         )
 
     async def list_limited_providers(self) -> frozenset[str]:
-        """Return the providers whose calls have a rate that all machines share."""
+        """Return the providers with a rate limit that all machines share."""
         rows = await self._database.fetch("SELECT provider FROM podium.provider_rate")
         return frozenset(str(row["provider"]) for row in rows)
 

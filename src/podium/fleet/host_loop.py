@@ -80,7 +80,7 @@ class RunLeases(Protocol):
     """The leases of runs in the store, for one process."""
 
     async def win_lease(self, job: FleetJob) -> LeaseAnswer:
-        """Take over a run for this process, if it may."""
+        """Take over a run for this process, if that is allowed."""
         ...
 
     async def holds_lease(self, run: str) -> bool:

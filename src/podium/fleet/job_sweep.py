@@ -1,4 +1,4 @@
-"""Queue runs that are not finished and have no job, and queue jobs again that nobody works on.
+"""Queue unfinished runs that have no job, and requeue jobs that nobody is working on.
 
 A job can be missing because the process that created the run died before it queued the job, because the placement
 engine lost it, or because a host deleted it. A malicious host can also hold a job without working on it, or postpone
@@ -36,8 +36,9 @@ FindUnfinished = Callable[[], Awaitable[UnfinishedJobs]]
 class JobSweep:
     """Compares the unfinished runs with the jobs in the queue, and queues the jobs that are missing or stuck.
 
-    A job whose run belongs to no live process for `stuck_seconds` is removed and queued again, behind jobs of the same
-    priority. Jobs that only wait for a free host keep their order, because they are queued again in that order.
+    If the run of a job has belonged to no live process for `stuck_seconds`, the job is removed and queued again, behind
+    jobs of the same priority. Jobs that are only waiting for a free host keep their order, because they are queued
+    again in that order.
     """
 
     def __init__(
@@ -83,5 +84,5 @@ class JobSweep:
                 report(str(error))
             else:
                 for run in queued:
-                    report(f"run {run} had no job, or nobody worked on it for a long time; it was queued again")
+                    report(f"run {run} had no job, or nobody had worked on it for a long time; it was queued again")
             await anyio.sleep(SWEEP_SECONDS)

@@ -79,7 +79,7 @@ class NatsPlacement:
         self._consumers: set[str] = set()
         """The consumers that are known to exist."""
         self._leased: set[str] = set()
-        """The consumers that have the lease of this process."""
+        """The consumers whose claims lapse after this process's lease."""
 
     async def __aenter__(self) -> NatsPlacement:
         self._client = _SafeClient(requires_tls=urlsplit(self._url).scheme == "tls")
@@ -220,7 +220,7 @@ class NatsPlacement:
             yield
 
     async def _ensure_consumer(self, job: FleetJob) -> str:
-        """Create the consumer for a job's class and priority, unless this process knows it, and return its name."""
+        """Create the consumer for a job's class and priority, unless it exists, and return its name."""
         key = job.job_class.key
         name = hashlib.sha256(f"{job.priority} {key}".encode()).hexdigest()[:24]
         if name not in self._consumers:
@@ -260,7 +260,7 @@ class NatsPlacement:
         return [name for _, name, _ in sorted(found, key=lambda one: one[:2], reverse=True)]
 
     async def _set_lease(self, name: str, config: ConsumerConfig) -> None:
-        """Let the claims of a consumer lapse after this host's lease. The process that created it may have another."""
+        """Make a consumer's claims lapse after this host's lease. The consumer's creator may have set another time."""
         if name in self._leased:
             return
         if config.ack_wait != self.lease_seconds:
@@ -324,7 +324,7 @@ class NatsPlacement:
 
 
 class _SafeClient(Client):
-    """A client that sends no credentials and no jobs unencrypted if the address asks for TLS."""
+    """A client that never sends credentials or jobs unencrypted if the address requires TLS."""
 
     def __init__(self, *, requires_tls: bool) -> None:
         super().__init__()
@@ -332,7 +332,7 @@ class _SafeClient(Client):
         self.last_failure = ""
 
     async def keep_error(self, error: Exception) -> None:
-        """Keep the message of an error of the connection. The calls that it affects fail, and the client reconnects."""
+        """Store the message of a connection error. The calls that it affects fail, and the client reconnects."""
         self.last_failure = str(error) or type(error).__name__
 
     def _connect_command(self) -> bytes:

@@ -2,7 +2,7 @@
 
 PgQueuer enqueues and dequeues. Its own statements for renewing, returning and completing a job match only the job's
 number, so a host that was suspended past its lease would complete the job of the host that took over. This module has
-its own statements, which also match the claim's token: PgQueuer's `queue_manager_id`, new for each call of `claim`.
+its own statements, which also match the claim's token: PgQueuer's `queue_manager_id`, new for each call to `claim`.
 
 Queries and notifications use separate connections, because a connection that waits for notifications executes
 nothing else. PgQueuer's notifications say neither that a job was handed back nor which run was cancelled, so the
@@ -174,14 +174,14 @@ async def install_queue(url: str) -> None:
 
 
 class _Notice(Struct, frozen=True, omit_defaults=True):
-    """A notification: from PgQueuer, with the operation on its table, or from us, with the cancelled run."""
+    """A notification: from PgQueuer, with the operation on its table, or from this module, with the cancelled run."""
 
     operation: str = ""
     cancelled: str = ""
 
 
 class _QueueDriver(Driver):
-    """A driver that lets PgQueuer execute its statements on our connection. PgQueuer never listens on it."""
+    """A driver that lets PgQueuer execute its statements on Podium's connection. PgQueuer never listens on it."""
 
     def __init__(self, database: DatabaseConnection) -> None:
         self._database = database
@@ -207,7 +207,7 @@ def _is_accepted(offer: HostOffer, key: str) -> bool:
 
 
 def _decode_job(payload: object) -> FleetJob | None:
-    """Return the job, or None if this is not a job, since any host can write to the queue."""
+    """Return the job, or None if the payload is not a job: any host can write to the queue."""
     try:
         return msgspec.json.decode(cast(bytes, payload or b""), type=FleetJob)
     except msgspec.MsgspecError:

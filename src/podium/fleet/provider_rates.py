@@ -1,4 +1,4 @@
-"""Keep the calls of all machines to a provider within one rate, which the owner of the database sets."""
+"""Limit the rate of calls to a provider across all machines. The owner of the database sets the limit."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ..values.store_address import PostgresAddress
 from .fleet_database import open_fleet_database
 
 REFRESH_SECONDS = 10.0
-"""How long the list of providers with a rate is used before it is read again."""
+"""How long the list of providers with a rate limit is used before it is read again."""
 
 
 class ProviderRates:
-    """Reserves calls to providers for one process. Providers without a rate need no access to the database."""
+    """Reserves calls to providers for one process. Calls to providers without a rate limit are not reserved."""
 
     def __init__(self, store: PostgresAddress) -> None:
         self._database = open_fleet_database(store)
@@ -30,7 +30,7 @@ class ProviderRates:
         await self._database.__aexit__(exc_type, exc, traceback)
 
     async def reserve_call(self, provider: str) -> float:
-        """Reserve a call, and return how many seconds to wait before it; 0 if the database is unavailable."""
+        """Reserve a call, and return how many seconds to wait before making it; 0 if the database is unavailable."""
         try:
             if time.monotonic() >= self._read_at + REFRESH_SECONDS:
                 self._limited = await self._database.list_limited_providers()
