@@ -30,10 +30,11 @@ PREFIX = "mcp__"
 
 
 class Servers:
-    """The MCP servers of a run, as an async context manager. A server starts on first use and stops with the block.
+    """The MCP servers of a run, as an async context manager.
 
-    `directory` is the working directory of server programs; the trust in a repository's servers applies only in this
-    directory. `environ` contains the values of variables. `notice` is called with each message for the user once.
+    A server starts on first use and stops at the end of the block. `directory` is the working directory of server
+    programs; trust in a repository's servers applies only in this directory. `environ` contains the values of
+    variables. `notice` is called once with each message for the user.
     """
 
     def __init__(
@@ -203,7 +204,7 @@ class McpTool:
     async def recover(self, began: Action) -> ToolAnswer | None:
         """Return None, so that the call is repeated, if the user added the server and it hints that this is safe.
 
-        Otherwise return an answer that says that the call was interrupted.
+        Otherwise, return an answer that says that the call was interrupted.
         """
         is_harmless = self.definition.is_read_only or self.definition.is_idempotent
         return None if is_harmless and self.shared.server.source == "user" else make_interrupted_answer(self.name)

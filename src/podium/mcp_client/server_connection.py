@@ -95,7 +95,7 @@ class Connection:
     # The connection's task
 
     async def run(self) -> None:
-        """Open the connection, and keep it open until it ends or `request_end` is called. Raise only cancellation."""
+        """Open the connection, and keep it open until it ends or `request_end` is called. Errors are not raised."""
         self._scope.deadline = current_time() + self._limits.start
         try:
             with self._scope:

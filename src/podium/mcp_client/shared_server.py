@@ -112,7 +112,7 @@ class SharedServer:
     # Reviewing the tools
 
     async def _review_tools(self, listed: list[ToolDefinition]) -> None:
-        """Compare the listed tools with the trusted tools. Trust new tools, and reject calls of changed tools."""
+        """Compare the listed tools with the trusted tools. Trust new tools, and reject calls to changed tools."""
         offered: dict[str, ToolDefinition] = {}
         for tool in listed:
             name = build_mcp_tool_name(self.server.name, tool.name)
