@@ -26,7 +26,6 @@ def open_placement(
         from .nats_placement import NatsPlacement  # imported here because the packages are another extra
     except ImportError as error:
         raise DependencyMissing(
-            "a queue on a NATS server needs the extra podium[nats]; install it with "
-            "pip install 'podium[fleet,nats]'"
+            "a queue on a NATS server needs the extra podium[nats]; install it with pip install 'podium[fleet,nats]'"
         ) from error
     return NatsPlacement(placement, lease_seconds=lease_seconds)
