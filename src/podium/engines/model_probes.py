@@ -106,7 +106,7 @@ WEATHER_TOOL = Tool(
 
 
 def make_probe_call(model: str, probe: str) -> ModelCall:
-    """Return the call of a probe."""
+    """Return the call for a probe."""
     system, request = _PROMPTS[probe]
     return ModelCall(
         agent="probe",

@@ -137,9 +137,9 @@ class Conversation:
             self.messages.append(Message(role="assistant", text=past.reply))
 
     def _remove_reply(self, before: int) -> None:
-        """Remove the refused reply at the end of a turn, back to the results of earlier tool calls.
+        """Remove the refused reply at the end of a turn. Earlier tool calls and their results stay.
 
-        The first `before` messages and the user's messages stay. The next prompt asks for a correction.
+        The first `before` messages and the user's messages also stay. The next prompt asks for a correction.
         """
         while len(self.messages) > before and self.messages[-1].role == "tool":
             self.messages.pop()  # the result of a call with which the model replied

@@ -41,12 +41,11 @@ class Message(Struct, frozen=True, kw_only=True):
 class ModelCall(Struct, frozen=True, kw_only=True):
     """One model call.
 
-    `key` stays the same when the same step is repeated after a crash; wires send it as the
-    idempotency key. It also says how many replies were left out of the conversation. `schema` is the
-    JSON schema for the answer, or None for free text. `schema_tool` is the tool that does the same as
-    an answer that matches the schema; a wire that sends the schema need not offer it. A reply longer
-    than `max_tokens` is cut off by the provider, with the stop reason `length`. If the server sends
-    nothing for longer than `limits` allows, the call fails.
+    `key` stays the same when the same step is repeated after a crash; wires send it as the idempotency key. It also
+    says how many replies were left out of the conversation. `schema` is the JSON schema for the answer, or None for
+    free text. A call to `schema_tool` is equivalent to an answer that matches the schema; a wire that sends the schema
+    need not offer this tool. A reply longer than `max_tokens` is cut off by the provider, with the stop reason
+    `length`. If the server sends nothing for longer than `limits` allows, the call fails.
     """
 
     agent: str
