@@ -1,4 +1,4 @@
-"""Require the user's consent before an agent that the user has not written uses an installed coding agent.
+"""Require the user's consent before an agent that the user did not write uses an installed coding agent.
 
 A coding agent uses the user's own login and can cost money, so neither a repository's files nor a model can choose it
 unless the user has confirmed it, or has defined it in their own settings.
@@ -19,7 +19,7 @@ def is_agreed(program: AgentProgram, settings: Settings) -> bool:
 
 
 def require_agent_consent(agent: Agent, program: AgentProgram, settings: Settings) -> None:
-    """Raise Mistake if an agent that the user has not written uses a coding agent without the user's consent."""
+    """Raise Mistake if an agent that the user did not write uses a coding agent without the user's consent."""
     if agent.source not in ("user", "code") and not is_agreed(program, settings):
         raise Mistake(
             f"{agent.name} uses {program.name}, a coding agent that uses your own login and can cost money, and that "

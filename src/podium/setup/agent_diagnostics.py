@@ -55,7 +55,7 @@ class AgentDiagnostics:
             yield _diagnose(agent, "hooks", NOT_TRUSTED, "warning")
 
     def _check_tools(self, agent: Agent) -> Iterator[Diagnostic]:
-        """Yield a warning for each tool that neither Podium nor a plug-in has."""
+        """Yield a warning for each tool that neither Podium nor a plug-in provides."""
         unknown = self._toolbox.find_unknown_tools(agent.tools or ())
         if not unknown:
             return

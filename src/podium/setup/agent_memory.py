@@ -1,6 +1,6 @@
 """Find and read the memories of a run's agents: one Markdown file for each agent that has the key `memory`.
 
-A squad's member remembers things in its `history.md`, which is changed only if the settings say so.
+The memory of a squad's member is its `history.md`, which the member can change only if the settings allow it.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def make_memory_tool(op: Operation, memory: Memory) -> Tool:
 
 
 def can_update_memory(op: Operation, memory: Memory) -> bool:
-    """Return whether an agent can change its memory: not if its file forbids the tool, or if it may only read."""
+    """Return whether an agent can change its memory. It cannot if its file forbids the tool or if it may only read."""
     return memory.is_writable and op.mode != "plan" and UPDATE_MEMORY not in op.agent.disallowed_tools
 
 

@@ -15,18 +15,18 @@ from .settings import Settings
 def list_agent_programs(settings: Settings) -> dict[str, AgentProgram]:
     """Return the coding agents, keyed by name. An entry in the settings replaces the command of a known agent.
 
-    Raise Mistake if an entry has no command and is not about a known agent.
+    Raise Mistake if an entry has no command and its name is not that of a known agent.
     """
     own = {name: _combine(name, launch) for name, launch in settings.engines.items()}
     return {**AGENT_PROGRAMS, **own}
 
 
 def _combine(name: str, launch: Launch) -> AgentProgram:
-    """Return an agent of the settings. What the settings do not say is as in the table."""
+    """Return the coding agent that an entry in the settings defines, based on the known agent of that name, if any."""
     known = AGENT_PROGRAMS.get(name)
     if known is None and not launch.command:
         raise Mistake(
-            f"engines.{name} in your settings has no command, and Podium knows no coding agent {name}; "
+            f"engines.{name} in your settings has no command, and {name} is not a coding agent that Podium knows; "
             "add command: PROGRAM"
         )
     known = known or AgentProgram(name=name, command=(launch.command,))

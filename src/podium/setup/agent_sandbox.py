@@ -1,7 +1,7 @@
-"""Choose where a coding agent runs: in the sandbox of its checkout, with a relay to what it may reach, or without one.
+"""Choose whether a coding agent runs in a sandbox, from which it reaches the network through a relay, or without one.
 
-The key of a model that Podium chooses stays outside the sandbox. An agent that uses its own login reaches the hosts of
-its row in the table of agents. It runs without a sandbox only if the user's settings say so, and outside Linux.
+The key of a model that Podium chooses stays outside the sandbox. An agent that uses its own login can also reach the
+hosts that are listed for this agent. Agents run without a sandbox outside Linux, or if the user's settings say so.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..system.process_group import ChildProcess
     from ..workspace.relay.sandbox_relay import ModelEndpoint
 
-NO_SANDBOX_NOTICE = "runs without a sandbox: what it does without asking, it can do to everything that you can access."
+NO_SANDBOX_NOTICE = "runs without a sandbox: what it does without asking can affect everything that you can access."
 
 
 def is_in_sandbox(settings: Settings, program: AgentProgram) -> bool:
@@ -32,7 +32,7 @@ def is_in_sandbox(settings: Settings, program: AgentProgram) -> bool:
 
 
 def choose_agent_sandbox(settings: Settings, program: AgentProgram, has_model: bool) -> AgentSandbox:
-    """Return where a coding agent runs. With `has_model`, Podium chooses its model, and it needs no login."""
+    """Return the sandbox for a coding agent. With `has_model`, Podium chooses its model, so it needs no login."""
     # Imported here for start-up time: most runs use no coding agent.
     from ..engines.acp.agent_process import AgentSandbox
 

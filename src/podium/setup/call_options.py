@@ -1,4 +1,4 @@
-"""Decide how a model is called, from the settings, the tests of the model and the address of its server."""
+"""Determine the options for calls to a model, from the settings, the model's test results and its server's address."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ..values.model_abilities import UNTESTED
 from .settings import Settings
 
 LOCAL_CONCURRENT = 1
-"""How many calls a server on this machine gets at once, unless a test has shown that it can answer more."""
+"""The maximum number of concurrent calls to a server on this machine, unless a test shows that it can answer more."""
 
 
 def find_call_options(settings: Settings, address: ModelAddress) -> CallOptions:
-    """Return how a model is called. The settings take precedence over tests, and tests over defaults.
+    """Return the options for calls to a model. Settings take precedence over test results, and these over defaults.
 
-    By default, a server on this machine that needs no key gets one call at a time, and more time for each call.
+    By default, a server on this machine that needs no key gets one call at a time and has more time to answer it.
     """
     set_limits = settings.providers.get(address.provider.name, ProviderLimits())
     record = find_ability_record(settings.home, without_credentials(address.url), address.model)

@@ -24,7 +24,7 @@ def list_models(settings: Settings, agent: Agent) -> tuple[str, ...]:
 
 
 def list_limit_fallbacks(settings: Settings) -> tuple[str, ...]:
-    """Return the models that agents use if their own models are at limits of their providers."""
+    """Return the models that agents use while their own models are blocked by a provider's limit."""
     named = (model for one in settings.limits.fallback_models for model in resolve_models(one, settings.models).models)
     return tuple(dict.fromkeys(named))
 

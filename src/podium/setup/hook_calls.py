@@ -38,7 +38,7 @@ UNSANDBOXED = CommandSandbox(name="none")
 
 
 class HookCalls:
-    """Calls the hooks of one run or merge in a folder, or in an empty one if there is none. Close it after use."""
+    """Calls the hooks of one run or merge, in a temporary folder if there is no `directory`. Close it after use."""
 
     def __init__(self, settings: Settings, directory: Path | None) -> None:
         self._settings = settings
@@ -47,7 +47,7 @@ class HookCalls:
         self._exit_stack = ExitStack()
 
     async def call(self, hook: Hook, event: HookEvent, payload: bytes) -> HookResult:
-        """Call a hook with an event and return how it ended. Nothing that a hook does raises an error."""
+        """Call a hook with an event and return how it ended. A hook that fails does not raise an error."""
         try:
             if hook.plugin:
                 from .plugin_hooks import call_plugin_hook  # for start-up time: most hooks are commands
@@ -121,7 +121,7 @@ def read_reply(output: bytes) -> HookResult:
 
 
 def read_reply_fields(fields: dict[str, Any]) -> HookResult:
-    """Read the decision, reason and context of a hook's reply, under Podium's or another program's names."""
+    """Read the decision, reason and context of a hook's reply. Another program's names for these are accepted too."""
     nested = fields.get("hookSpecificOutput")
     nested = nested if isinstance(nested, dict) else {}
     decision = fields.get("decision") or nested.get("permissionDecision") or ""

@@ -65,7 +65,7 @@ class InstructionFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstructionFiles:
-    """The instruction files of a repository, the nearest to the work last, and what was not read."""
+    """The instruction files of a repository, starting at its root, and warnings about what agents do not get."""
 
     files: tuple[InstructionFile, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
@@ -121,7 +121,7 @@ def _neutralise(text: str) -> str:
 
 @dataclass(slots=True)
 class _FoundPaths:
-    """The paths of instruction files, the nearest to the repository's root first."""
+    """The paths of instruction files, starting at the repository's root."""
 
     paths: list[str]
     is_complete: bool = True
@@ -150,7 +150,7 @@ def _find_files(repo: Path) -> _FoundPaths:
 
 
 def _list_folder(folder: Path) -> tuple[set[str], list[str]]:
-    """Return the names in a folder, and those of the folders in it that are searched too."""
+    """Return the names in a folder, and the names of its subfolders that are searched too."""
     names: set[str] = set()
     below: list[str] = []
     try:
@@ -180,14 +180,12 @@ class _Reader:
         for path in found.paths[:MOST_FILES]:
             self._read_file(path, imported_by="", depth=0)
         if len(found.paths) > MOST_FILES:
-            self._warn(found.paths[MOST_FILES], f"is not read, because only {MOST_FILES} such files are")
+            self._warn(found.paths[MOST_FILES], f"is not read, because only {MOST_FILES} such files are read")
         if not found.is_complete:
             self._warn(NAMES[0], f"is searched for only in the first {MOST_FOLDERS:,} folders of the repository")
         if (size := sum(len(file.text) for file in self.files)) > MOST_CHARACTERS:
-            message = (
-                f"all such files together have {size:,} characters, and agents get {MOST_CHARACTERS:,}; shorten them"
-            )
-            self._warn(self.files[-1].path, message)
+            message = f"all such files have {size:,} characters in total, but agents get only {MOST_CHARACTERS:,}"
+            self._warn(self.files[-1].path, f"{message}; shorten them")
 
     def _read_file(self, path: str, *, imported_by: str, depth: int) -> None:
         real = os.path.realpath(self._repo / path)

@@ -1,4 +1,4 @@
-"""Call the functions of plug-ins that are hooks, within their time limit."""
+"""Call hooks that are functions of plug-ins, with a time limit."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def add_constraints(agent: Agent, constraints: Iterable[str]) -> Agent:
 
 
 def without_traces(agent: Agent) -> Agent:
-    """Return the agent without what would make a run create worktrees, branches or records, and without its hooks."""
+    """Return the agent without its hooks, and without options that make a run create worktrees, branches or records."""
     team = agent.team
     if team is not None:
         kept = {key: value for key, value in team.options.items() if key not in ("worktrees", "adr", "choose", "keep")}

@@ -96,7 +96,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     workers: int = 4
     max_restarts: int = 1
     labels: tuple[str, ...] = ()
-    """The labels of the hosts of a fleet that workers need."""
+    """The labels that a host of the fleet must have to run workers."""
     placement: str = PGQUEUER
     """The queue of a fleet: `pgqueuer`, or the URL of a NATS server, which may contain a password."""
     notify: tuple[NotifyTarget, ...] = ()
@@ -104,7 +104,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Whether decisions that a squad makes in runs are written to the squad's inbox."""
     hooks: HookTable = {}
     squad_history: bool = False
-    """Whether members of a squad can note things in their history."""
+    """Whether members of a squad can add notes to their history."""
     forge: Literal["github", "gitlab"] | None = None
     """The forge of the remote; None to choose it by the remote's host or by the program that is installed."""
     proposed: SettingsDocument = SettingsDocument()
@@ -281,7 +281,7 @@ def _read_confirmed_addresses(home: Path) -> SettingsDocument:
 
 
 def _detect_model(environ: Mapping[str, str], home: Path) -> tuple[str, Origin] | None:
-    """Find a model to use if none is configured: by an API key, on a server that the user confirmed, or installed."""
+    """Choose a model if none is configured: by API key, from a confirmed server, or from the installed models."""
     if (by_key := find_configured_provider(environ)) is not None:
         return f"{by_key.name}:{by_key.default_model}", "environment"
     agreed = [one for one in load_confirmed_servers(home) if one.provider in PROVIDERS]

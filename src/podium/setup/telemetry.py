@@ -1,6 +1,6 @@
 """Send traces and metrics to an OpenTelemetry collector, if the environment names one.
 
-The variables are those of the OpenTelemetry specification. The SDK is an optional package and is imported only then.
+The variables are those of the OpenTelemetry specification. The SDK is an optional package, imported only if needed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SIGNAL_ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ME
 DISABLED = "OTEL_SDK_DISABLED"
 TIMEOUT = "OTEL_EXPORTER_OTLP_TIMEOUT"
 TIMEOUT_SECONDS = 2.0
-"""How long to wait for a collector that does not answer, unless the environment says. A process waits at its end."""
+"""The time limit for a collector's answer, unless the environment sets one. A process may wait this long at exit."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -155,5 +155,5 @@ def test_a_repository_can_neither_turn_the_sandbox_off_nor_grant_access(tmp_path
 def test_an_entry_without_a_command_must_be_about_a_known_agent(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("engines: {gose: {sandbox: off}}\n")
 
-    with pytest.raises(Mistake, match=r"engines\.gose in your settings has no command, and Podium knows"):
+    with pytest.raises(Mistake, match=r"engines\.gose in your settings has no command, and gose is not"):
         list_agent_programs(Settings.load({}, home=tmp_path))
