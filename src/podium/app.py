@@ -22,8 +22,9 @@ from .core.timeline import Timeline
 from .engines.engine_choice import Engines
 from .engines.model.price_cache import PriceCache
 from .patterns.registry import OnDiscussion, Pattern
+from .runs.run_assembly import TraceRun
 from .runs.run_handle import Run, drive_run
-from .runs.run_launcher import RunLauncher, TraceRun
+from .runs.run_launcher import RunLauncher
 from .runs.run_options import RunOptions
 from .setup.agent_programs import list_agent_programs
 from .setup.call_options import find_call_options

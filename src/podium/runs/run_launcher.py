@@ -9,26 +9,21 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 from anyio import to_thread
 from anyio.abc import TaskGroup
-from msgspec import structs
 
 from .. import __version__
-from ..core.budget import Allowance
 from ..core.earlier_runs import load_earlier_turns
-from ..core.engine import Engine, PastTurn
-from ..core.engine_sessions import EngineSessionTasks
 from ..core.gate import ActingTool
-from ..core.operation import ExecutionPatterns, RunContext
+from ..core.operation import ExecutionPatterns
 from ..core.placement import Placement
 from ..core.redaction import Redaction
 from ..core.timeline import Timeline
-from ..core.work_repository import WorkRepository
 from ..engines.model.providers import REHEARSAL, find_key_names, read_provider_variables
 from ..patterns.registry import PATTERNS, OnDiscussion, OwnPatterns, Pattern, Patterns, find_pattern
 from ..setup.preflight import (
@@ -42,9 +37,9 @@ from ..setup.preflight import (
     without_traces,
 )
 from ..setup.run_agents import RunAgents, extract_functions, index_patterns
-from ..setup.run_guidance import build_agent_prompt, read_guidance
-from ..setup.run_hook_table import describe_untrusted_hooks, make_run_hooks
-from ..setup.run_tools import RunTools, wrap_functions
+from ..setup.run_guidance import read_guidance
+from ..setup.run_hook_table import describe_untrusted_hooks
+from ..setup.run_tools import wrap_functions
 from ..setup.settings import Settings
 from ..store.attachment_rows import build_attachment_copy
 from ..store.mailbox import post_to_mailbox
@@ -54,33 +49,20 @@ from ..store.sql_connection import Statement
 from ..store.sqlite.progress_files import require_intact_run
 from ..store.worker_index import build_worker_insert
 from ..system.locations import find_repo
-from ..values.agent import Agent, Budget, as_budget
+from ..values.agent import Agent, Budget
 from ..values.errors import Mistake, RunHeld, RunIsPaused, RunOver, StoreFailed
 from ..values.event import Entry, Noticed, RunPaused, RunResumed, RunStarted, StopAsked, decode_entry
 from ..values.fleet_job import FleetJob
 from ..values.limits import Unattended
-from ..values.request import Request, replace_surrogates
+from ..values.request import Request
 from ..values.worker_task import WorkerTask
-from .checkout_saving import CheckoutSaving
-from .day_usage import DayUsage, find_repository
-from .decision_context import describe_decisions_in_force, make_repository_decisions
+from .decision_context import describe_decisions_in_force
 from .limit_wakeup import describe_late_wakeup, is_paused_now
+from .run_assembly import CommitWork, EngineFor, MakePush, RunAssembly, TraceRun
 from .run_driver import RunDriver
-from .run_options import RunOptions
-from .squad_inbox import add_inbox_writing
-from .work_location import Push, add_push, locate_run
+from .run_options import RunOptions, apply_options, require_known_options
 
 BYPASS_NOTICE = "Permissions are bypassed: everything that no rule denies is done without asking."
-
-EngineFor = Callable[[Settings, Agent], Engine]
-CommitWork = Callable[[Timeline, RunStarted, Settings, bool], Awaitable[str]]
-"""Commits a worker's changes, given whether its run succeeded. Returns why that failed, or an empty string."""
-MakePush = Callable[[Timeline, Settings, TaskGroup, WorkerTask], Push]
-"""Returns the object that pushes a worker's files, in tasks of the given group."""
-
-
-TraceRun = Callable[[Entry], Callable[[Entry], None]]
-"""Records a run as a trace, given its first entry. Returns a function that is called with each later entry."""
 
 
 class RunLauncher:
@@ -100,20 +82,23 @@ class RunLauncher:
         trace_run: TraceRun | None = None,
     ) -> None:
         self.settings = settings
-        self._trace_run = trace_run
         self._store = store
-        self._background_tasks = background_tasks
         self._environ = environ
         self._engine_for = engine_for
-        self._make_placement = make_placement
-        self._commit_work = commit_work
-        self._make_push = make_push
         self._redaction = Redaction.from_environment(environ, find_key_names(environ))
         self._run_agents = RunAgents(settings, environ, self._redaction, engine_for)
-        self._day_usage = DayUsage(settings.store)
         self._settings_record = settings.to_record()
-        self._rules = settings.build_rules()
-        self._turn_limits = settings.build_turn_limits()
+        self._assembly = RunAssembly(
+            settings,
+            store,
+            background_tasks,
+            environ,
+            engine_for=engine_for,
+            make_placement=partial(make_placement, self),
+            commit_work=commit_work,
+            make_push=make_push,
+            trace_run=trace_run,
+        )
 
     @property
     def provider_variables(self) -> dict[str, str]:
@@ -137,11 +122,11 @@ class RunLauncher:
         `id` is an id chosen in advance. `settings` override the launcher's settings. With a `job`, the run is for the
         hosts of a fleet. `notice` is put on its timeline. Raise Mistake if the run could not start.
         """
-        _require_known_options(options)
+        require_known_options(options)
         # A worker's earlier turns are loaded by the process that takes over its run.
         after = options.get("after", "") if worker_task is None else ""
         earlier_turns = await load_earlier_turns(after, self._store.read_rows)
-        settings = _apply_options(options, settings or self.settings)
+        settings = apply_options(options, settings or self.settings)
         validate_request(request)
         repo = options.get("repo")
         place = None if repo is None else find_repo(Path(repo))
@@ -170,7 +155,7 @@ class RunLauncher:
         bypass_notices = [BYPASS_NOTICE] if settings.permission_mode == "bypass" else []
         notices = [*settings.notices, *notices, *guidance_notices, *bypass_notices, *filter(None, (notice,))]
         lease, timeline, begun = self._write_run_start(started, id, notices, job=job)
-        return self._build_run(
+        return self._assembly.build_run(
             lease,
             timeline,
             begun,
@@ -374,7 +359,7 @@ class RunLauncher:
             timeline.load(rows)
             settings = self.settings.with_record(started.settings)
             earlier_turns = await load_earlier_turns(started.after, self._store.read_rows)
-            run = self._build_run(
+            run = self._assembly.build_run(
                 lease,
                 timeline,
                 first,
@@ -397,105 +382,9 @@ class RunLauncher:
             raise
         return run
 
-    def _make_allowance(self, timeline: Timeline, settings: Settings, started: RunStarted) -> Allowance:
-        allowance = Allowance(timeline, "", settings.budget, of="")
-        if settings.day_budget is not None or settings.repository_day_budget is not None:
-            allowance.explain_day_budget = partial(self._day_usage.explain_used_up, settings, find_repository(started))
-        return allowance
-
-    def _build_run(
-        self,
-        lease: RunLease,
-        timeline: Timeline,
-        first: Entry,
-        settings: Settings,
-        *,
-        functions: Sequence[ActingTool],
-        for_all: int | None = None,
-        is_attended: bool,
-        patterns: ExecutionPatterns = PATTERNS,
-        earlier_turns: tuple[PastTurn, ...] = (),
-    ) -> RunDriver:
-        located = locate_run(first, self.settings.home)
-        recorded, started = first.event, located.event
-        assert isinstance(recorded, RunStarted)
-        assert isinstance(started, RunStarted)
-        if self._trace_run is not None:
-            timeline.listeners.append(self._trace_run(first))
-        unattended = None if is_attended else settings.unattended
-
-        def record_notice(text: str) -> None:
-            timeline.append(Noticed(text=replace_surrogates(text)), scope="")
-
-        run_tools = RunTools(
-            settings,
-            started.agents,
-            directory=Path(started.repo) if started.repo else None,
-            also=() if started.errand is None else started.errand.also,
-            functions=functions,
-            for_all=for_all,
-            environ=self._environ,
-            unattended=unattended,
-            notice=record_notice,
-            guidance=started.guidance,
-        )
-        saving = CheckoutSaving(timeline, started)
-        context = RunContext(
-            timeline=timeline,
-            agents={agent.name: agent for agent in started.agents},
-            patterns=patterns if started.decision is None else Patterns(decision=started.decision),
-            engine_for=partial(self._engine_for, settings),
-            session_tasks=EngineSessionTasks(self._background_tasks, on_notice=record_notice),
-            offer_tools=run_tools.offer_tools,
-            make_check_tool=run_tools.make_check_tool if started.repo else None,
-            get_placement=cache(partial(self._make_placement, self, settings, timeline.run, started, unattended))
-            if started.repo
-            else None,
-            get_repository=cache(partial(_open_repository, Path(started.repo), timeline.run)) if started.repo else None,
-            before_change=saving.save_before,
-            build_system_prompt=partial(build_agent_prompt, settings, started.guidance),
-            decisions=make_repository_decisions(self.settings.store, recorded),
-            hooks=make_run_hooks(settings, timeline, started),
-            allowance=self._make_allowance(timeline, settings, started),
-            rules=self._rules if settings is self.settings else settings.build_rules(),
-            mode=settings.permission_mode,
-            # On every machine the same, so that an approval applies wherever the run continues.
-            directory=recorded.repo,
-            also=() if recorded.errand is None else tuple(one.path for one in recorded.errand.also),
-            unattended=unattended,
-            turn_limits=self._turn_limits if settings is self.settings else settings.build_turn_limits(),
-            earlier_turns=earlier_turns,
-        )
-        commit = None if started.errand is None else partial(self._commit_work, timeline, started, self.settings)
-        make_push = partial(self._make_push, timeline, self.settings, self._background_tasks)
-        commit_and_push, tools = add_push(commit, run_tools, started, make_push)
-        before_end = saving.add_saving(add_inbox_writing(commit_and_push, settings, timeline, started))
-        return RunDriver(self._store, lease, first=located, context=context, tools=tools, before_end=before_end)
-
 
 MakePlacement = Callable[[RunLauncher, Settings, str, RunStarted, Unattended | None], Placement]
 """Returns the placement for a run's workers.
 
 The arguments are the launcher and the run's settings, id, first event and handling of requests that nobody answers.
 """
-
-
-def _require_known_options(options: RunOptions) -> None:
-    if unknown := options.keys() - RunOptions.__annotations__.keys():
-        known = ", ".join(RunOptions.__annotations__)
-        raise TypeError(f"a run has no option {', '.join(sorted(unknown))}; available: {known}")
-
-
-def _apply_options(options: RunOptions, settings: Settings) -> Settings:
-    """Return the settings with the budget of a run, and without hooks if the run is to leave no traces."""
-    if (budget := options.get("budget")) is not None:
-        settings = structs.replace(settings, budget=as_budget(budget))
-    if options.get("leaves_no_traces", False):
-        settings = structs.replace(settings, hooks={})
-    return settings
-
-
-def _open_repository(directory: Path, run: str) -> WorkRepository:
-    from ..setup.run_repository import RunRepository  # imported here for start-up time: most runs do not need it
-
-    return RunRepository(directory, run)

@@ -1,4 +1,4 @@
-"""Define the options of a request to an agent."""
+"""Define the options of a request to an agent, and apply them to the settings."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
 
+from msgspec import structs
+
 from ..patterns.registry import OnDiscussion
-from ..values.agent import Agent, Budget, Mode
+from ..setup.settings import Settings
+from ..values.agent import Agent, Budget, Mode, as_budget
 from ..values.event import DecisionProposed
 
 
@@ -38,3 +41,19 @@ class RunOptions(TypedDict, total=False):
     decision: DecisionProposed | None
     constraints: Sequence[str]
     leaves_no_traces: bool
+
+
+def require_known_options(options: RunOptions) -> None:
+    """Raise TypeError if there is an option that runs do not have."""
+    if unknown := options.keys() - RunOptions.__annotations__.keys():
+        known = ", ".join(RunOptions.__annotations__)
+        raise TypeError(f"a run has no option {', '.join(sorted(unknown))}; available: {known}")
+
+
+def apply_options(options: RunOptions, settings: Settings) -> Settings:
+    """Return the settings with the budget of a run, and without hooks if the run is to leave no traces."""
+    if (budget := options.get("budget")) is not None:
+        settings = structs.replace(settings, budget=as_budget(budget))
+    if options.get("leaves_no_traces", False):
+        settings = structs.replace(settings, hooks={})
+    return settings

@@ -1,0 +1,162 @@
+"""Assemble a run: give its context the engines, tools, rules, hooks and budgets that its settings choose."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cache, partial
+from pathlib import Path
+
+from anyio.abc import TaskGroup
+
+from ..core.budget import Allowance
+from ..core.engine import Engine, PastTurn
+from ..core.engine_sessions import EngineSessionTasks
+from ..core.gate import ActingTool
+from ..core.operation import ExecutionPatterns, RunContext
+from ..core.placement import Placement
+from ..core.timeline import Timeline
+from ..core.work_repository import WorkRepository
+from ..patterns.registry import PATTERNS, Patterns
+from ..setup.run_guidance import build_agent_prompt
+from ..setup.run_hook_table import make_run_hooks
+from ..setup.run_tools import RunTools
+from ..setup.settings import Settings
+from ..store.run_store import RunLease, RunStore
+from ..values.agent import Agent
+from ..values.event import Entry, Noticed, RunStarted
+from ..values.limits import Unattended
+from ..values.request import replace_surrogates
+from ..values.worker_task import WorkerTask
+from .checkout_saving import CheckoutSaving
+from .day_usage import DayUsage, find_repository
+from .decision_context import make_repository_decisions
+from .run_driver import RunDriver
+from .squad_inbox import add_inbox_writing
+from .work_location import Push, add_push, locate_run
+
+EngineFor = Callable[[Settings, Agent], Engine]
+CommitWork = Callable[[Timeline, RunStarted, Settings, bool], Awaitable[str]]
+"""Commits a worker's changes, given whether its run succeeded. Returns why that failed, or an empty string."""
+MakePush = Callable[[Timeline, Settings, TaskGroup, WorkerTask], Push]
+"""Returns the object that pushes a worker's files, in tasks of the given group."""
+
+
+TraceRun = Callable[[Entry], Callable[[Entry], None]]
+"""Records a run as a trace, given its first entry. Returns a function that is called with each later entry."""
+
+PlaceWorkers = Callable[[Settings, str, RunStarted, Unattended | None], Placement]
+"""Returns the placement for a run's workers.
+
+The arguments are the run's settings, id, first event and handling of requests that nobody answers.
+"""
+
+
+class RunAssembly:
+    """Assembles the runs of one open store."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: RunStore,
+        background_tasks: TaskGroup,
+        environ: Mapping[str, str],
+        *,
+        engine_for: EngineFor,
+        make_placement: PlaceWorkers,
+        commit_work: CommitWork,
+        make_push: MakePush,
+        trace_run: TraceRun | None = None,
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._background_tasks = background_tasks
+        self._environ = environ
+        self._engine_for = engine_for
+        self._make_placement = make_placement
+        self._commit_work = commit_work
+        self._make_push = make_push
+        self._trace_run = trace_run
+        self._day_usage = DayUsage(settings.store)
+        self._rules = settings.build_rules()
+        self._turn_limits = settings.build_turn_limits()
+
+    def build_run(
+        self,
+        lease: RunLease,
+        timeline: Timeline,
+        first: Entry,
+        settings: Settings,
+        *,
+        functions: Sequence[ActingTool],
+        for_all: int | None = None,
+        is_attended: bool,
+        patterns: ExecutionPatterns = PATTERNS,
+        earlier_turns: tuple[PastTurn, ...] = (),
+    ) -> RunDriver:
+        located = locate_run(first, self._settings.home)
+        recorded, started = first.event, located.event
+        assert isinstance(recorded, RunStarted)
+        assert isinstance(started, RunStarted)
+        if self._trace_run is not None:
+            timeline.listeners.append(self._trace_run(first))
+        unattended = None if is_attended else settings.unattended
+
+        def record_notice(text: str) -> None:
+            timeline.append(Noticed(text=replace_surrogates(text)), scope="")
+
+        run_tools = RunTools(
+            settings,
+            started.agents,
+            directory=Path(started.repo) if started.repo else None,
+            also=() if started.errand is None else started.errand.also,
+            functions=functions,
+            for_all=for_all,
+            environ=self._environ,
+            unattended=unattended,
+            notice=record_notice,
+            guidance=started.guidance,
+        )
+        saving = CheckoutSaving(timeline, started)
+        context = RunContext(
+            timeline=timeline,
+            agents={agent.name: agent for agent in started.agents},
+            patterns=patterns if started.decision is None else Patterns(decision=started.decision),
+            engine_for=partial(self._engine_for, settings),
+            session_tasks=EngineSessionTasks(self._background_tasks, on_notice=record_notice),
+            offer_tools=run_tools.offer_tools,
+            make_check_tool=run_tools.make_check_tool if started.repo else None,
+            get_placement=cache(partial(self._make_placement, settings, timeline.run, started, unattended))
+            if started.repo
+            else None,
+            get_repository=cache(partial(_open_repository, Path(started.repo), timeline.run)) if started.repo else None,
+            before_change=saving.save_before,
+            build_system_prompt=partial(build_agent_prompt, settings, started.guidance),
+            decisions=make_repository_decisions(self._settings.store, recorded),
+            hooks=make_run_hooks(settings, timeline, started),
+            allowance=self._make_allowance(timeline, settings, started),
+            rules=self._rules if settings is self._settings else settings.build_rules(),
+            mode=settings.permission_mode,
+            # On every machine the same, so that an approval applies wherever the run continues.
+            directory=recorded.repo,
+            also=() if recorded.errand is None else tuple(one.path for one in recorded.errand.also),
+            unattended=unattended,
+            turn_limits=self._turn_limits if settings is self._settings else settings.build_turn_limits(),
+            earlier_turns=earlier_turns,
+        )
+        commit = None if started.errand is None else partial(self._commit_work, timeline, started, self._settings)
+        make_push = partial(self._make_push, timeline, self._settings, self._background_tasks)
+        commit_and_push, tools = add_push(commit, run_tools, started, make_push)
+        before_end = saving.add_saving(add_inbox_writing(commit_and_push, settings, timeline, started))
+        return RunDriver(self._store, lease, first=located, context=context, tools=tools, before_end=before_end)
+
+    def _make_allowance(self, timeline: Timeline, settings: Settings, started: RunStarted) -> Allowance:
+        allowance = Allowance(timeline, "", settings.budget, of="")
+        if settings.day_budget is not None or settings.repository_day_budget is not None:
+            allowance.explain_day_budget = partial(self._day_usage.explain_used_up, settings, find_repository(started))
+        return allowance
+
+
+def _open_repository(directory: Path, run: str) -> WorkRepository:
+    from ..setup.run_repository import RunRepository  # imported here for start-up time: most runs do not need it
+
+    return RunRepository(directory, run)
