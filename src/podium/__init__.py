@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .values.errors import RunOver as RunOver
     from .values.errors import StoreCorrupt as StoreCorrupt
     from .values.errors import StoreFailed as StoreFailed
+    from .values.errors import StoreUnreachable as StoreUnreachable
     from .values.plugin import Plugin as Plugin
     from .values.result import Result as Result
 
@@ -59,6 +60,7 @@ _MODULES = {
     "Settings": ".setup.settings",
     "StoreCorrupt": ".values.errors",
     "StoreFailed": ".values.errors",
+    "StoreUnreachable": ".values.errors",
     "Team": ".values.agent",
     "repeatable": ".tools.python_function",
     "run": ".api",
@@ -91,6 +93,7 @@ __all__ = [
     "Settings",
     "StoreCorrupt",
     "StoreFailed",
+    "StoreUnreachable",
     "Team",
     "repeatable",
     "run",

@@ -26,7 +26,7 @@ LOCAL_OPTIONS = {
     "resume": {*RULES, "--accept-loss"},
     "fork": RULES,
     "retry": RULES,
-    "delegate": {"--auto-approve"},
+    "delegate": {"--auto-approve", "--also"},
     "merge": {"--pull-request"},
     "workers merge": {"--pull-request"},
 }
