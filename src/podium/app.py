@@ -189,7 +189,7 @@ class App:
         return traces.trace_run
 
     async def _open_provider_rates(self, opening: AsyncExitStack) -> Callable[[str], Awaitable[float]] | None:
-        """Return what reserves calls at the rates that all machines of the store share; None for a SQLite store."""
+        """Return the function that reserves calls at the rates that all machines share; None for a SQLite store."""
         if not isinstance(self.settings.store, PostgresAddress):
             return None
         from .fleet.provider_rates import ProviderRates  # imported here because the packages are an extra
