@@ -51,7 +51,7 @@ def test_doctor_measures_the_server_and_changes_nothing_in_an_empty_database(des
     assert "PostgreSQL" in facts["store"]["text"]
     assert facts["store"]["text"].endswith("has no tables yet; the first run creates them")
     assert facts["connection"]["text"].startswith("the server answers in ")
-    assert facts["connection"]["text"].endswith("without TLS, does not leave this machine")
+    assert facts["connection"]["text"].endswith("without TLS; the connection does not leave this machine")
     assert facts["clock"] == {"what": "clock", "level": "fine", "text": "agrees with the server's"}
     with psycopg.connect(store) as connection:
         assert connection.execute("SELECT to_regnamespace('podium')").fetchone() == (None,)

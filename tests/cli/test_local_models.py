@@ -84,7 +84,7 @@ def test_a_known_model_keeps_its_name(desk: Desk) -> None:
     said = desk.run_podium("models", "add", "smollm2-135m", "--name", "x")
 
     assert said.returncode == 2
-    assert "smollm2-135m has a name and a SHA-256 of its own" in said.stderr
+    assert "smollm2-135m already has a name and a SHA-256" in said.stderr
 
 
 def test_without_the_library_nothing_is_fetched(desk: Desk, source: Path, tmp_path: Path) -> None:

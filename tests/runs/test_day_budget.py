@@ -60,7 +60,7 @@ async def test_the_calls_of_all_runs_since_midnight_count_once(tmp_path: Path) -
 
     assert (before, within) == ("", "")  # new entries are read every two seconds
     assert after.startswith("the daily budget of 900 tokens is used up: 900 used since midnight; it resets at ")
-    assert after.endswith("or raise budget.per_day.tokens in the settings")
+    assert after.endswith("to continue sooner, raise budget.per_day.tokens in the settings")
 
 
 async def test_a_budget_for_a_repository_counts_its_own_runs_only(tmp_path: Path) -> None:

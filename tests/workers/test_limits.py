@@ -107,7 +107,7 @@ async def test_a_time_that_passed_while_no_process_was_there_is_said(lab: Worker
     await lab.wait_ended(run)
 
     [notice] = lab.events(run, Noticed)
-    assert notice.text.endswith("No process was there, so it continues 2 h 0 min late.")
+    assert notice.text.endswith("No process was running to continue it, so it continues 2 h 0 min late.")
 
 
 async def test_another_account_is_used_while_the_first_is_at_its_limit(

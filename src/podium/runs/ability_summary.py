@@ -1,4 +1,4 @@
-"""Describe what tests have shown that models can do."""
+"""Describe what models can do, according to their tests."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def ability_record_fields(record: AbilityRecord) -> dict[str, Any]:
 
 
 def describe_test(record: AbilityRecord) -> str:
-    """Return the day of a test and what it has shown."""
+    """Return the date of a test and what it showed."""
     return f"{time.strftime('%Y-%m-%d', time.localtime(record.at))}: {describe_abilities(record.abilities)}"
 
 
 def describe_abilities(abilities: ModelAbilities) -> str:
-    """Return what a test has shown, in words."""
+    """Describe what a test showed."""
     if abilities == UNTESTED:
         return "the test showed nothing"
     named = {

@@ -1,7 +1,7 @@
 """Save the rule of an "always" answer, for the repository of the run that asked or for all repositories.
 
-A run without a repository has no place to which the rule could be limited: unless the user wants the rule everywhere,
-it holds only for the rest of that run.
+For a run without a repository, the rule is saved only if the user wants it for all repositories. If not, it applies
+only for the rest of that run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from ..values.store_address import PostgresAddress, StoreAddress
 def save_always_answer(
     home: Path, store: StoreAddress, *, rule: str, run: str, by: str, is_everywhere: bool = False
 ) -> AllowedRule | None:
-    """Save the rule of an "always" answer, and return the saved rule; None if the run has no repository."""
+    """Save the rule of an "always" answer, and return the saved rule.
+
+    Unless `is_everywhere`, nothing is saved for a run without a repository, and None is returned.
+    """
     repo = "" if is_everywhere else _find_run_repo(store, run)
     if not repo and not is_everywhere:
         return None

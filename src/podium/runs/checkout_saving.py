@@ -1,7 +1,7 @@
 """Save the files of the user's checkout before a run changes them, and when the run ends, so that it can be undone.
 
-Each state is a commit under `refs/podium/undo/RUN`. Files that git ignores, large files, and files that usually
-contain secrets, are not saved. The states of old runs are removed.
+Each state is a commit under `refs/podium/undo/RUN`. Files that git ignores, large files and files that usually
+contain secrets are not saved. The states of old runs are removed.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class CheckoutSaving:
 
 
 def make_skip_test(root: Path) -> Callable[[str], bool]:
-    """Return a function that tells whether a path of a repository is not saved: it is large, or may contain secrets."""
+    """Return a test for files that are not saved: large or unreadable files, and files that may contain secrets."""
     from ..tools.file_listing import holds_secrets  # imported here for start-up time: many runs change nothing
 
     def is_skipped(path: str) -> bool:

@@ -39,7 +39,7 @@ class AgentCost(NamedTuple):
 
 
 class CostHistoryReader:
-    """Reads cost histories from a store. Those of runs that have ended are kept, because they never change."""
+    """Reads cost histories from a store. The histories of ended runs are cached, because they never change."""
 
     def __init__(self) -> None:
         self._ended: dict[str, CostHistory] = {}
@@ -63,7 +63,7 @@ class CostHistoryReader:
     def read_with_workers(
         self, reader: StoreReader, summary: RunSummary, *, now: float
     ) -> tuple[CostHistory, list[CostHistory]]:
-        """Return the history of a run, and those of the workers that it and its workers started.
+        """Return the history of a run, and the histories of its workers, including workers that its workers started.
 
         In a worker's history, the worker's name is appended to the names of agents.
         """
@@ -95,7 +95,7 @@ def cost_overview_fields(
 ) -> dict[str, Any]:
     """Return the costs of runs by agent and by model, over time and in total, as JSON fields.
 
-    `budget` is the limit for all runs together, and `is_active` says whether they may still use it.
+    `budget` is the limit for all runs together, and `is_active` says whether the runs can still use it.
     """
     points = sorted((one for history in histories for one in history.points), key=lambda one: one.at)
     agents = _sum_by_agent(histories)

@@ -1,7 +1,7 @@
-"""Enforce budgets per day: add up what the runs of a store have used since midnight, from their timelines.
+"""Enforce daily budgets: add up what the runs of a store have used since midnight, from their timelines.
 
-The usage is read once back to midnight, and then only the new entries, at most every two seconds. So checking it costs
-a model call next to nothing. Calls that are in flight, in any process, are not counted yet: together, runs can exceed a
+The entries since midnight are read once. After that, only new entries are read, at most every two seconds, so the check
+adds almost no time to a model call. Calls that are in flight, in any process, are not counted yet, so runs can exceed a
 budget by what these calls use.
 """
 
@@ -42,10 +42,10 @@ class DayUsage:
         """What each run has used since midnight."""
         self._starts: dict[str, RunStarted] = {}
         self._sums: dict[str, Usage] = {}
-        """What all runs, or the runs in a repository, have used according to the last look."""
+        """What all runs, or the runs in a repository, had used at the last refresh."""
 
     async def explain_used_up(self, settings: Settings, repository: str) -> str:
-        """Return which budget per day is used up and when it resets, or an empty string if none is."""
+        """Return which daily budget is used up and when it resets, or an empty string if none is."""
         async with self._lock:
             now = self._clock()
             if now - self._read_at >= REFRESH_SECONDS or now < self._read_at:
@@ -75,7 +75,8 @@ class DayUsage:
                 resets = datetime.fromtimestamp(find_next_midnight(self._clock())).astimezone()
                 return (
                     f"{DAILY_BUDGET} of {limit:,g} {LIMIT_UNITS[name]}{where} is used up: {spent:,.6g} used since "
-                    f"midnight; it resets at {resets:%Y-%m-%d %H:%M %Z}, or raise budget.{key}.{name} in the settings"
+                    f"midnight; it resets at {resets:%Y-%m-%d %H:%M %Z}; to continue sooner, raise budget.{key}.{name} "
+                    "in the settings"
                 )
         return ""
 
@@ -96,7 +97,7 @@ class DayUsage:
                 self._position = rows[-1].position
 
     def _add_since_midnight(self, feed: EntryFeed, read_start: Callable[[str], RunStarted]) -> None:
-        """Add the usage of today's entries up to the position, the newest first, until an entry is older."""
+        """Add the usage of today's entries up to the position, newest first. Stop at the first older entry."""
         last = self._position + 1
         while rows := feed.read_before(last, PAGE, sorted(USAGE_KINDS)):
             for row in rows:
@@ -105,7 +106,7 @@ class DayUsage:
             last = rows[-1].position
 
     def _add_row(self, row: FeedRow, read_start: Callable[[str], RunStarted]) -> bool:
-        """Add the usage of an entry, unless a fork shares the entry with another run. Return whether it is of today."""
+        """Add the usage of an entry, unless a fork shares it with another run. Return False if it is not from today."""
         if row.kind not in USAGE_KINDS or row.seq <= 1 + read_start(row.run).shared:
             return True
         entry = decode_entry(row.line)
@@ -126,7 +127,7 @@ REPOSITORY_KEY = "per_repository_day"
 
 
 def find_repository(started: RunStarted) -> str:
-    """Return the folder of the repository in which a run works; for a worker, that of the repository itself."""
+    """Return the folder in which a run works; for a worker, the folder of the repository and not of its checkout."""
     return started.repo if started.errand is None else started.errand.root
 
 

@@ -79,7 +79,7 @@ def estimate_dry_run(reader: StoreReader, run: str, settings: Settings) -> RunEs
 
 
 def _list_rehearsed_calls(reader: StoreReader, run: str) -> list[RehearsedCall]:
-    """Return the rehearsed calls of a run and of its workers that have returned."""
+    """Return the rehearsed calls of a run, and those of its workers if the workers have returned."""
     calls: list[RehearsedCall] = []
     runs = [run]
     for one in runs:  # the loop itself extends this list

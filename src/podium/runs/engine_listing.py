@@ -1,4 +1,4 @@
-"""List the coding agents that can be used as engines: what is installed, in which version, and which risks remain."""
+"""List the coding agents that can be used as engines: which are installed, their versions, and the remaining risks."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from ..values.event import SCHEMA
 
 VERSION_SECONDS = 10.0
 LARGEST_VERSION = 4096
-NO_SANDBOX = "it runs under your account without a sandbox, so Podium cannot stop what it does without asking"
-OWN_LOGIN = "without model: in the agent's file, it has your login in the sandbox, and can send what it reads to "
+NO_SANDBOX = "it runs under your account without a sandbox, so Podium cannot stop actions for which it does not ask"
+OWN_LOGIN = "unless the agent's file sets model:, it has your login in the sandbox, and can send what it reads to "
 
 
 async def collect_engine_fields(settings: Settings, environ: Mapping[str, str]) -> dict[str, Any]:
     """Return the coding agents as JSON fields.
 
-    The version of an installed one is in its package; if not, the program is called with `--version`.
+    The version of an installed agent is read from its package or, if it is not there, from the output of `--version`.
     """
     programs = list_agent_programs(settings)
     found = {name: one.find_executable(settings.home, environ.get("PATH", "")) for name, one in programs.items()}
@@ -62,7 +62,7 @@ async def collect_engine_fields(settings: Settings, environ: Mapping[str, str]) 
 
 
 def list_open_points(settings: Settings, program: AgentProgram) -> list[str]:
-    """Return what Podium does not prevent a coding agent from doing, as sentences without a full stop."""
+    """Return the risks that remain when a coding agent is used, as sentences without a full stop."""
     if not is_in_sandbox(settings, program):
         points = [NO_SANDBOX]
     else:

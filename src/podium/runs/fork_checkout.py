@@ -1,4 +1,4 @@
-"""Create the checkout of a fork: a new worktree on a new branch, with the files of the fork's position.
+"""Create the checkout of a fork: a new worktree on a new branch, with the files at the fork's position.
 
 A fork works in the original run's folder only if that folder is not in a git repository, or the repository has no
 commits. The worktree starts at the commit of the last snapshot before the position. If there is no such snapshot, the
@@ -107,7 +107,7 @@ def _open_worktrees(settings: Settings, repository: Repository) -> Worktrees:
 async def _choose_base(
     repository: Repository, head: str, entries: Sequence[Entry], kept: Sequence[Entry]
 ) -> tuple[str, str]:
-    """Return the commit at which a fork starts, and a notice if its files may not be those of the fork's position."""
+    """Return the commit at which a fork starts, and a notice if its files may differ from those at the position."""
     shared = {entry.seq for entry in kept}
     actions = [entry.seq for entry in entries if isinstance(entry.event, ActionBegan)]
     for entry in reversed(kept):

@@ -32,7 +32,7 @@ from ..values.event import (
 HOW_DECIDED = "decided by a person (fork)"
 
 OUTSIDE: frozenset[FailureKind] = frozenset({"budget", "engine", "timed_out"})
-"""The kinds of failures that the agent did not cause, so that a retry can keep the agent's earlier work."""
+"""The kinds of failures that the agent did not cause. After such a failure, a retry keeps the agent's earlier work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +88,7 @@ def find_decision_change(entries: Sequence[Entry], decision: str, option: str, *
     ]
     made = ended[-1] if ended else proposed
     if not isinstance(made.event, DecisionCommitted):
-        raise Mistake(f"the decision {decision!r} of run {run} has not been made yet, so it cannot be made differently")
+        raise Mistake(f"the decision {decision!r} of run {run} has not been made yet, so it cannot be changed")
     changed = structs.replace(made, event=_change_option(made.event, option, by))
     return DecisionChange(entries=(*ended[:-1], changed), earliest=proposed.seq, latest=made.seq - 1)
 
@@ -129,7 +129,7 @@ def _find_start(entries: Sequence[Entry], start: str) -> int:
 def _find_failure(entries: Sequence[Entry]) -> int:
     """Return the position before the failure that ended a run, or before the run was stopped."""
     run, ended = entries[0].run, entries[-1]
-    assert isinstance(ended.event, RunEnded), "only a run that has ended is retried"
+    assert isinstance(ended.event, RunEnded), "only a run that has ended can be retried"
     if ended.event.outcome == "succeeded":
         raise Mistake(f"run {run} succeeded, so there is no failure to retry; give an agent or a plan step with --from")
     if (failure := ended.event.failure) is None:

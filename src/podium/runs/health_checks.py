@@ -117,7 +117,7 @@ def check_local_servers(settings: Settings, environ: Mapping[str, str]) -> Fact:
     """Report which model servers respond on this machine."""
     servers = anyio.run(find_servers, list_local_addresses(settings.add_provider_addresses(environ)))
     if not servers:
-        return Fact("local servers", "note", "none found; Ollama and others are detected while they run")
+        return Fact("local servers", "note", "none found; servers such as Ollama are found only while they are running")
     found = ", ".join(f"{one.provider} at {one.url} ({format_count(len(one.models), 'model')})" for one in servers)
     return Fact("local servers", "fine", f"{found}; podium models shows how to use them")
 
@@ -129,7 +129,7 @@ def check_coding_agents(environ: Mapping[str, str]) -> Fact:
 
 
 def check_local_models(settings: Settings, environ: Mapping[str, str]) -> Fact:
-    """Report which local models are installed, and whether the package that runs them is."""
+    """Report which local models are installed, and whether the package that runs them is installed."""
     folder = find_models_folder(environ, settings.home)
     names = ", ".join(f"{LOCAL}:{one.name} ({format_size(one.size)})" for one in folder.load_models())
     if not names:

@@ -189,7 +189,7 @@ def walk_parent_runs(reader: StoreReader, summary: RunSummary) -> Iterator[str]:
 
 
 def resolve_choice(asked: QuestionAsked, text: str) -> str:
-    """Return the choice to which the text refers by its number or name, or the text itself as a free answer.
+    """Return the choice with this number or name, or the text itself as a free answer.
 
     Raise Mistake if no choice has this number or, for a decision, if the text is not one of the choices.
     """

@@ -23,7 +23,7 @@ async def add_local_model(installer: ModelInstaller, source: str, *, name: str =
     known = next((model for model in installer.catalogue if model.name == source), None)
     path = _find_file(source)
     if known is not None and (name or sha256):
-        raise Mistake(f"{source} has a name and a SHA-256 of its own; use --name and --sha256 with a URL or a file")
+        raise Mistake(f"{source} already has a name and a SHA-256; use --name and --sha256 only with a URL or a file")
     if known is None and "://" not in source and path is None:
         there = ", ".join(model.name for model in installer.catalogue)
         raise Mistake(f"{source!r} is neither a known model nor a file or URL; known: {there}")

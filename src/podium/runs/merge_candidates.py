@@ -199,7 +199,7 @@ async def _find_ready_candidates(
 
 
 def find_compared_branches(store: StoreAddress, workers: Iterable[WorkerState]) -> dict[str, str]:
-    """Return the branches whose workers all did one task for a run that then chose the best, with the run of each."""
+    """Map each branch that was one of several attempts at the same task to the run that chose the best attempt."""
     parents = dict.fromkeys(worker.worker_task.parent for worker in workers if worker.worker_task.parent)
     found: dict[str, str] = {}
     if not parents:
@@ -256,7 +256,10 @@ async def _make_candidate(
         return MergeCandidate(branch=worker.name, base=base, after=after, notice=notice, also=worker.also)
     target_tip, ours = await branch_tip(context.repository, target), resolver.resolves.ours
     if not await contains_commit(context.repository, target_tip, ours):
-        more = f"{worker.name}: resolved on top of {ours[:SHORT]}; its commits that {target} lacks are merged too"
+        more = (
+            f"{worker.name}: resolved on top of {ours[:SHORT]}, which is not in {target}; "
+            "the commits up to it are merged too"
+        )
         notice = f"{notice}\n{more}" if notice else more
     # The worker started from a merge of both sides, so its changes are everything that the target lacks.
     return MergeCandidate(branch=worker.name, base=target, after=after, notice=notice, resolves=resolver.resolves)

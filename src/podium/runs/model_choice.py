@@ -38,7 +38,7 @@ MOST_NAMES = 8
 
 
 async def ask_server(address: str, environ: Mapping[str, str], provider: str = "") -> LocalServer:
-    """Ask the server that the user has named for its models. Raise Mistake if there is no such server.
+    """Ask the server that the user named for its models. Raise Mistake if there is no such server.
 
     `address` is a URL, a host with a port, or the name of a provider.
     """
@@ -51,7 +51,10 @@ async def ask_server(address: str, environ: Mapping[str, str], provider: str = "
 
 
 def choose_model(server: LocalServer, model: str | None) -> ConfirmedServer:
-    """Return a server with the chosen model, or its only one. Raise Mistake if it has no such model, or several."""
+    """Return a server with the chosen model or, by default, its only model.
+
+    Raise Mistake if the server does not have this model or, by default, if it has none or several.
+    """
     names = ", ".join(server.models[:MOST_NAMES])
     if model is None and len(server.models) != 1:
         what = f"has {len(server.models)} models ({names}); choose one with --model" if names else "has no models yet"

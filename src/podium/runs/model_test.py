@@ -1,4 +1,4 @@
-"""Test what a model can do, remember the result in Podium's home, and describe it."""
+"""Test what a model can do, and save the result in Podium's home."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class TargetModel:
 
 
 class ModelTest(Struct, frozen=True, kw_only=True):
-    """The outcome of a test. It is remembered if it has shown anything."""
+    """The outcome of a test. It is saved if the test showed anything."""
 
     record: AbilityRecord
     results: tuple[ProbeResult, ...]
@@ -110,7 +110,7 @@ async def run_model_test(
     report: Callable[[ProbeResult], None],
     announce: Callable[[str], None],
 ) -> ModelTest:
-    """Test a model and remember what it can do. `at` is the current time.
+    """Test a model and save what it can do. `at` is the current time.
 
     `announce` is called with the name of each probe, and `report` with its result. Raise OutsideFailed if the server
     cannot be called at all.

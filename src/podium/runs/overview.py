@@ -1,4 +1,4 @@
-"""Summarise a store: which requests wait for the user, which runs have not ended, and which ended last."""
+"""Summarise a store: which requests are waiting for the user, which runs have not ended, and which ended last."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ MOST_ACTIVE_AGENTS = 6
 ACTIVITY_SECONDS = 180
 """How far back the activity of a run is counted."""
 ACTIVITY_PARTS = 12
-"""In how many parts of equal length the activity is counted."""
+"""The number of equal intervals in which the activity is counted."""
 LONGEST_RESULT = 300
 """How many characters of a result are shown in a list."""
 MOST_ENTRY_TIMES = 2000
-"""How many of a run's newest entries count as activity."""
+"""The maximum number of entries of a run that count as activity."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,12 +47,12 @@ class StepCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStatus:
-    """A run in the overview. `agents` says what each active agent is doing, and `model` replied last.
+    """A run in the overview. `agents` says what each active agent is doing, and `model` is the one that replied last.
 
     For a worker, `worker` is its name, `parent` is the run that started it, and `added` and `removed` count the lines
-    in its commits. `activity` counts the entries of the last three minutes in parts of equal length, oldest first.
-    `context` is the largest conversation of its agents, and `checks` were run on its work. `result` is the first line
-    of the answer of a run that has ended, or why there is none.
+    in its commits. `activity` counts the entries of the last three minutes in equal intervals, oldest first.
+    `context` is the largest conversation of its agents, and `checks` are the checks of its work. `result` is the first
+    line of the answer of a run that has ended, or why there is none.
     """
 
     id: str
@@ -74,7 +74,7 @@ class RunStatus:
     result: str = ""
     checks: tuple[CheckRun, ...] = ()
     wakes_at: float | None = None
-    """When the run continues by itself, in seconds since the epoch, if it waits for a limit of a provider."""
+    """When the run continues, in seconds since the epoch, if it is waiting for a provider's limit to reset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,13 +102,13 @@ def load_overview(store: StoreAddress, *, now: float, most_ended: int = MOST_END
 
 
 class OverviewReader:
-    """Reads the overview of a store again and again. Each time, it reads only the entries that are new."""
+    """Reads the overview of a store repeatedly. After the first time, it reads only new entries."""
 
     def __init__(self, store: StoreAddress) -> None:
         self._store = store
         self._builders: dict[str, RunStatusBuilder] = {}
         self._team_workers: dict[str, RunStatusBuilder | None] = {}
-        """The workers of the runs, keyed by run; None for a worker whose agent leads no collaborating team."""
+        """The builders for workers, keyed by run; None for a worker whose agent leads no collaborating team."""
         self._ended: set[str] = set()
         self._damaged: dict[str, str] = {}
         """The runs that cannot be read, and why."""
@@ -146,7 +146,7 @@ class OverviewReader:
         return sorted(active, key=lambda one: one.first.at, reverse=True), ended
 
     def _read_unknown(self, reader: StoreReader, ids: Iterable[str]) -> list[RunSummary]:
-        """Return the runs that are not known to have ended or to be damaged."""
+        """Return the runs, except those that are already known to have ended or to be damaged."""
         if not self._ended:
             # The first time, one query for all runs is quicker than one for each.
             found = reader.read_run_list()
@@ -169,7 +169,7 @@ class OverviewReader:
         return builder.build_status(summary, tuple(self._iter_team_works(reader, builder)), now=now)
 
     def _iter_team_works(self, reader: StoreReader, builder: RunStatusBuilder) -> Iterator[TeamWork]:
-        """Yield the work of a run's collaborating teams, then that of the teams that work in its workers."""
+        """Yield the work of a run's collaborating teams, then the work of the teams in its workers."""
         yield from builder.works
         for run in builder.workers:
             if run not in self._team_workers and (is_team := is_team_worker(reader, run)) is not None:
@@ -223,7 +223,7 @@ class RunStatusBuilder:
         return () if self._committed is None else (self._committed, *self._committed.also)
 
     def build_status(self, summary: RunSummary, works: Sequence[TeamWork], *, now: float) -> RunStatus:
-        """Return the status of the run with this summary. `works` is the work of its teams and of those in workers."""
+        """Return the status of the run with this summary. `works` is the work of its teams and its workers' teams."""
         started = summary.first.event
         assert isinstance(started, RunStarted)
         state, task, root = derive_run_state(summary), started.errand, self.view.root
@@ -259,7 +259,7 @@ class RunStatusBuilder:
 
 
 def count_activity(times: Iterable[float], *, now: float) -> tuple[int, ...]:
-    """Count the times in each part of the last three minutes, oldest part first."""
+    """Count the times in each interval of the last three minutes, oldest first."""
     length = ACTIVITY_SECONDS / ACTIVITY_PARTS
     counts = [0] * ACTIVITY_PARTS
     for at in times:

@@ -1,4 +1,4 @@
-"""Choose a part of a branch's changes for a merge: changes in a worker's diff that was shown, or files by name."""
+"""Choose a part of a branch's changes for a merge: changes in the diff that the user saw, or files by name."""
 
 from __future__ import annotations
 

@@ -41,8 +41,8 @@ async def find_request_place(context: RepoContext) -> RequestPlace:
 async def open_pull_requests(context: RepoContext, place: RequestPlace, train: Train) -> AsyncIterator[OpenedRequest]:
     """Push each merged branch and open its request, in the order of the train, and yield each request.
 
-    Raise OutsideFailed if a push or the forge's program fails. The requests before it stay, and a repeated call finds
-    them.
+    Raise OutsideFailed if a push or the forge's program fails. Requests that are already open stay open, and the next
+    call finds them.
     """
     workers = {one.worker_task.branch: one for one in await to_thread.run_sync(context.load_workers)}
     decisions = await to_thread.run_sync(list_decisions, context.store, context.root)

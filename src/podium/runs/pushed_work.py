@@ -72,8 +72,8 @@ async def fetch_pushed_work(context: RepoContext, worker: WorkerState) -> WorkPu
 async def fetch_branch(context: RepoContext, worker: WorkerState, *, notice: Callable[[str], object]) -> None:
     """Bring the branch of a worker on another machine up to date with its last push.
 
-    A checkout that the worker left on this machine is removed, and `notice` is called with where its work is saved.
-    Raise Mistake if the branch here has other commits.
+    A checkout that the worker left on this machine is removed, and `notice` is called with a message that says where
+    its work is saved. Raise Mistake if the branch here has other commits.
     """
     if (pushed := await fetch_pushed_work(context, worker)) is None:
         return
@@ -103,9 +103,9 @@ async def remove_finished_refs(
     force: bool = False,
     dry_run: bool = False,
 ) -> list[RefCleanup]:
-    """Delete the refs on the remote of workers that have ended and whose work is in `target`, and return what was done.
+    """Delete the remote refs of workers that have ended and whose work is in `target`, and return what was done.
 
-    With `branches`, only the workers on these branches are looked at. With `force`, the refs of unmerged work are
+    With `branches`, only the workers on these branches are checked. With `force`, the refs of unmerged work are
     deleted too, once its branch is in this repository. With `dry_run`, nothing is deleted.
     """
     workers = await to_thread.run_sync(context.load_workers)
@@ -126,7 +126,7 @@ async def remove_finished_refs(
 
 
 async def _delete_refs(context: RepoContext, worker: WorkerState) -> bool:
-    """Delete a worker's refs on the remote, and those that were fetched. Return whether the remote had any."""
+    """Delete a worker's refs on the remote, and the fetched copies. Return whether the remote had any."""
     count = await _open_mirror(context, worker).delete_runs([worker.run])
     await delete_local_refs(context.repository, worker.run)
     return count > 0
@@ -142,7 +142,7 @@ def _open_mirror(context: RepoContext, worker: WorkerState) -> Mirror:
 
 
 async def _find_reason_to_delete(context: RepoContext, worker: WorkerState, target: str, *, force: bool) -> str:
-    """Return why a worker's refs are not needed any more; empty if they are."""
+    """Return why a worker's refs are no longer needed, or an empty string if they are still needed."""
     repository, commit = context.repository, worker.commit
     if not commit or commit == worker.base:
         return "it changed nothing"

@@ -1,4 +1,4 @@
-"""Return the requests that wait for a person as JSON fields, with the lines that every surface shows."""
+"""Return the requests that are waiting for a person as JSON fields, with the lines that every surface shows."""
 
 from __future__ import annotations
 

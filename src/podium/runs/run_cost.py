@@ -23,7 +23,7 @@ class RunCost(NamedTuple):
 
     @classmethod
     def of_usages(cls, run: dict[str, Any], usages: Iterable[Usage]) -> RunCost:
-        """Return the cost of a run with these usages. Its time is the run's own."""
+        """Return the cost of a run: the sum of these usages, with the duration of the run as its time."""
         return cls(run, structs.replace(sum_usage(usages), seconds=run["seconds"]))
 
 

@@ -54,7 +54,7 @@ from ..views.run_view import RunView
 
 RELEASE_SECONDS = 5.0
 IDLE_SECONDS = 1.0
-"""How long nothing happens in a run that waits for limits before this process stops working on it."""
+"""How long a run does nothing but wait for limits before this process stops working on it."""
 
 
 class RunDriver:
@@ -90,7 +90,7 @@ class RunDriver:
         """The time limit for the work on the run. Cancelling its scope ends the work."""
         self._followers: list[Follower] = []
         self.parks_at_limits = False
-        """Whether this process stops working on the run while all its agents wait for limits of providers."""
+        """Whether this process stops working on the run while all its agents are waiting for providers' limits."""
         self._wakeup: LimitWait | None = None
         """When the run continues, if this process stops because of limits."""
         self.result: Result | None = None
@@ -236,9 +236,9 @@ class RunDriver:
         return self._result_from_end(ended, answer)
 
     def _park_when_idle(self, seq: int | None = None) -> None:
-        """Stop working on the run once nothing has happened in it for a while but waiting for limits.
+        """Stop working on the run once its agents have done nothing but wait for limits for a while.
 
-        `seq` is the last entry at the previous look. A look is scheduled whenever an agent starts to wait.
+        `seq` is the last entry at the previous check. A check is scheduled whenever an agent starts to wait.
         """
         timeline = self.timeline
         wait = timeline.limit_waits.next_wait
@@ -251,7 +251,7 @@ class RunDriver:
         get_running_loop().call_later(IDLE_SECONDS, self._park_when_idle, timeline.seq)
 
     async def _build_end_after_answer(self, answer: Answer) -> RunEnded:
-        """Return the end of a run whose first agent has answered. An incomplete answer is not a success.
+        """Return the event that ends a run whose first agent has answered. An incomplete answer is not a success.
 
         An answer is incomplete if it was cut off, or if agents' calls were refused because of a limit of the run.
         """
@@ -268,7 +268,10 @@ class RunDriver:
         return RunEnded(outcome=failure.outcome, failure=failure, parts=parts)
 
     async def _build_early_end(self) -> RunEnded | RunPaused:
-        """Return the end of a run without an answer: it was stopped or paused, waits or reached its time limit."""
+        """Return the event that ends or pauses a run before its first agent has answered.
+
+        Such a run was stopped or paused, is waiting for a provider's limit, or has reached its time limit.
+        """
         if self.timeline.stop_asked:
             return RunEnded(outcome="cancelled", parts=await self._collect_parts())
         if self.timeline.is_pausing:
@@ -280,7 +283,7 @@ class RunDriver:
         return RunEnded(outcome=failure.outcome, failure=failure, parts=await self._collect_parts())
 
     async def _finish_run(self, ended: RunEnded) -> RunEnded:
-        """Record or stop workers, call `before_end` and report undelivered messages. Return the end to record."""
+        """Record or stop workers, call `before_end` and report undelivered messages. Return the event to record."""
         await (self._root.record_ended_workers() if ended.outcome == "succeeded" else self._root.stop_workers())
         if self._before_end is not None:
             why = await self._before_end(ended.outcome == "succeeded")

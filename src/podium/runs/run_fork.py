@@ -72,7 +72,7 @@ async def fork_run(
     by: str = "",
     id: str = "",
 ) -> ForkedRun:
-    """Write a fork of a run to the store and return the fork. Raise Mistake if the run cannot be forked there.
+    """Write a fork of a run to the store and return the fork. Raise Mistake if the run cannot be forked.
 
     `at` is a snapshot or a sequence number; by default the last snapshot, or the last entry if there is none. `request`
     is a message for the first agent, and for all members of a collaborating team. `decide` is a decision and the new

@@ -64,10 +64,10 @@ class Run:
         return self._driver.is_over
 
     async def send(self, text: str, *, to: str | None = None, by: str = "", attach: Sequence[str | Path] = ()) -> None:
-        """Send a message to an agent of the run, by default the first agent, which receives it at its next turn.
+        """Send a message to an agent of the run, by default the first agent.
 
-        `attach` are images and text files to send with the message. Raise Mistake if the run has ended or has no such
-        agent, or if a file cannot be attached.
+        The agent receives the message at its next turn. `attach` are images and text files to send with the message.
+        Raise Mistake if the run has ended or has no such agent, or if a file cannot be attached.
         """
         if to is not None:
             self._driver.require_agent(to)
@@ -171,7 +171,7 @@ class Run:
 
 @asynccontextmanager
 async def drive_run(driver: RunDriver) -> AsyncIterator[Run]:
-    """Work on a run until the block ends, which stops the run. If the block is cancelled, the run can be resumed."""
+    """Work on a run until the block ends. Exiting the block stops the run; after cancellation, it can be resumed."""
     run = Run(driver)
     trouble: BaseException | None = None
     try:

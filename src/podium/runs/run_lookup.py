@@ -88,9 +88,9 @@ def derive_run_state(summary: RunSummary) -> RunState:
 
 
 def find_wakeup_time(summary: RunSummary) -> float | None:
-    """Return when a run continues that waits for a limit of a provider, in seconds since the epoch; otherwise None.
+    """Return when a run that is waiting for a provider's limit continues, in seconds since the epoch; otherwise None.
 
-    A process may be waiting with it.
+    A process may still be working on the run while it waits.
     """
     match summary.last.event:
         case RunPaused(until=until) if until:

@@ -56,7 +56,7 @@ class RunNotices:
         self._builder = NotificationBuilder()
         self._shown_waiting = 0
         self._pending: dict[str, Callable[[], None]] = {}
-        """Functions that notify the user, keyed by request id. Each is called if its request stays open a moment."""
+        """Functions that notify the user, keyed by request id. Each is called if its request is not answered soon."""
 
     def __enter__(self) -> Self:
         return self

@@ -17,7 +17,7 @@ from ..values.event import DecisionProposed
 class RunOptions(TypedDict, total=False):
     """The options of a request.
 
-    `repo` is the repository to work in. `agents` are agents defined in code to which the first agent refers, and
+    `repo` is the repository to work in. `agents` are other agents, built in code, that the first agent refers to, and
     `tools` are functions that agents can call. `budget` limits the whole run. `is_attended` means that somebody
     follows the run and answers its requests. `mode` overrides the mode of the first agent's team; without a team, only
     `reflect` is possible. `max_iterations` limits the iterations of the mode `reflect`. `on_discussion` is called with

@@ -43,7 +43,7 @@ def select_removable(store: StoreAddress, *, before: float, states: Collection[s
 
 
 def archive_and_remove(store: StoreAddress, run: str, folder: Path | None) -> None:
-    """Write a run to a file in a folder, unless that is None, and then remove it from the store."""
+    """Archive a run to a file in `folder`, unless `folder` is None, and then remove it from the store."""
     if folder is not None:
         archive_run(store, run, make_archive_path(folder, run))
     remove_run(store, run)
@@ -55,9 +55,10 @@ def make_archive_path(folder: Path, run: str) -> Path:
 
 
 def find_references(runs: Collection[RunSummary], decisions: Collection[DecisionRecord]) -> defaultdict[str, set[str]]:
-    """Return the runs to which each run refers: its parent, its workers, its origin, and what it continues.
+    """Return the runs to which each run refers: its parent, its workers, its original run, and the runs it continues.
 
-    A run that made a decision refers to the run that replaced the decision, which would otherwise be in force again.
+    A run that made a decision also refers to the run that replaced the decision. If only the later run were removed,
+    the old decision would be in force again.
     """
     references: defaultdict[str, set[str]] = defaultdict(set)
     for run in runs:

@@ -92,7 +92,7 @@ def _choose_name(entries: Sequence[Entry], name: str | None) -> str:
 
 
 async def _keep_commits(entries: Sequence[Entry], name: str) -> tuple[dict[str, str], str]:
-    """Return commits of the run's checkout and of its workers' branches; if there are none, also why."""
+    """Return the commits of the run's checkout and of its workers' branches, and the reason if there are none."""
     started = _get_started(entries)
     if not started.repo:
         return {}, "the run has no folder"

@@ -22,7 +22,7 @@ from .run_lookup import derive_run_state
 class RunFilter(Struct, frozen=True, kw_only=True):
     """Which runs to list. An empty field does not restrict the list.
 
-    Each word of `text` is searched in the id, the agent, the request, the folder and the name. `since` is the earliest
+    Each word of `text` must be in the id, the agent, the request, the folder or the name. `since` is the earliest
     start. With `needs_person`, only runs with open requests are listed. Archived runs are listed only with
     `has_archived`.
     """
@@ -45,7 +45,7 @@ class RunTableReader(NamedTuple):
     def read(
         self, wanted: RunFilter, waiting: Mapping[str, int], *, now: float, first: int = 0, most: int = 200
     ) -> dict[str, Any]:
-        """Return a page of runs, pinned ones first and the newest next, and the groups in the order of `podium ps`.
+        """Return a page of runs, pinned runs first and then the newest, and the groups in the order of `podium ps`.
 
         `waiting` is the number of open requests of each run.
         """
@@ -113,7 +113,7 @@ def _matches(summary: RunSummary, wanted: RunFilter, arrangement: Arrangement, w
 def _section_fields(
     found: Sequence[RunSummary], page: Sequence[RunSummary], arrangement: Arrangement, *, has_archived: bool
 ) -> list[dict[str, Any]]:
-    """Return the groups in display order, each with the ids of its runs on this page and its number of found runs."""
+    """Return the groups in display order, each with the ids of its runs on this page and the number of its matches."""
     counts = Counter(group.tag for one in found if (group := arrangement.group_of(one.id)) is not None)
     return [
         {**group_fields(group), "count": counts[group.tag], "listed": runs}

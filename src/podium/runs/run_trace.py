@@ -1,4 +1,4 @@
-"""Record a run as OpenTelemetry spans and metrics, with the names of the conventions for generative AI.
+"""Record a run as OpenTelemetry spans and metrics, named by the conventions for generative AI.
 
 The spans follow the entries of the timeline: a span for the run, for each agent's operation, model call, tool call and
 wait for a person. Prompts, answers and arguments are not recorded; the timeline has them.
@@ -86,9 +86,9 @@ class RunTraces:
         self._open: list[RunTrace] = []
 
     def trace_run(self, first: Entry) -> Callable[[Entry], None]:
-        """Return the function to call with each later entry of a run, given its first entry.
+        """Return a function that traces a run. Call it with each entry after `first`, the run's first entry.
 
-        The trace starts with that call: a process that only creates a run for a worker records nothing.
+        The trace starts with the first call, so a process that only creates a run for a worker records nothing.
         """
         trace: RunTrace | None = None
 
@@ -114,13 +114,13 @@ class RunTraces:
 
 
 class RunTrace:
-    """The spans of one run in this process. `parent` is the TRACEPARENT under which the run belongs."""
+    """The spans of one run in this process. `parent` is the TRACEPARENT of the run's parent span."""
 
     def __init__(self, tracer: Tracer, meters: RunMeters, first: Entry, *, parent: str) -> None:
         self._tracer = tracer
         self._meters = meters
         self._spans: dict[str, Span] = {}
-        """The spans that have not ended, keyed by what they are about."""
+        """The spans that have not ended, keyed by operation, call or request; empty for the run itself."""
         self._began: dict[str, float] = {}
         self._calls: dict[bytes, str] = {}
         """The keys of tool calls' spans, keyed by operation and action."""
@@ -138,7 +138,7 @@ class RunTrace:
         return not self._spans
 
     def apply(self, entry: Entry) -> None:
-        """Start and end spans for the next entry of the run. Set what programs of the current task inherit."""
+        """Start and end spans for the next entry. Set the TRACEPARENT for programs that the current task starts."""
         event = entry.event
         if self.is_over:
             return
@@ -271,13 +271,13 @@ def to_nanoseconds(at: float) -> int:
 
 
 def format_parent(span: Span) -> str:
-    """Return the position of a span as the value of TRACEPARENT."""
+    """Return the value of TRACEPARENT for which a span is the parent."""
     where = span.get_span_context()
     return f"00-{where.trace_id:032x}-{where.span_id:016x}-{int(where.trace_flags):02x}"
 
 
 def read_parent(value: str) -> Context:
-    """Return the position in a trace that a value of TRACEPARENT names; the start of a new trace if it names none."""
+    """Return the trace context of a TRACEPARENT value; if the value is not valid, the context of a new trace."""
     from opentelemetry.context import Context  # imported here for start-up time
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 

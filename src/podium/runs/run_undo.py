@@ -1,7 +1,7 @@
-"""Undo a run: put the files that it changed in the user's checkout back as they were.
+"""Undo a run: restore the files that it changed in the user's checkout.
 
-A file is put back only if it is still as the run left it. What a run changed is the difference between the states of
-the checkout that were saved before its first change and at its end.
+A file is restored only if it has not changed since the run ended. A run's changes are the differences between the two
+saved states of the checkout: before its first change, and at its end.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ UndoState = Literal["can be undone", "undone", "already as before", "changed sin
 
 
 class UndoneFile(Struct, frozen=True, kw_only=True):
-    """A file that a run changed, and whether it can be, or was, put back. `change` is what the run did."""
+    """A file that a run changed, and whether it can be or was restored. `change` is what the run did."""
 
     path: str
     change: Literal["added", "changed", "deleted"]
     state: UndoState
     is_certain: bool = True
-    """Whether the run's own tools changed it. Otherwise a command of the run did, or somebody during the run."""
+    """Whether the timeline records the change. If not, a command of the run or somebody else changed the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +110,7 @@ def _find_saved_states(run: str, started: RunStarted, entries: Sequence[Entry]) 
     if not any(isinstance(entry.event, ActionBegan) for entry in entries):
         raise Mistake(f"run {run} changed nothing in your checkout, so there is nothing to undo")
     if saved.keys() != {"before", "after"}:
-        why = "its files were not saved, which needs a git repository with a commit and must not take too long"
+        why = "its files were not saved; saving needs a git repository with a commit, and stops if it takes too long"
         raise Mistake(f"run {run} cannot be undone: {why}")
     return saved
 
@@ -148,9 +148,9 @@ async def _read_changes(repository: Repository, old: str, new: str) -> list[_Tre
 
 
 async def undo_files(store: StoreAddress, shown: UndoPlan) -> UndoPlan:
-    """Put back the files that were shown as undoable and still are. Return the plan with the state of each file.
+    """Restore the files that were shown as undoable and still are. Return the plan with the state of each file.
 
-    The current files are saved first, under a ref that `save_ref` returns.
+    The current files are saved first, under the ref that `save_ref` returns.
     """
     plan = await plan_undo(store, shown.run)
     await read_git_output(plan.repository, "update-ref", save_ref(plan.run), plan.current)

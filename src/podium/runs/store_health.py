@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..store.postgres.server_check import HostCheck, ServerCheck
 
 SLOW_SECONDS = 0.1
-"""The time of a round trip above which commands and agents become noticeably slower."""
+"""The round-trip time above which commands and agents become noticeably slower."""
 SKEW_SECONDS = 2.0
 """The difference between two clocks above which the times on timelines are misleading."""
 
@@ -86,7 +86,7 @@ def check_postgres(store: PostgresAddress) -> Iterator[Fact]:
 
 
 def _check_version(store: PostgresAddress, found: ServerCheck, known: int) -> Fact:
-    """Report a store whose tables are missing, or are those of another release."""
+    """Report a store that has no tables, or the tables of another release."""
     place = f"{store}, PostgreSQL {found.server}"
     if found.store_version == 0:
         return Fact("store", "fine", f"{place}, has no tables yet; the first run creates them")
@@ -102,11 +102,11 @@ def _check_connection(found: ServerCheck) -> Fact:
     """Report how long the server takes to answer, and whether the connection is encrypted."""
     secured = f"{found.tls}, sslmode={found.sslmode}" if found.tls else "without TLS"
     if found.is_local:
-        secured += ", does not leave this machine"
+        secured += "; the connection does not leave this machine"
     said = f"the server answers in {_format_milliseconds(found.latency)}; {secured}"
     if found.latency > SLOW_SECONDS:
         return Fact(
-            "connection", "note", f"{said}; every entry of a run waits for that, so use a server that is nearer"
+            "connection", "note", f"{said}; every write takes at least this long, so use a server that is closer"
         )
     return Fact("connection", "fine", said)
 
@@ -136,7 +136,7 @@ def _check_host(host: HostCheck) -> Fact:
     return Fact(what, "fine", f"{host.state}; {said}")
 
 
-_EFFECT = "times on timelines and of schedules are wrong by that; synchronise the clocks, for example with NTP"
+_EFFECT = "times on timelines and in schedules are wrong by this much; synchronise the clocks, for example with NTP"
 
 
 def _format_offset(seconds: float) -> str:

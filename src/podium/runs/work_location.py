@@ -43,7 +43,10 @@ def add_push(
     started: RunStarted,
     make_push: Callable[[WorkerTask], Push],
 ) -> tuple[BeforeEnd | None, AbstractAsyncContextManager[object]]:
-    """Return `commit`, which commits a worker's changes, and `tools`, with pushes added if the run can move."""
+    """Return `commit` and `tools`, extended to push the worker's files if its run can move.
+
+    `commit` commits the worker's changes before the run ends.
+    """
     task = started.errand
     if commit is None or task is None or not task.has_checkout or task.origin is None or not task.origin.remote:
         return commit, tools

@@ -24,7 +24,10 @@ from .run_lookup import derive_run_state
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkRun:
-    """A run and its timeline. `until` is the current time if a process works on the run, or that of its last entry."""
+    """A run and its timeline.
+
+    `until` is the current time if a process is working on the run, otherwise the time of its last entry.
+    """
 
     id: str
     entries: Sequence[Entry]
@@ -71,7 +74,7 @@ def find_team_result(store: StoreAddress, branch: str) -> TeamResult | None:
 
 
 def iter_work_runs(reader: StoreReader, run: str) -> Iterator[WorkRun]:
-    """Yield a run, then the runs of the workers in which collaborating teams work for it."""
+    """Yield a run, then the runs of its workers that lead collaborating teams, and so on."""
     summary = reader.read_summary(run)
     until = time.time() if derive_run_state(summary) == "running" else summary.last.at
     found = WorkRun(id=run, entries=reader.read_entries(run), until=until)

@@ -34,7 +34,7 @@ class WorkerDiff:
 
     @property
     def digest(self) -> str:
-        """A digest that identifies exactly these changes, so that a choice refers to what was shown."""
+        """A digest that identifies exactly these changes, so that a choice matches the diff that was shown."""
         return sha256(f"{self.base} {self.tree}\n{self.text}".encode(errors="surrogateescape")).hexdigest()
 
 
@@ -82,7 +82,7 @@ async def read_worker_diff(context: RepoContext, worker: WorkerState, *, in_chec
 async def _find_current_commit(
     context: RepoContext, worker: WorkerState, in_checkout: bool
 ) -> tuple[GitLocation, str, bool]:
-    """Return where the worker's current commit is, the commit, and whether it is the tip of the worker's branch."""
+    """Return the location and id of the worker's current commit, and whether it is the tip of the worker's branch."""
     if (pushed := await fetch_pushed_work(context, worker)) is not None:
         return context.repository, pushed.head if worker.is_over else pushed.commit, worker.is_over
     if not in_checkout:
