@@ -9,8 +9,9 @@ from typing import Any
 
 from podium import Agent, App, Result, Run, Settings
 from podium.core.engine import Engine
-from podium.engines.model.model_caller import Model, RetryPolicy, add_zero_cost
+from podium.engines.model.callable_model import Model, add_zero_cost
 from podium.engines.model.model_wire import ModelCall
+from podium.engines.model.retry_policy import RetryPolicy
 from podium.engines.model.tool_loop import ModelEngine
 from podium.engines.script import Move, ScriptedWire, echo_request
 from podium.store.fault_injection import Fault

@@ -23,7 +23,7 @@ from podium.core.engine import CUT_OFF_MARK, EngineSessionSpec, Finished, Reason
 from podium.core.scope import Scope
 from podium.core.timeline import Timeline
 from podium.engines.model.anthropic_wire import AnthropicReplyFormat, AnthropicWire
-from podium.engines.model.model_caller import Model
+from podium.engines.model.callable_model import Model
 from podium.engines.model.model_wire import Message, ReplyEnd, ReplyPart, ToolCallPart, Wire
 from podium.engines.model.openai_wire import OpenAIReplyFormat, OpenAIWire
 from podium.engines.model.stream_events import LONGEST_LINE, ReplyParser

@@ -13,7 +13,7 @@ from podium import Agent, App, Settings
 from podium.config.confirmed_model_servers import ConfirmedServer, save_confirmed_server
 from podium.config.settings_document import ProviderLimits
 from podium.engines.local_model_servers import find_servers, list_local_addresses
-from podium.engines.model.model_caller import Model
+from podium.engines.model.callable_model import Model
 from podium.engines.model.provider_throttle import ProviderThrottle
 from podium.engines.model.tool_loop import ModelEngine
 from podium.engines.script import ScriptedWire

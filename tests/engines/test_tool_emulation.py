@@ -10,7 +10,8 @@ from jsonschema import validate
 
 from podium import Agent, Result
 from podium.core.engine import Tool
-from podium.engines.model.model_caller import Model, RetryPolicy, add_zero_cost
+from podium.engines.model.callable_model import Model, add_zero_cost
+from podium.engines.model.retry_policy import RetryPolicy
 from podium.engines.model.tool_emulation import (
     AnswerStream,
     decode_answer,

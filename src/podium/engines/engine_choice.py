@@ -20,7 +20,7 @@ from ..values.limits import NO_CALL_LIMITS, CallLimits
 from ..values.model_abilities import UNTESTED, ModelAbilities
 from ..values.usage import Usage
 from .model import model_prices
-from .model.model_caller import DEFAULT_MAX_WAIT, Model, ToolCallMode, add_zero_cost
+from .model.callable_model import DEFAULT_MAX_WAIT, Model, ToolCallMode, add_zero_cost
 from .model.model_wire import Wire
 from .model.price_cache import PriceCache
 from .model.provider_throttle import ProviderThrottle, ReserveCall

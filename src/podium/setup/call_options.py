@@ -6,7 +6,7 @@ from ..config.settings_document import ProviderLimits
 from ..config.tested_models import find_ability_record
 from ..engines.engine_choice import CallOptions, ModelAddress
 from ..engines.local_model_servers import is_loopback
-from ..engines.model.model_caller import DEFAULT_MAX_WAIT
+from ..engines.model.callable_model import DEFAULT_MAX_WAIT
 from ..engines.model.providers import LOCAL, without_credentials
 from ..values.limits import LOCAL_CALL_LIMITS, NO_CALL_LIMITS, CallLimits
 from ..values.model_abilities import UNTESTED

@@ -18,9 +18,10 @@ from msgspec import structs
 
 from ..app import App
 from ..cli.terminal.entry_text import format_entry
-from ..engines.model.model_caller import Model, RetryPolicy, add_zero_cost
+from ..engines.model.callable_model import Model, add_zero_cost
 from ..engines.model.model_wire import ModelCall, ReplyPart
 from ..engines.model.provider_throttle import ProviderThrottle
+from ..engines.model.retry_policy import RetryPolicy
 from ..engines.model.tool_loop import ModelEngine
 from ..engines.script import Move, Moves, stream_move
 from ..roster.discovery import load_roster

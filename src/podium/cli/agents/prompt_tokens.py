@@ -16,7 +16,7 @@ from msgspec import Struct, structs
 
 from ...app import App
 from ...config.settings_document import SettingsDocument
-from ...engines.model.model_caller import Model
+from ...engines.model.callable_model import Model
 from ...engines.model.model_wire import ModelCall, ReplyPart
 from ...engines.model.providers import REHEARSAL
 from ...engines.model.reply_recorder import count_tool_characters, estimate_tokens

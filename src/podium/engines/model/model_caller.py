@@ -6,16 +6,13 @@ The earlier attempts determine which model is called next.
 
 from __future__ import annotations
 
-import random
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
-from typing import Literal
 
-from anyio import get_cancelled_exc_class, sleep
+from anyio import get_cancelled_exc_class
 from msgspec import structs
 
 from ...core.budget import CallEstimate
@@ -25,19 +22,17 @@ from ...core.scope import Scope
 from ...values.errors import AgentFailed, Failure, OutsideFailed, StoreFailed
 from ...values.event import CallFailed, LimitReached, ModelReplied, Noticed
 from ...values.limits import NO_CALL_LIMITS, CallLimits
-from ...values.model_abilities import UNTESTED, ModelAbilities
 from ...values.plain_text import format_count, format_utc_time
 from ...values.usage import Usage
+from .callable_model import Model
 from .conversation import Conversation
 from .model_candidates import ModelCandidates
-from .model_wire import ModelCall, Wire, make_call_key
-from .provider_throttle import ModelLimit, ProviderThrottle
+from .model_wire import ModelCall, make_call_key
+from .provider_throttle import ModelLimit
 from .reply_reading import read_reply
 from .reply_recorder import ReplyRecorder
+from .retry_policy import RetryPolicy
 from .tool_emulation import AnswerStream, emulate_tools, refuses_tools
-
-DEFAULT_MAX_WAIT = 60.0
-"""The longest time in seconds that a call waits for a provider, unless the settings say otherwise."""
 
 LONGEST_LIMIT = 31 * 86_400.0
 """The longest limit that is waited for. A provider that names a later time is not believed, and the call fails."""
@@ -47,87 +42,6 @@ BUDGET_WAIT_SECONDS = 10.0
 
 GRACE = 1.25
 """The factor by which a turn waits longer for a part of a reply than the call itself."""
-
-ToolCallMode = Literal["auto", "native", "text"]
-"""How a model calls tools: as its abilities suggest, through the tool interface, or in the text of its replies."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetryPolicy:
-    """Decides how often a call is retried after a transient failure, and how long to wait before each retry."""
-
-    max_retries: int = 5
-    first_delay: float = 1.0
-    longest_delay: float = 30.0
-    jitter: Callable[[], float] = random.random
-    sleep: Callable[[float], Awaitable[None]] = sleep
-
-    def next_delay(self, attempt: int, error: OutsideFailed) -> float | None:
-        """Return the seconds before the next attempt, or None for no retry. A provider's Retry-After is respected.
-
-        A call that failed because the server was silent is retried once, because every attempt takes minutes.
-        """
-        if not error.retryable or attempt > (1 if error.is_silent else self.max_retries):
-            return None
-        if error.retry_after is not None:
-            return error.retry_after
-        return min(self.first_delay * 2.0 ** (attempt - 1), self.longest_delay) * (0.5 + self.jitter() / 2)
-
-
-def add_zero_cost(usage: Usage) -> Usage:
-    """Return the usage unchanged, for a model that costs nothing."""
-    return usage
-
-
-def mark_unpriced(usage: Usage) -> Usage:
-    """Mark the usage as unpriced, for a model whose price is unknown."""
-    return structs.replace(usage, unpriced=usage.calls) if usage.calls else usage
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
-    """A model that can be called: its adapter, price, throttle, limits, context window and tested abilities.
-
-    `window` returns the size of the context window in tokens, or None if it is unknown. It is called
-    only for long conversations, because the first lookup is slow. `max_tokens` limits the length of a reply.
-    If the provider accepts no calls for longer than `max_wait` seconds, the model is at its limit. With
-    `is_for_limits`, it is called only if a model before it is at its limit.
-    """
-
-    wire: Wire
-    name: str = ""
-    provider: str = ""
-    add_cost: Callable[[Usage], Usage] = mark_unpriced
-    throttle: ProviderThrottle = field(default_factory=ProviderThrottle)
-    limits: CallLimits = NO_CALL_LIMITS
-    window: Callable[[], int | None] = lambda: None
-    abilities: ModelAbilities = UNTESTED
-    tool_calls: ToolCallMode = "auto"
-    max_tokens: int | None = None
-    max_wait: float = DEFAULT_MAX_WAIT
-    is_for_limits: bool = False
-
-    @property
-    def label(self) -> str:
-        """The provider and the model, as in the settings."""
-        return f"{self.provider}:{self.name}" if self.provider else self.name
-
-    @property
-    def emulates_tools(self) -> bool:
-        """Whether tools are offered in the prompt, and called in the text of the reply.
-
-        A model without a tool interface that writes its calls as text anyway needs no emulation if the server is
-        known not to enforce JSON schemas.
-        """
-        if self.tool_calls != "auto":
-            return self.tool_calls == "text"
-        able = self.abilities
-        return able.native_calls is False and not (able.written_calls and able.json_schema is False)
-
-    @property
-    def is_priced(self) -> bool:
-        """Whether the price of a call is known."""
-        return self.add_cost(Usage(calls=1, input_tokens=1)).unpriced == 0
 
 
 class ContextTooLong(Exception):

@@ -33,9 +33,11 @@ from ...core.tool_call import make_tool_called, run_tool_call
 from ...values.errors import AgentFailed, Failure, find_first_error
 from ...values.event import ContextCompacted, ModelAskedAgain, ModelReplied, ToolAnswered, ToolUse
 from .answer_progress import AnswerProgress
+from .callable_model import Model
 from .conversation import CHARACTERS_A_TOKEN, Conversation
-from .model_caller import ContextTooLong, Model, ModelCaller, RetryPolicy
+from .model_caller import ContextTooLong, ModelCaller
 from .repeated_calls import RepeatedCalls
+from .retry_policy import RetryPolicy
 
 COMPACTION_THRESHOLD = 0.8
 """A conversation that fills more than this share of the context window is compacted."""

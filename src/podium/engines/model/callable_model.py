@@ -1,0 +1,80 @@
+"""A model that can be called, with all that a call to it needs to know.
+
+The provider and the settings determine these values. The model caller makes the calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from msgspec import structs
+
+from ...values.limits import NO_CALL_LIMITS, CallLimits
+from ...values.model_abilities import UNTESTED, ModelAbilities
+from ...values.usage import Usage
+from .model_wire import Wire
+from .provider_throttle import ProviderThrottle
+
+DEFAULT_MAX_WAIT = 60.0
+"""The longest time in seconds that a call waits for a provider, unless the settings say otherwise."""
+
+ToolCallMode = Literal["auto", "native", "text"]
+"""How a model calls tools: as its abilities suggest, through the tool interface, or in the text of its replies."""
+
+
+def add_zero_cost(usage: Usage) -> Usage:
+    """Return the usage unchanged, for a model that costs nothing."""
+    return usage
+
+
+def mark_unpriced(usage: Usage) -> Usage:
+    """Mark the usage as unpriced, for a model whose price is unknown."""
+    return structs.replace(usage, unpriced=usage.calls) if usage.calls else usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """A model that can be called: its adapter, price, throttle, limits, context window and tested abilities.
+
+    `window` returns the size of the context window in tokens, or None if it is unknown. It is called
+    only for long conversations, because the first lookup is slow. `max_tokens` limits the length of a reply.
+    If the provider accepts no calls for longer than `max_wait` seconds, the model is at its limit. With
+    `is_for_limits`, it is called only if a model before it is at its limit.
+    """
+
+    wire: Wire
+    name: str = ""
+    provider: str = ""
+    add_cost: Callable[[Usage], Usage] = mark_unpriced
+    throttle: ProviderThrottle = field(default_factory=ProviderThrottle)
+    limits: CallLimits = NO_CALL_LIMITS
+    window: Callable[[], int | None] = lambda: None
+    abilities: ModelAbilities = UNTESTED
+    tool_calls: ToolCallMode = "auto"
+    max_tokens: int | None = None
+    max_wait: float = DEFAULT_MAX_WAIT
+    is_for_limits: bool = False
+
+    @property
+    def label(self) -> str:
+        """The provider and the model, as in the settings."""
+        return f"{self.provider}:{self.name}" if self.provider else self.name
+
+    @property
+    def emulates_tools(self) -> bool:
+        """Whether tools are offered in the prompt, and called in the text of the reply.
+
+        A model without a tool interface that writes its calls as text anyway needs no emulation if the server is
+        known not to enforce JSON schemas.
+        """
+        if self.tool_calls != "auto":
+            return self.tool_calls == "text"
+        able = self.abilities
+        return able.native_calls is False and not (able.written_calls and able.json_schema is False)
+
+    @property
+    def is_priced(self) -> bool:
+        """Whether the price of a call is known."""
+        return self.add_cost(Usage(calls=1, input_tokens=1)).unpriced == 0
