@@ -24,7 +24,7 @@ BROKEN = '{"name": "read_file", "arguments": {"path": '
         ([{"says": "half", "stop": "length"}] * 2, 5, "the answer was cut off at the model's token limit"),
         ([ENDLESS, ENDLESS], 1, "its model repeated the same text without end, even when asked again"),
         ([""], 1, "its reply was empty"),
-        (["[[REFLECTION_COMPLETE]]"] * 2, 1, "it gave no answer: its reply is only a marker, even when asked again"),
+        (["[[REFLECTION_COMPLETE]]"] * 2, 1, "it gave no answer: its reply was only a marker, even when asked again"),
     ],
 )
 async def test_each_fault_of_a_model_has_its_sentence_and_its_exit_code(

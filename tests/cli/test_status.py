@@ -221,7 +221,7 @@ async def test_a_note_cannot_approve_and_escape_leaves_the_request_open(plan_des
 
     assert "would approve it" in refused
     assert "stays open" in left
-    assert "Approve the plan of" in plan_desk.invoke("approvals").stdout
+    assert "Approve lead's plan (" in plan_desk.invoke("approvals").stdout
 
 
 @pytest.mark.parametrize(("keys", "passed"), [(("y",), True), (("n", "!", "enter"), False), (("n", "enter"), False)])

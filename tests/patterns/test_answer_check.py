@@ -99,4 +99,4 @@ async def test_an_agent_that_gives_no_answer_twice_has_failed(studio: Studio) ->
     result = await studio.run("lead", REQUEST)
 
     assert result.outcome == "failed"
-    assert result.error == "lead: it gave no answer: its reply is only a marker, even when asked again"
+    assert result.error == "lead: it gave no answer: its reply was only a marker, even when asked again"

@@ -108,7 +108,7 @@ async def test_where_no_snapshot_can_be_taken_the_loop_goes_on_and_says_so(tmp_p
 
     notices = [one.text for one in Studio(tmp_path / "home").events(result, Noticed)]
     assert "the best iteration was 2" in (result.error or "")
-    assert sum("the files of iteration" in text and "are not kept" in text for text in notices) == 3
+    assert sum("the files of iteration" in text and "were not saved" in text for text in notices) == 3
 
 
 async def test_a_run_that_is_killed_around_the_restoring_ends_the_same(repo: Repo, tmp_path: Path) -> None:

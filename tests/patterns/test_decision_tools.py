@@ -204,7 +204,7 @@ class LateVoter:
 @pytest.mark.parametrize(
     ("ballot", "why"),
     [
-        ({}, "Your ballot is refused: the vote is closed."),
+        ({}, "Your ballot was refused: the vote is closed."),
         ({"decision": "nope"}, "There is no decision 'nope' in this run; open decisions: none."),
     ],
 )

@@ -61,12 +61,12 @@ def test_a_plan_is_read_from_the_forms_that_models_write(reply: str) -> None:
         ([make_step("a", "ada", acceptance=["ok", " "])], "step 'a' has an empty acceptance criterion"),
         (
             [make_step("plan-2", "ada")],
-            "'plan-2' is not an id for a step; use letters, digits, dots and dashes, and not only plan",
+            "'plan-2' is not a valid step id; use letters, digits, dots and dashes, but not plan or plan-N",
         ),
         ([make_step("a", "ada", description=" ")], "step 'a' has no description"),
         (
             [make_step("a\n## Rules", "ada")],
-            "'a\\n## Rules' is not an id for a step; use letters, digits, dots and dashes, and not only plan",
+            "'a\\n## Rules' is not a valid step id; use letters, digits, dots and dashes, but not plan or plan-N",
         ),
         (
             [make_step("a", "ada", description="x" * 5000)],

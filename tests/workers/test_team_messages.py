@@ -108,7 +108,7 @@ async def test_messages_stay_in_the_team_and_are_bounded(lab: WorkerLab) -> None
     assert stranger.startswith("'../other' is not in your team")
     assert f"the limit is {LONGEST_MESSAGE:,}" in long
     assert [text.startswith("Sent.") for text in sent] == [True] * MOST_MESSAGES + [False]
-    assert sent[-1] == f"You have sent {MOST_MESSAGES} messages, which is the limit; go on without more."
+    assert sent[-1] == f"You have sent {MOST_MESSAGES} messages, which is the limit; continue without sending more."
     received = lab.events(result.run_id, MessageReceived)
     assert {(one.to, one.sender) for one in received} <= {("lead", building)}
 

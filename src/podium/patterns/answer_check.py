@@ -19,7 +19,7 @@ ASK_AGAIN = (
     "sentences."
 )
 LEAST_WORDS = 5
-"""A shorter reply can be an answer even if it repeats the request, as the answer to a question with choices does."""
+"""A shorter reply can be an answer even if it repeats words of the request, such as the choice that it picks."""
 
 _NOTE = re.compile(r"^\[context(?: for you only)?: (?P<title>[^\]\n]*)\]$", re.MULTILINE)
 _REQUEST_HEADING = re.compile(r"^#+ .*\b(?:topic|request|task)\b.*$", re.IGNORECASE | re.MULTILINE)
@@ -40,11 +40,11 @@ async def ask_for_answer(op: Operation, session: Session, prompt: str, *, may_re
     reply = await session.ask(ASK_AGAIN.format(why=why))
     if (may_reply_by_tool and reply.calls) or (why := describe_non_answer(reply.text, prompt)) is None:
         return reply
-    raise op.make_error("failed", f"it gave no answer: its reply is {why}, even when asked again")
+    raise op.make_error("failed", f"it gave no answer: its reply was {why}, even when asked again")
 
 
 def describe_non_answer(text: str, prompt: str) -> str | None:
-    """Return what a reply is instead of an answer to the prompt, or None if it is an answer or empty."""
+    """Return what a reply contains instead of an answer to the prompt, or None if it is an answer or empty."""
     if is_machine_text(text):
         return "only a tool call or the description of a tool, written as text"
     if is_only_sentinels(text):

@@ -74,7 +74,7 @@ def parse_ballot(text: str) -> Ballot | None:
 def answer_ballot(cast: BallotCast | BallotRefused) -> ToolAnswer:
     """Return the tool answer for a ballot that was recorded or refused."""
     if isinstance(cast, BallotRefused):
-        return ToolAnswer(text=f"Your ballot is refused: {cast.reason}.", is_error=True)
+        return ToolAnswer(text=f"Your ballot was refused: {cast.reason}.", is_error=True)
     return ToolAnswer(text=f"You voted for {cast.option}." if cast.option else "You abstained.")
 
 
@@ -105,10 +105,10 @@ def make_decide_tool(options: Sequence[str]) -> Tool:
             return ToolAnswer(text=f"decide expects an option: {_list_options(options)}.", is_error=True)
         return ToolAnswer(text="noted", ends_turn=True, is_reply=True)
 
-    consequences = {"consequences": {"type": "string", "description": "What follows from it."}}
+    consequences = {"consequences": {"type": "string", "description": "The consequences of this choice."}}
     return Tool(
         name="decide",
-        description="Decide for one of the options.",
+        description="Choose one of the options.",
         parameters=_make_choice_schema(options, consequences),
         answer=answer_call,
         is_parallel=False,

@@ -31,11 +31,11 @@ async def keep_iteration_files(op: Operation, iteration: int) -> None:
     try:
         await _take_snapshot(op, f"iteration-{iteration}")
     except (Mistake, OutsideFailed) as error:
-        op.scope.record(Noticed(text=f"{op.agent.name}: the files of iteration {iteration} are not kept: {error}"))
+        op.scope.record(Noticed(text=f"{op.agent.name}: the files of iteration {iteration} were not saved: {error}"))
 
 
 async def restore_best_files(op: Operation, best: int, last: int) -> None:
-    """Restore the files of the best iteration, if it is not the last. The files before are kept as a snapshot."""
+    """Restore the files of the best iteration, if it is not the last. First take a snapshot of the current files."""
     repository, place = op.repository, op.scope.child("restore_best")
     kept = op.scope.child(f"snapshot:iteration-{best}").find_outcome(SnapshotTaken)
     if best == last or repository is None or kept is None or place.has_outcome:

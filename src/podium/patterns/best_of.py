@@ -1,7 +1,7 @@
 """Choose the best of several members that did the same task, and deliver its work.
 
-Each member works in its own checkout. The checks come first: work that does not pass them is out. Then a judge scores
-what is left, or a person chooses. The chosen work is merged; the other branches stay as they are.
+Each member works in its own checkout. Work that does not pass the checks is eliminated. Then a judge scores
+the rest, or a person chooses. The chosen work is merged; the other branches stay as they are.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ async def _choose_candidate(
         if answered is not None and answered.text in {one.name for one in passing}:
             return CandidateChosen(winner=answered.text, by=answered.by or "a person", candidates=tuple(results))
     if own.choose == "checks" or len(passing) == 1:
-        why = f"the first of {len(passing)} that pass" if len(passing) > 1 else "the only one that is left"
+        why = f"the first of {len(passing)} that pass" if len(passing) > 1 else "the only one left"
         return CandidateChosen(winner=passing[0].name, by="the checks", reason=why, candidates=tuple(results))
     return await _judge_candidates(op, own, request, passing, results)
 
@@ -91,7 +91,7 @@ async def _check_candidates(
 ) -> tuple[list[Candidate], list[CandidateResult]]:
     """Run the checks on the work of each candidate. Return those that pass, and all results.
 
-    Work that changed no file does not pass if other work changed some.
+    Work without changes does not pass if other work has changes.
     """
     passing: list[Candidate] = []
     results: list[CandidateResult] = []
@@ -157,9 +157,8 @@ def _make_question(op: Operation, passing: Sequence[Candidate]) -> QuestionAsked
         f"## {one.name}{f' on {one.branch} at {one.commit[:12]}' if one.commit else ''}\n\n{one.part.text}"
         for one in passing
     )
-    text = (
-        f"Which work of {op.agent.name}'s team should be kept: {join_words([one.name for one in passing], last='or')}?"
-    )
+    names = join_words([one.name for one in passing], last="or")
+    text = f"Whose work should {op.agent.name}'s team keep: {names}?"
     return QuestionAsked(id="", text=text, choices=tuple(one.name for one in passing), shown=shown)
 
 

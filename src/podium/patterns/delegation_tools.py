@@ -226,7 +226,7 @@ class _WorkerDelegation:
         return [one for one in events if isinstance(one, WorkerSent) and one.run not in refused]
 
     def _find_worker(self, branch: str) -> WorkerSent | None:
-        """Return the newest worker that is on this branch, or that the agent started with this branch name, or None."""
+        """Return the newest worker that is on this branch or was started with this branch name, or None."""
         return next((sent for sent in reversed(self._list_workers()) if branch in (sent.branch, sent.asked)), None)
 
     def _answer_unknown_branch(self, branch: str) -> ToolAnswer:

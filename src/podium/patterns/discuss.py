@@ -257,7 +257,7 @@ class Discussion:
             reply = await ask_for_answer(op, await op.session_without_tools(), words)
             conclusion = self._find_spoken_text(reply.text)
             if not conclusion or repeats_part(conclusion, words.partition(TASK_HEADING)[2]):
-                raise op.make_error("failed", "it gave no answer in words")
+                raise op.make_error("failed", "its reply contained no answer")
         except AgentFailed as error:
             if not self.channel.list_broadcasts():
                 raise

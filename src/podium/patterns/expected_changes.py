@@ -13,7 +13,7 @@ from ..values.event import ChangesExpected, WorkerReturned
 from ..values.request import Answer
 
 MEMORY_FOLDER = ".podium/memory"
-"""The folder of the agents' own notes, which are not work."""
+"""The folder for the agents' own notes. Changes in it do not count as work."""
 NOTHING_CHANGED = "it changed no files, but it must change files (expects: changes)"
 
 

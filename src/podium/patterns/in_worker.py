@@ -37,7 +37,7 @@ def runs_in_worker(op: Operation) -> bool:
 
 
 def has_team_checkout(agent: Agent) -> bool:
-    """Return whether the agent leads a team that as a whole has its own checkout."""
+    """Return whether the agent leads a team and, according to `worktrees`, works in a separate checkout."""
     return agent.team is not None and agent.team.options.get("worktrees") in ("team", "lead")
 
 

@@ -28,7 +28,7 @@ HEADING = "###? "
 LONGEST_EXPERTISE = 400
 
 ACTIVE_TOOLS = frozenset((*DELEGATING_TOOLS, *VOTING_TOOLS, *STEP_TOOLS))
-"""Tools that start, hand over or decide other work."""
+"""Tools that start or hand over other work, or make decisions."""
 
 GENERIC = "You are a worker agent. Complete the following task thoroughly."
 
@@ -296,7 +296,7 @@ def make_task_request(own: TeamOptions, request: Request, task: str) -> Request:
 
 
 def add_shared_context(own: TeamOptions, request: Request, member: Agent) -> Request:
-    """Return the request with the team's shared context as a note, unless the member's prompt contains that context.
+    """Return the request with the team's shared context as a note, unless the member's prompt has it already.
 
     Notes are not part of the request's digest, so a run that began without the context can still be resumed.
     """

@@ -1,4 +1,4 @@
-"""Find and run patterns that are not part of Podium: functions that a program passes to a run, or a plug-in has."""
+"""Find and run patterns that are not part of Podium: functions from a program or a plug-in."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def find_own_pattern(agent: Agent, own: OwnPatterns) -> Pattern:
     """Return the pattern of an agent or of its team. Raise Mistake if there is none with this name."""
     if agent.pattern and (agent.team is not None or agent.router is not None):
         raise Mistake(
-            f"{agent.name} has a pattern and a {'team' if agent.team else 'router'}; a team can have a pattern as its "
-            "mode, and a router cannot have one"
+            f"{agent.name} has both a pattern and a {'team' if agent.team else 'router'}; for a team, set the pattern "
+            "as its mode; a router cannot have a pattern"
         )
     name = agent.pattern or ("" if agent.team is None else agent.team.mode)
     pattern = own.get(name) or find_plugin_part("patterns", name)
@@ -27,14 +27,14 @@ def find_own_pattern(agent: Agent, own: OwnPatterns) -> Pattern:
         what = f"uses the pattern {name!r}" if agent.pattern else f"leads a team in the mode {name!r}"
         known = ", ".join((*own, *(() if agent.pattern else MODES))) or "none"
         raise Mistake(
-            f"{agent.name} {what}, which does not exist here; available: {known}; a run that was started with a "
-            "pattern from code is resumed with that pattern: App.resume(run, patterns=[FUNCTION])"
+            f"{agent.name} {what}, which does not exist here; available: {known}; to resume a run that was "
+            "started with a pattern from code, pass the pattern again: App.resume(run, patterns=[FUNCTION])"
         )
     return _guard_pattern(name, pattern)
 
 
 def _guard_pattern(name: str, pattern: Callable[..., Any]) -> Pattern:
-    """Return the pattern with its errors turned into a failure of the agent, because it is not Podium's code."""
+    """Wrap a pattern so that its errors are reported as failures of the agent, because it is not Podium's code."""
 
     async def run_own_pattern(op: Operation, request: Request) -> Answer:
         try:

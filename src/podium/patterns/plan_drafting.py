@@ -11,7 +11,7 @@ from ..core.scope import Scope
 from ..values.agent import Agent
 from ..values.errors import AgentFailed
 from ..values.event import PlanCommitted, PlanDrafted, PlanRefused, PlanReviewed, QuestionAsked
-from ..values.plain_text import truncate_text
+from ..values.plain_text import format_count, truncate_text
 from ..values.plan import WorkPlan
 from ..values.request import Part, Request, quote_lines
 from ..views.plan_text import format_plan
@@ -167,7 +167,7 @@ class PlanDrafting:
             question = QuestionAsked(
                 id="",
                 kind="plan",
-                text=f"Approve the plan of {team.planner.name} ({len(plan.steps)} steps)?",
+                text=f"Approve {team.planner.name}'s plan ({format_count(len(plan.steps), 'step')})?",
                 choices=(APPROVE, CHANGE),
                 shown=format_plan_question(plan, objections),
                 plan=plan,

@@ -347,7 +347,7 @@ def propose_adjustments(
     results: Sequence[TaskResult],
     iteration: int,
 ) -> None:
-    """Record proposed adjustments. With `adjust: auto`, the next planning prompt contains them, and models change."""
+    """Record proposed adjustments. With `adjust: auto`, also apply them to the next plan and change models."""
     is_applied = own.adjust == "auto"
     for text, member in _find_adjustments(state, results, iteration):
         model = _choose_other_model(op, workers, member, results) if member else ""

@@ -39,8 +39,8 @@ MODES = ("broadcast", "sequential", "orchestrate", "reflect", "discuss", "collab
 class Patterns:
     """The patterns that a run uses. `on_discussion` is called with each discussion when it starts.
 
-    If `decision` is set, the root operation makes this decision instead of answering a request. `own` are patterns that
-    the program which started the run passed to it.
+    If `decision` is set, the root operation makes this decision instead of answering a request. `own` are the
+    patterns that the program passed when it started the run.
     """
 
     def __init__(

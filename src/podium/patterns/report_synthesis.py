@@ -1,4 +1,4 @@
-"""Build the request with which an agent summarises a report.
+"""Build the request that asks an agent to summarise a report.
 
 The caller supplies the report as blocks of Markdown and runs the request. The agent only writes: it has no tools,
 no team and no handoff.
@@ -12,6 +12,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from ..values.agent import Agent
+from ..values.plain_text import format_count
 from ..values.request import quote_lines
 from .team_prompts import render_prompt
 from .verdict import neutralise
@@ -73,7 +74,7 @@ def fit_blocks(blocks: Sequence[str], most: int = MAX_CHARACTERS) -> Excerpt:
         left_out += short.left_out
         kept.append(short.text)
     if missing := len(blocks) - len(kept):
-        kept.append(f"[… {missing:,} more blocks left out …]")
+        kept.append(f"[… {format_count(missing, 'more block')} left out …]")
     return Excerpt("\n\n".join(kept), left_out)
 
 

@@ -28,7 +28,7 @@ CORRECTIONS = 2
 LONGEST_REPLY = 100_000
 MOST_BRACES = 100
 LONGEST_IN_WORDS = 200
-"""In a longer reply, the name of a destination may be a word like any other."""
+"""In a longer reply, the name of a destination may be an ordinary word, so it does not count as a choice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class RouteChoice:
 async def route_request(op: Operation, request: Request) -> Answer:
     """Let the router choose an agent, send the original request to that agent, and return its answer.
 
-    A router that only chooses answers with its choice.
+    With `is_choice_only`, return the choice itself as the answer.
     """
     chosen = op.scope.record(await choose_destination(op, request))
     if op.agent.router is not None and op.agent.router.is_choice_only:
@@ -124,7 +124,7 @@ def format_instructions(destinations: Sequence[str]) -> str:
 
 
 def format_correction(chosen: str, destinations: Sequence[str], *, is_last: bool) -> str:
-    """Return the prompt that follows an invalid choice. The last one asks for less, in other words than the first."""
+    """Return the prompt that follows an invalid choice. The last one is worded differently and asks only for a name."""
     if is_last:
         return f"Who handles the request? Reply with one name and nothing else: {' or '.join(destinations)}."
     return (
@@ -193,7 +193,7 @@ def _match_name(written: str, destinations: Sequence[str]) -> str:
 
 
 def _find_in_words(text: str, destinations: Sequence[str]) -> RouteChoice:
-    """Return the only destination that a short reply names, unless the reply denies something."""
+    """Return the only destination that a short reply names, unless the reply contains a negation."""
     if len(text.strip()) > LONGEST_IN_WORDS or _DENIAL.search(text):
         return _NO_CHOICE
     named = [

@@ -14,7 +14,7 @@ from ..values.tool_names import DECISION_TOOLS, STEP_TOOLS
 from .work_plan import READING_TOOLS, list_tool_names
 
 ACTING_TOOLS = frozenset(("Bash", "Edit", "WebFetch", "Write", "run_checks"))
-"""Tools that agents below the owner can have even if the owner does not, so that rules must cover them, too."""
+"""Tools that agents below the owner can have even if the owner does not, so rules must cover them too."""
 
 
 def make_step_agent(member: Agent, step: PlanStep) -> Agent:

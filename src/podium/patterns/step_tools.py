@@ -42,7 +42,7 @@ class RaiseBlockerArguments(Arguments, frozen=True, kw_only=True):
     options: Annotated[
         tuple[Words, ...], Meta(min_length=2, max_length=MOST_OPTIONS, description="The options to choose from.")
     ]
-    evidence: Annotated[str, Meta(max_length=8000, description="What speaks for and against the options.")] = ""
+    evidence: Annotated[str, Meta(max_length=8000, description="Arguments for and against the options.")] = ""
 
 
 def make_step_tools(op: Operation) -> tuple[Tool, ...]:
@@ -96,7 +96,7 @@ def _build_tools() -> dict[str, Tool]:
     )
     raise_blocker = make_signal_tool(
         "raise_blocker",
-        "Ask the team to decide something without which you cannot continue. You continue after the decision.",
+        "Ask the team for a decision that you need before you can continue. You continue after the decision.",
         RaiseBlockerArguments,
         lambda given: make_blocker(given.topic, given.options, given.evidence),
     )

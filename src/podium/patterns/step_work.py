@@ -50,7 +50,7 @@ MOST_SIGNALS = 5
 """Maximum number of handovers and blockers in one attempt at a step."""
 LONGEST_SUMMARY = 4_000
 MOST_TURNS = 4
-"""Maximum number of earlier turns on a step that a new owner gets a summary of."""
+"""Maximum number of earlier turns on a step that are summarised for a new owner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,7 +246,7 @@ class StepWork:
     def _find_time_limit(self) -> TimeLimit | None:
         """Return how much of the step's time is left, or None if it is not limited. Raise AgentFailed if none is left.
 
-        Only the owners' turns count, without the time in which they wait for a person.
+        Only the owners' turns count, excluding the time spent waiting for a person.
         """
         limit = self.step.policy.seconds
         if limit is None:
@@ -336,7 +336,7 @@ class StepWork:
         )
         self.board.record(place, over)
         if refused:
-            self._workplace = self._workplace.add(f"Your handover was refused: {refused}. Continue with it yourself.")
+            self._workplace = self._workplace.add(f"Your handover was refused: {refused}. Finish the step yourself.")
             return
         told = [f"{sender} worked on this step and handed it over to you:{quote_lines(neutralise(asked.reason))}"]
         if asked.context.strip():

@@ -70,7 +70,7 @@ def make_message_tools(op: Operation) -> tuple[Tool, ...]:
 
 
 def find_team(op: Operation, placement: Placement) -> str:
-    """Return the path of the operation that leads the agent's team; empty if the agent works in no team.
+    """Return the path of the operation that leads the agent's team; empty if the agent is not in a team.
 
     A worker's team is in the run that started the worker.
     """
@@ -83,14 +83,14 @@ def find_team(op: Operation, placement: Placement) -> str:
 
 
 def _choose_receiver(op: Operation, asked: SendMessageArguments, teammates: Iterable[Teammate]) -> Teammate:
-    """Return the member to which a message goes. Raise InvalidCall if the message cannot be sent."""
+    """Return the member that a message is for. Raise InvalidCall if the message cannot be sent."""
     known = {one.name: one for one in teammates if one.name != op.agent.name}
     if asked.to not in known:
         raise InvalidCall(f"{asked.to!r} is not in your team; available: {join_words(sorted(known)) or 'nobody'}.")
     if len(asked.text) > LONGEST_MESSAGE:
         raise InvalidCall(f"The message has {len(asked.text):,} characters; the limit is {LONGEST_MESSAGE:,}.")
     if len(op.scope.timeline.find_events_below(op.scope.path, MessageSent)) >= MOST_MESSAGES:
-        raise InvalidCall(f"You have sent {MOST_MESSAGES} messages, which is the limit; go on without more.")
+        raise InvalidCall(f"You have sent {MOST_MESSAGES} messages, which is the limit; continue without sending more.")
     return known[asked.to]
 
 

@@ -53,13 +53,13 @@ class WorkBoard:
 
     @asynccontextmanager
     async def open_commit(self, commit: str) -> AsyncIterator[str]:
-        """Check a commit out during the block and yield the folder. Raise AgentFailed if that is not possible."""
+        """Check out a commit for the duration of the block and yield the folder. Raise AgentFailed if that fails."""
         assert self._op.repository is not None
         async with AsyncExitStack() as stack:
             try:
                 folder = await stack.enter_async_context(self._op.repository.open_commit(commit))
             except PodiumError as error:
-                raise self._op.make_error("failed", f"the work cannot be checked out to review it: {error}") from error
+                raise self._op.make_error("failed", f"the work cannot be checked out for review: {error}") from error
             yield folder
 
     def store_artifact(

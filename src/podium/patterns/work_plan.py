@@ -81,7 +81,7 @@ def parse_step(written: object, number: int) -> PlanStep:
 
 
 def _iter_criteria(written: Any) -> Iterator[Any]:
-    """Yield each criterion as an object. A model can also write a criterion, or its only one, as a string."""
+    """Yield each criterion as an object. A model can also write a string for a criterion, or for the whole list."""
     listed = written if isinstance(written, list) else [written] if isinstance(written, str) else []
     for one in listed:
         yield {"text": one} if isinstance(one, str) else one
@@ -136,7 +136,7 @@ def _find_step_problems(
 ) -> Iterator[str]:
     name = f"step {step.id!r}"
     if not _STEP_ID.fullmatch(step.id) or _RESERVED_ID.fullmatch(step.id):
-        yield f"{step.id[:40]!r} is not an id for a step; use letters, digits, dots and dashes, and not only plan"
+        yield f"{step.id[:40]!r} is not a valid step id; use letters, digits, dots and dashes, but not plan or plan-N"
         return
     if step.owner not in members:
         yield f"{name} is owned by {truncate_text(step.owner)!r}, which is not a member; members: {', '.join(members)}"
@@ -194,7 +194,7 @@ def list_tool_names(agent: Agent) -> set[str]:
 
 
 READING_TOOLS = ("Read", "Glob", "Grep", "git_diff")
-"""The tools of a step's owner whose definition has no list of tools, in addition to the step tools."""
+"""The tools of a step's owner, besides the step tools, if its definition does not list any."""
 
 
 def _base_name(entry: str) -> str:

@@ -17,7 +17,7 @@ PASS = "pass"
 ECHO_SHARE = 0.8
 """A reply that consists of at least this share of the topic, in its order and without other words, is an echo."""
 SHORTEST_TOPIC = 4
-"""A topic with fewer words can be a part of an honest answer."""
+"""A topic with fewer words can be part of a genuine answer."""
 
 _FRAME = re.compile(r"```[\w-]*|</?tool_calls?>|</?tools>|[{}\s,;]+")
 _WORD = re.compile(r"\w+")
@@ -42,7 +42,7 @@ def is_echo(text: str, topic: str) -> bool:
 
 
 def repeats_part(text: str, prompt: str) -> bool:
-    """Return whether a text consists only of words that follow one another in a prompt."""
+    """Return whether a text consists only of consecutive words from a prompt."""
     return f" {' '.join(_list_words(text))} " in f" {' '.join(_list_words(prompt))} "
 
 
