@@ -104,9 +104,9 @@ class ActingTool(Protocol):
 
 
 async def _read_saved_rules(place: Scope) -> bool:
-    """Read the rules that the user has saved since the run started. Return False if they cannot change the verdict.
+    """Read the rules that the user has saved since the run started. Return whether any may apply to the action.
 
-    A request that was made before must be answered, so rules that were saved later do not apply to it.
+    If permission for the action was already requested, that request must be answered, and saved rules do not apply.
     """
     timeline = place.timeline
     if timeline.read_saved_rules is None or place.has_child_outcome("permission_asked#1"):

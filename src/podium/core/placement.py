@@ -28,8 +28,8 @@ class WorkerOptions:
     `is_unattended`, nobody is asked: actions that need permission are denied. `approved` lists rules for actions
     that the worker can take without asking. A worker that `can_move` may continue on another machine, so its files are
     pushed to the remote while it works; a worker in a shared checkout cannot move. On a fleet, the worker runs on a
-    host with all `labels`, and workers with a higher `priority` start first. `also` are folders in additional
-    repositories, in which the worker gets checkouts too.
+    host with all `labels`, and workers with a higher `priority` start first. `also` lists folders in additional
+    repositories; the worker gets a checkout of each.
     """
 
     after: tuple[str, ...] = ()

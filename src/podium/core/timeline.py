@@ -113,7 +113,7 @@ class Timeline:
         self.saved_rules: tuple[str, ...] = ()
         """The rules that the user has saved since the run started, as they were last read."""
         self.read_saved_rules: Callable[[], Awaitable[tuple[str, ...]]] | None = None
-        """Reads these rules, if this process must look for them itself."""
+        """Reads the saved rules from the store; None if this process does not read them."""
         self.denials: dict[str, list[Denial]] = {}
         """The denials of each action, keyed by its `effect_hash`."""
         self.changed_files: dict[str, set[str]] = {}
