@@ -40,7 +40,7 @@ class Patterns:
     """The patterns that a run uses. `on_discussion` is called with each discussion when it starts.
 
     If `decision` is set, the root operation makes this decision instead of answering a request. `own` are the
-    patterns that the program passed when it started the run.
+    patterns that the program passed to the run.
     """
 
     def __init__(

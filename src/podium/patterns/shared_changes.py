@@ -1,4 +1,4 @@
-"""Describe which steps used the run's checkout at the same time, so that a step's diff can contain others' changes."""
+"""Describe which steps used the run's checkout at the same time. A step's diff can then contain others' changes."""
 
 from __future__ import annotations
 
