@@ -144,7 +144,7 @@ def test_comments_reach_a_worker_as_one_message_that_quotes_the_lines(site: Site
     [
         ({}, "the review has no comments"),
         ({"comments": [COMMENT | {"text": " "}]}, "the comment on line 2 of 'app.py' is empty"),
-        ({"comments": [COMMENT | {"first": 3}]}, "is about the lines 3 to 2; give the first and the last line"),
+        ({"comments": [COMMENT | {"first": 3}]}, "has an invalid range of lines, 3 to 2; give the first and"),
         ({"comments": [COMMENT | {"last": 900}]}, "at most 200 lines"),
         ({"comments": [COMMENT] * 201}, "the review has 201 comments; send at most 200 at a time"),
         ({"note": "x" * 20_001}, "the note has 20,001 characters; the limit is 20,000"),

@@ -1,4 +1,4 @@
-"""Name and number the files of decision records (ADRs), and renumber and link those of a branch that is merged."""
+"""Name and number the files of decision records (ADRs), and renumber and link a branch's records when it is merged."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def render_adr_files(decisions: Iterable[DecisionRecord], existing: Mapping[str,
 def _update_superseded(
     made: list[DecisionRecord], files: Mapping[str, str], texts: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the new content of the existing files of the decisions that these decisions supersede, keyed by path."""
+    """Return the updated files of the existing decisions that these decisions supersede, keyed by path."""
     changed: dict[str, str] = {}
     for record in made:
         path = files.get(record.state.proposal.supersedes, "")
@@ -100,12 +100,12 @@ def find_recorded_decisions(files: Mapping[str, str]) -> dict[str, str]:
 def renumber_adr_files(
     arriving: Mapping[str, str], target: Mapping[str, str], base: Mapping[str, str]
 ) -> dict[str, str | None]:
-    """Return the files of a branch that change so that its records fit the target, keyed by path; None removes a file.
+    """Renumber a branch's records to fit the target. Return the changed files, keyed by path; None removes a file.
 
     The arguments map the paths of the files in the ADR folder to their content: on the branch, on the target, and at
     their merge base. A record that the target also has gets the target's number. If the target uses the number of a
-    new record for another file, all new records get the next free numbers, in their order. Files without a decision id
-    keep their numbers, because users write and link them.
+    new record for another file, all new records get the next free numbers, in the same order. Files without a decision
+    id keep their numbers, because users write and link them.
     """
     moved = _plan_moves(arriving, target, base)
     changes: dict[str, str | None] = dict.fromkeys(moved)
@@ -151,7 +151,7 @@ def _follow_moves(moved: Mapping[str, str], line: re.Match[str]) -> str:
 
 
 def link_adr_files(files: Mapping[str, str]) -> dict[str, str]:
-    """Return the records that change, keyed by path, so that each record and the one that it supersedes are linked.
+    """Link each record with the one that it supersedes. Return the changed records, keyed by path.
 
     Such links are missing if the two records come from different branches.
     """

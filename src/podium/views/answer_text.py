@@ -1,7 +1,7 @@
 """Find the text of a run's answer while it is streamed, for clients that show text as it arrives.
 
 If a single agent gives the answer, its text is the answer. If a team or a handoff produces the answer, the answer is
-complete only at the end. Text that was sent to a client cannot be taken back, so a reply that starts again follows it.
+complete only at the end. Text that was sent to a client cannot be taken back, so a restarted reply is added after it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class AnswerText:
         self._streamed = ""
         """What was streamed since the reply last started."""
         self._early = ""
-        """What a recorded reply added before it was streamed: streamed text is recorded up to a moment later."""
+        """Text that a recorded reply added before it was streamed. It is skipped when it is streamed."""
         self._is_apart = False
         """Whether the next piece starts a new paragraph."""
 

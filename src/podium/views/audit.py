@@ -13,7 +13,7 @@ from ..values.operation_path import parse_agent_name
 def audit_actions(entries: Iterable[Entry]) -> Iterator[dict[str, Any]]:
     """Yield the fields of each action that was allowed or refused.
 
-    The fields of an allowed action change after they were yielded: `outcome` is set when the tool's answer is read.
+    The fields of an allowed action change after they are yielded: `outcome` is set when the tool's answer is read.
     """
     asked: dict[str, list[PermissionAsked]] = {}
     answers: dict[str, PermissionAnswered] = {}

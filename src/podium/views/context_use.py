@@ -1,4 +1,4 @@
-"""Find how many tokens the conversations of a run's agents have, from the usage of their model calls."""
+"""Find the sizes of agents' conversations in a run, in tokens, from the usage of their model calls."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ContextUse(Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class ContextUseBuilder:
-    """Finds the conversations of a run, entry by entry."""
+    """Finds the sizes of the conversations in a run, entry by entry."""
 
     _turns: dict[str, TurnStarted] = field(default_factory=dict)
     """The last turn of each operation."""
@@ -50,5 +50,5 @@ class ContextUseBuilder:
 
     @property
     def largest(self) -> ContextUse | None:
-        """The largest conversation of an agent that works; if none works, that of the last one that ended."""
+        """The largest conversation that has not ended or, if all have ended, the one that ended last."""
         return max(self._uses.values(), key=lambda use: use.tokens, default=self._last)

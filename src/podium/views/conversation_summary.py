@@ -24,7 +24,7 @@ LONGEST_LAST_REPLY = 2_000
 class ConversationSummary:
     """The files, tool calls and replies of one operation's agent.
 
-    The files that were changed are those of all applied entries, including the entries of operations below.
+    The changed files are those of all applied entries, including the entries of operations below.
     """
 
     def __init__(self, operation: str) -> None:

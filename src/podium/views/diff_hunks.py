@@ -155,7 +155,7 @@ def _unquote(name: str) -> str:
 
 
 def _unescape(name: str) -> str:
-    """Replace git's escapes in a name. They are those of C and represent bytes, such as `\\303\\274`."""
+    """Replace git's escapes in a name. They are C escapes that represent bytes, such as `\\303\\274`."""
     parts = bytearray()
     end = 0
     for found in _ESCAPE.finditer(name):

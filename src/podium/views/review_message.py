@@ -60,7 +60,7 @@ def _format_comment(number: int, comment: LineComment) -> str:
     path = escape_unprintable(truncate_text(comment.path, LONGEST_LINE))
     if not 1 <= comment.first <= comment.last or comment.last - comment.first >= MOST_LINES:
         raise Mistake(
-            f"the comment on {path!r} is about the lines {comment.first} to {comment.last}; "
+            f"the comment on {path!r} has an invalid range of lines, {comment.first} to {comment.last}; "
             f"give the first and the last line, at most {MOST_LINES} lines"
         )
     if not comment.text.strip():

@@ -81,7 +81,7 @@ class OperationNode:
     engine: str = ""
     activity: str = "starting"
     waits_until: float | None = None
-    """When the limit of a provider resets that the agent waits for, in seconds since the epoch."""
+    """When the provider's limit that the agent is waiting for resets, in seconds since the epoch."""
     status: str = ""
     """The status that the agent last reported."""
     judged_text: str = ""
@@ -129,9 +129,9 @@ class RunView:
     ended: RunEnded | None = None
     is_paused: bool = False
     wakes_at: float | None = None
-    """When the run continues by itself, in seconds since the epoch, if it waits for a limit of a provider."""
+    """When the run continues, in seconds since the epoch, if it is waiting for a provider's limit to reset."""
     waits_for: str = ""
-    """The limit that it waits for."""
+    """The limit that the run is waiting for."""
     notices: list[str] = field(default_factory=list)
     requests: RunRequests = field(default_factory=RunRequests)
     """The requests and questions to the user."""
@@ -185,7 +185,7 @@ class RunView:
         self.requests.apply(entry)
 
     def _apply_wait(self, event: Event) -> None:
-        """Update what the run waits for. If anything else happens in it, it no longer only waits."""
+        """Update what the run is waiting for. Any other event, except a notice, ends the wait."""
         match event:
             case LimitReached(until=until):
                 self.wakes_at, self.waits_for = until, describe_limit(event)
@@ -274,7 +274,7 @@ def find_parent_path(path: str, known: Container[str]) -> str | None:
 
 
 def describe_limit(event: LimitReached) -> str:
-    """Return the limit that an agent waits for, as in a sentence."""
+    """Describe the limit that an agent is waiting for, for use in a sentence."""
     return f"the limit of {event.provider}:{event.model}" if event.provider else f"the limit of {event.model}"
 
 

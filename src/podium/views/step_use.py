@@ -1,7 +1,7 @@
 """Compute how much of its budget each step of a team's plan has used, from the timeline.
 
-The same things count as for the limits of the step: the tokens and the changed files of everything that happens for
-the step, and the time of its owners' turns, without the time in which they wait for a person.
+Usage is counted in the same way as for the limits of a step: the tokens and the changed files of all work on the step,
+and the time of its owners' turns, except the time in which they wait for a person.
 """
 
 from __future__ import annotations
@@ -104,9 +104,9 @@ class StepUseBuilder:
 
 
 def read_step_use(entries: Iterable[Entry], work: TeamWork, *, until: float) -> dict[str, StepUse]:
-    """Return what each step of a team's plan has used until a moment, keyed by step.
+    """Return what each step of a team's plan has used up to the time `until`, keyed by step.
 
-    `entries` is the whole timeline on which the team works.
+    `entries` is the whole timeline with the team's work.
     """
     steps = work.progress.steps
     place = f"{work.operation}/{PLAN_STEP}"

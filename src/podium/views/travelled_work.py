@@ -1,4 +1,4 @@
-"""Derive from a run's timeline where its files are: on which machine, and what of them is on the remote."""
+"""Derive from a run's timeline where its files are: on which machine, and which changes are on the remote."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ MOST_STEPS = 30
 class TravelledWork:
     """Where the files of a run are.
 
-    `host` and `path` are the machine and the folder of its last checkout, empty if it had none that can move, and
-    `base` is the commit that its branch started at. `pushed` is the last push, and `push_failure` is the reason why a
-    later push failed. `unpushed` describes the steps that are not in the last push, in order.
+    `host` and `path` are the machine and the folder of its last checkout, and `base` is the commit that its branch
+    started at. `host` is empty if the run cannot move. `pushed` is the last push, and `push_failure` is why a later
+    push failed. `unpushed` describes the steps that are not in the last push, in order.
     """
 
     host: str = ""
@@ -92,7 +92,7 @@ def describe_move(moved: WorkMoved) -> str:
         steps = "\n".join(f"- {step}" for step in moved.unpushed)
         text += (
             " The changes of these steps are not in it, because they were not pushed before the other machine stopped; "
-            f"check the files, and do again what is missing:\n{steps}"
+            f"check the files, and redo what is missing:\n{steps}"
         )
     else:
         text += " The changes of all finished steps are in it."

@@ -61,7 +61,7 @@ WorkerStatus = Literal[
 ]
 """The status of a worker: what it is doing, what it is waiting for, or how it ended.
 
-A worker in `waiting_limit` continues by itself when a limit of a provider resets. A `queued` worker has not started;
+A worker in `waiting_limit` continues by itself when a provider's limit resets. A `queued` worker has not started;
 a `resumable` one has started, but no process is working on it.
 """
 
@@ -128,7 +128,7 @@ class WorkerState(Struct, frozen=True, kw_only=True):
     context: ContextUse | None = None
     model: str = ""
     wakes_at: float | None = None
-    """When the worker continues by itself, in seconds since the epoch, if it waits for a limit of a provider."""
+    """When the worker continues, in seconds since the epoch, if it is waiting for a provider's limit to reset."""
     also: tuple[AlsoWork, ...] = ()
 
     @property
@@ -147,7 +147,7 @@ class WorkerState(Struct, frozen=True, kw_only=True):
 
 
 def build_worker_state(entries: Iterable[Entry], owner_alive: bool, *, posted: Collection[str] = ()) -> WorkerState:
-    """Build a worker's state from the entries of its run; `posted` is as for `WorkerStateBuilder.build_state`."""
+    """Build a worker's state from the entries of its run; `posted` is as in `WorkerStateBuilder.build_state`."""
     builder = WorkerStateBuilder()
     for entry in entries:
         builder.apply(entry)
@@ -340,7 +340,7 @@ class WorkerStateBuilder:
             case "paused":
                 return "it is paused"
             case "waiting_limit":
-                return f"it waits for {self.view.waits_for or 'a limit of its provider'}"
+                return f"it is waiting for {self.view.waits_for or 'the limit of its provider'}"
             case "resumable":
                 return "its process has exited; a commander has to resume it"
             case "waiting_permission":
