@@ -203,7 +203,7 @@ async def test_a_base_that_cannot_be_pushed_is_refused_when_the_task_is_delegate
     lab.repo.commit({"here.txt": "only here\n"}, "not pushed")
     lab.remote.rename(lab.folder / "elsewhere.git")
 
-    with pytest.raises(Mistake, match=r"is on no branch of origin, and it could not be pushed: .*delegate again"):
+    with pytest.raises(Mistake, match=r"is not on any branch of origin and could not be pushed: .*delegate again"):
         await lab.delegate_moving("feat/one", "done")
 
 

@@ -1,4 +1,4 @@
-"""Make the team that does one task several times, each in its own worktree, and keeps the best result."""
+"""Make a team that does one task several times, each time in a separate worktree, and keeps the best result."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def make_best_of_team(
 ) -> tuple[Agent, Agent]:
     """Return the lead of a team in which an agent does a task several times, and the agent for its members.
 
-    The checks of the settings come first. `choose` says how the best of the remaining is chosen; by default, a judge
-    does it. Raise Mistake if `choose` is `checks` and there are none.
+    The checks in the settings are run first. `choose` says how the best of the results that pass is chosen; by default,
+    a judge chooses it. Raise Mistake if `choose` is `checks` and the settings have no checks.
     """
     checks = _format_checks(settings.checks)
     if choose == "checks" and not checks:

@@ -65,7 +65,7 @@ Schedule = Callable[[Wakeup, TaskGroup], Awaitable[None]]
 
 
 def _find_shorter_wait(until_due: float | None, wakeups: Iterable[float]) -> float | None:
-    """Return how many seconds to wait for schedules and wake-ups. The clock can jump, so it is looked at regularly."""
+    """Return how many seconds to wait for schedules and wake-ups. The wait is limited, because the clock can jump."""
     first = min(wakeups, default=None)
     if first is None:
         return until_due

@@ -85,7 +85,9 @@ async def delegate_to_worker(
         run = run or secrets.token_hex(6)
         if options.is_reader:
             if options.also:
-                raise Mistake("a read-only worker has no checkout, so it cannot have more in other repositories")
+                raise Mistake(
+                    "a read-only worker has no checkouts, so it cannot use several repositories; remove --also"
+                )
             worker_task = structs.replace(worker_task, name=branch)
         else:
             worker_task = structs.replace(worker_task, branch=branch, base=options.base, is_shared=options.is_shared)

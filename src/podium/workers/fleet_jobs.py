@@ -30,11 +30,11 @@ class Fleet:
 
     @property
     def alive(self) -> tuple[HostRow, ...]:
-        """The hosts that take jobs now."""
+        """The hosts that currently take jobs."""
         return tuple(host for host in self.hosts if host.is_alive)
 
     def can_place(self, options: WorkerOptions) -> bool:
-        """Return whether a worker with these options is for the hosts, if its repository can travel."""
+        """Return whether a worker with these options should run on a host, if its repository has a remote."""
         is_wanted = bool(self.alive) or bool(self.own_host) or (bool(self.hosts) and bool(options.labels))
         return is_wanted and not options.is_reader and not options.is_shared
 
@@ -101,7 +101,7 @@ def choose_place(
 
 
 def _stay_with_repositories(fleet: Fleet, options: WorkerOptions) -> WorkerPlace:
-    """Return this machine as the place of a worker with several repositories, which hosts do not have."""
+    """Place a worker with several repositories on this machine. Raise Mistake if it has labels or this is a host."""
     if options.labels or fleet.own_host:
         why = "a task in several repositories runs only on its own machine, not on a host of the fleet"
         raise Mistake(f"{why}; delegate it there without labels")

@@ -42,16 +42,16 @@ from .unfinished_workers import derive_run_status, describe_ending, get_run_star
 from .worker_queue import RunStatus
 
 WAITING_SECONDS = 2.0
-"""How long a job waits whose run waits for other runs."""
+"""How long to postpone a job whose run is waiting for other runs."""
 REFUSED_SECONDS = 30.0
-"""How long a host leaves a run that it refused to the other hosts."""
+"""How long a host ignores a run that it refused, so that other hosts can claim the run."""
 PASSED_ON_SECONDS = 0.5
 """How long a refused job waits before another host can claim it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostOptions:
-    """What a host offers, and how long its workers may continue when it is asked to end."""
+    """What a host offers, and how long its workers may continue after it is asked to shut down."""
 
     labels: tuple[str, ...] = ()
     slots: int = 8
@@ -67,7 +67,7 @@ def require_host_login(store: PostgresAddress, name: str = "") -> str:
             "PODIUM_STORE to the address that it prints"
         )
     if name and name != found:
-        raise Mistake(f"the login for {store} belongs to host {found}, not {name}; leave --name out, or use its login")
+        raise Mistake(f"the login for {store} belongs to host {found}, not {name}; omit --name or use {name}'s login")
     return found
 
 
@@ -78,10 +78,10 @@ async def run_host(
     options: HostOptions,
     report: Callable[[str], None],
 ) -> None:
-    """Offer this machine to the fleet until a signal or the fleet asks it to end.
+    """Offer this machine to the fleet until a signal or the fleet asks it to shut down.
 
-    `owner` is the id under which the launcher's store owns runs. `report` is called with one sentence for each thing
-    that a person should know. Raise Mistake if this machine cannot be a host.
+    `owner` is the id under which the launcher's store owns runs. `report` is called with one sentence for each event
+    that a person should know about. Raise Mistake if this machine cannot be a host.
     """
     store = launcher.settings.store
     assert isinstance(store, PostgresAddress)
@@ -140,7 +140,7 @@ def _require_compatible_hosts(name: str, hosts: Sequence[HostRow]) -> None:
 
 
 class HostPresence:
-    """Says that a host is alive, and drains it when a signal or the fleet asks for that."""
+    """Reports that a host is alive, and drains it when a signal or the fleet requests that."""
 
     def __init__(
         self, database: FleetDatabase, loop: HostLoop, options: HostOptions, report: Callable[[str], None]
@@ -156,7 +156,7 @@ class HostPresence:
         while True:
             with suppress(PlacementUnavailable):  # the loop says so
                 if await self._database.report_state("draining" if self._is_draining else "active"):
-                    self._drain("the fleet asked for it")
+                    self._drain("requested by the fleet")
             await anyio.sleep(HEARTBEAT_SECONDS)
 
     async def drain_on_signals(self) -> None:
@@ -170,7 +170,7 @@ class HostPresence:
                     self._drain(received.name)
 
     async def report_gone(self) -> None:
-        """Report that the host has ended."""
+        """Report that the host has shut down."""
         try:
             await self._database.report_state("gone")
         except PlacementUnavailable as error:
@@ -228,13 +228,13 @@ class HostWork:
         return HandBack() if status == "open" else None
 
     def _find_delay(self, run: str) -> float:
-        """Return how many seconds a run still waits for a limit of a provider."""
+        """Return the number of seconds until a run that waits for a provider's limit can continue."""
         with StoreReader(self._launcher.settings.store) as reader:
             last = reader.read_summary(run).last.event
         return max(0.0, last.until - time.time()) if isinstance(last, RunPaused) else 0.0
 
     def _read_run(self, run: str) -> tuple[RunStarted, RunStatus, str]:
-        """Return a run's start and status, and why it cannot start: `not yet`, or how a run before it ended."""
+        """Return a run's first event, its status, and why it cannot start: `not yet`, or how a preceding run ended."""
         with StoreReader(self._launcher.settings.store) as reader:
             summary = reader.read_summary(run)
             started = get_run_started(summary)

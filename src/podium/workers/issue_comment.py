@@ -1,8 +1,8 @@
-"""Write the comment on an issue that says what became of it, and post it at most once.
+"""Write the comment that reports the outcome of the work on an issue, and post it at most once.
 
-That a comment is going to be posted is recorded before, and that it was posted after. If a process is killed in
-between, the next one looks for the comment by its marker before it posts it. Text from agents is in code blocks, where
-a forge neither notifies the people that it names nor closes the issues that it mentions.
+An attempt to post a comment is recorded before it starts and after it succeeds. If a process is killed in between, the
+next process looks for the comment's marker before it posts the comment. Text from agents is put in code blocks, so that
+the forge neither notifies people whom the text names nor closes issues that it mentions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def format_comment(claim: IssueClaim, worker: WorkerState | None) -> str:
 
 
 def make_marker(claim: IssueClaim) -> str:
-    """Return the text by which the comment on an issue is recognised. Others cannot know it before the comment."""
+    """Return the text that identifies the comment on an issue. Others cannot know it before the comment is posted."""
     return f"podium-issue-{claim.token}"
 
 
@@ -64,16 +64,16 @@ class CommentPosting:
         self._now = now
 
     def is_due(self, claim: IssueClaim) -> bool:
-        """Return whether a comment can be posted now. After an unknown outcome, it may appear for some time."""
+        """Return whether a comment can be posted now. After an attempt with an unknown outcome, it must wait."""
         if claim.is_active or claim.comment not in ("wanted", "posting"):
             return False
         return claim.comment == "wanted" or self._now() - claim.comment_at >= self._source.doubt_seconds
 
     async def post(self, claim: IssueClaim, text: str) -> IssueClaim | None:
-        """Post a comment unless it is there, and return the claim with its address.
+        """Post a comment unless it exists, and return the claim with the comment's address.
 
-        Return None if another process is posting it. Raise OutsideFailed if it could not be posted; the comment is
-        tried again later, unless it was tried too often.
+        Return None if another process is posting it. Raise OutsideFailed if it could not be posted; the
+        caller can try again later, until the maximum number of attempts is reached.
         """
         is_in_doubt = claim.comment == "posting"
         posting = replace(claim, comment="posting", comment_at=self._now(), comment_tries=claim.comment_tries + 1)

@@ -14,12 +14,13 @@ from ..workspace.issues.issue_source import Issue, IssueSource
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchOptions:
-    """What to take from a source, and what to do with it.
+    """Which issues to take from a source, and what to do with them.
 
-    With one agent in `agents`, it works on every issue; otherwise triage chooses. `authors` are the only authors whose
-    issues are taken; without them, issues of strangers are left alone unless `is_any_author`. At most `limit` issues
-    are taken in a round, and at most `most_active` are worked on at once. `is_delegated` says whether the work is done
-    in worktrees; None means if the agent can change files. With `comments`, comments are posted.
+    If `agents` contains one agent, it works on every issue; otherwise triage chooses an agent. If there are `authors`,
+    only their issues are taken; otherwise, issues by strangers are skipped unless `is_any_author`. At most `limit`
+    issues are taken in a round, and at most `most_active` are worked on at once. `is_delegated` says whether the work
+    is done in worktrees. If it is None, that is the case if the agent can change files and there is a git repository.
+    With `comments`, the outcome is posted as a comment on the issue.
     """
 
     agents: tuple[str, ...] = ()
@@ -34,9 +35,9 @@ class WatchOptions:
 
 @dataclass(slots=True, kw_only=True)
 class NewIssues:
-    """The new issues that one look at a source found: those to take, how many others wait, and those left alone.
+    """The new issues in a source: those to take, the number of others that must wait, and those by strangers.
 
-    If `is_waiting_exact` is false, at least `waiting` others wait.
+    If `is_waiting_exact` is false, at least `waiting` others must wait.
     """
 
     found: list[Issue] = field(default_factory=list)
@@ -58,7 +59,7 @@ class IssueScout:
         """The newest change that the source reported."""
 
     async def find_new(self, most: int, *, since: str = "") -> NewIssues:
-        """Return at most `most` new issues to take. No page is read after the one that has more than these."""
+        """Return at most `most` new issues to take. Stop reading pages as soon as further issues must wait."""
         new, seen = NewIssues(), set[str]()
         pages = self._source.list_pages(self._find_known, labels=self._options.labels, since=since)
         async with aclosing(pages) as reading:

@@ -1,6 +1,6 @@
 """Start the runs for an issue: the one that chooses an agent, and the one that works on the issue.
 
-The ids of both follow from the claim. A run that exists is not started again.
+The ids of both runs are derived from the claim. A run that exists is not started again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ LONGEST_SLUG = 40
 class IssueStart:
     """Starts the runs for issues in the repository `place`, with the agents as they are now.
 
-    `is_delegated` says whether the work is done in worktrees; None means if the agent can change files.
+    `is_delegated` says whether the work is done in worktrees. If it is None, that is the case if the agent can change
+    files and `place` is in a git repository.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class IssueStart:
 def make_branch_name(claim: IssueClaim) -> str:
     """Return the name of the branch for an issue: its number or file name, words of its title, and part of the token.
 
-    Only letters, digits and hyphens are kept of what others wrote.
+    Text that others wrote is reduced to letters, digits and hyphens.
     """
     words = f"{claim.issue.removesuffix('.md')} {claim.title if claim.issue.isdecimal() else ''}".lower()
     slug = re.sub(r"[^a-z0-9]+", "-", words).strip("-")[:LONGEST_SLUG].strip("-")

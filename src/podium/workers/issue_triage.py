@@ -128,7 +128,7 @@ def _quote_routing(candidates: Iterable[Agent]) -> str:
 
 
 def read_choice(routed: Routed | None, candidates: Sequence[str]) -> TriageChoice:
-    """Return the choice of the triage agent. An agent that is not a candidate any more is no choice."""
+    """Return the choice of the triage agent. An agent that is no longer a candidate is ignored."""
     if routed is None:
         return TriageChoice(agent="", reason="")
     reason = truncate_text(escape_unprintable(routed.reason), LONGEST_REASON)

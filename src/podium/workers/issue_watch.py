@@ -1,8 +1,8 @@
 """Watch a source of issues: take new ones, have an agent chosen, start the work, and report how it ended.
 
-An issue is claimed in the store before anything is done about it, and the ids of its runs follow from the claim. So a
-process that is killed at any point repeats and loses nothing, and two watchers of one source act once. Runs belong to
-the commander, which works on them whether or not a watcher is there.
+An issue is claimed in the store before any work on it starts, and the ids of its runs are derived from the claim. So
+no work is lost or repeated if a process is killed at any point, or if two processes watch the same source. Runs belong
+to the commander, which works on them whether or not a watcher is running.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from .issue_start import IssueStart
 from .issue_triage import find_candidates, read_choice
 
 POLL_SECONDS = 1.0
-"""How often to look whether a run has ended."""
+"""How often to check whether a run has ended."""
 TRIAGE_SECONDS = 120.0
 """How long a single round waits for agents to be chosen. After that, the next round continues."""
 FULL_SCAN_SECONDS = 3600.0
-"""How often all open issues are looked at; in between, only those that have changed."""
+"""How often all open issues are read; in between, only those that have changed are read."""
 
 MOST_REPORTED = 10_000
-"""How many different problems, requests and strangers are reported."""
+"""The maximum number of different problems, requests and skipped issues that are reported."""
 
 WatchEventKind = Literal["taken", "started", "asks", "person", "ended", "commented", "problem", "waiting", "skipped"]
 
@@ -111,9 +111,9 @@ class IssueWatch:
         self._scanned_at = 0.0 if new.waiting else now if is_full else self._scanned_at
 
     async def advance(self, *, is_round: bool = False) -> bool:
-        """Start what is to be started, record what has ended and post comments. Return whether something is active.
+        """Start the next runs, record which runs have ended, and post comments. Return whether any issue is active.
 
-        Only with `is_round`, work that could not be started is tried again, and a missing commander is started.
+        Only with `is_round`, also retry work that could not be started, and start a commander if a run needs one.
         """
         open_claims = await self._list_open()
         if await to_thread.run_sync(_has_news, self._settings, open_claims, is_round):
@@ -133,7 +133,10 @@ class IssueWatch:
         return await to_thread.run_sync(self._claims.list_open, self._source.key)
 
     async def wait(self, *, until: float, is_triage_only: bool = False) -> None:
-        """Keep advancing for a time, or until nothing is active; with `is_triage_only`, until agents are chosen."""
+        """Call `advance` until the given time or until no issue is active.
+
+        With `is_triage_only`, return as soon as all agents are chosen.
+        """
         with move_on_after(max(0.0, until - self._now())):
             while await self.advance():
                 if is_triage_only and not any(claim.state == "triage" for claim in await self._list_open()):
@@ -145,7 +148,7 @@ class IssueWatch:
         return hold_store_lock(self._settings.store, name, doing="starting work on issues")
 
     async def _load_start(self) -> IssueStart:
-        """Read the agents as they are now. Raise Mistake if one of those named cannot work."""
+        """Read the current agents. Raise Mistake if an agent that is needed cannot be used."""
         roster = await to_thread.run_sync(load_roster, self._place, self._settings.home)
         candidates = find_candidates(roster, self._options.agents)
         if self._source.has_members:
@@ -195,7 +198,7 @@ class IssueWatch:
             self._report(WatchEvent(kind="waiting", count=new.waiting, text=more))
 
     def _report_once(self, event: WatchEvent) -> None:
-        """Report something that every round finds again, but only the first time."""
+        """Report an event only the first time, because every round finds it again."""
         key = f"{event.kind} {'' if event.claim is None else event.claim.issue} {event.text}"
         if key not in self._reported and len(self._reported) < MOST_REPORTED:
             self._reported.add(key)
@@ -210,7 +213,7 @@ class IssueWatch:
                 await self._try(self._advance_one, claim, start)
 
     async def _try(self, act: Callable[..., Awaitable[None]], claim: IssueClaim, *given: Any) -> None:
-        """Do something about an issue. If that fails, say so; the issue stays as it is and is tried again."""
+        """Call `act` for an issue. If that fails, report the error; the issue keeps its state and is tried again."""
         try:
             await act(claim, *given)
         except StoreFailed:
@@ -338,7 +341,7 @@ def _has_news(settings: Settings, claims: Sequence[IssueClaim], with_claimed: bo
 
 
 def _needs_commander(settings: Settings, claims: Sequence[IssueClaim]) -> bool:
-    """Return whether a run of these claims waits for a commander, and none is there."""
+    """Return whether a run of these claims waits for a commander, but none is running."""
     runs = [claim.triage_run if claim.state == "triage" else claim.run for claim in claims if claim.is_active]
     if not runs or is_commander_listening(commander_socket_path(settings.store)):
         return False

@@ -35,13 +35,13 @@ class JointOutcome:
 
     @property
     def tree(self) -> str:
-        """One hash for the merged trees of all repositories, to which an approval applies."""
+        """A hash of the merged trees of all repositories. An approval applies to this hash."""
         lines = [f"{part.context.root} {one.train.target} {one.train.tree}\n" for part, one in self.parts]
         return sha1("".join(lines).encode(), usedforsecurity=False).hexdigest()
 
     @property
     def moves(self) -> tuple[TargetMove, ...]:
-        """The moves of the targets that change."""
+        """The old and the new commit of each target that changes."""
         return tuple(
             TargetMove(
                 root=part.context.root,
@@ -116,7 +116,7 @@ async def _run_train(
 
 
 def _find_torn_branches(outcome: JointOutcome) -> Iterator[tuple[str, str, str]]:
-    """Yield the branches that are merged in one repository and left out in another: that repository, and why."""
+    """Yield each branch that one repository merges and another leaves out: the former, the branch and the reason."""
     reasons = {
         left.branch: f"it cannot be merged in {part.context.root}: {left.reason}: {left.why}"
         for part, one in reversed(outcome.parts)

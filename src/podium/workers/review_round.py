@@ -31,7 +31,7 @@ SUFFIX = "-review"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentReview:
-    """The run and branch of the worker that gets the review, and a sentence that says when it gets it."""
+    """The run and branch of the worker that gets the review, and a sentence about when it is delivered."""
 
     run: str
     branch: str

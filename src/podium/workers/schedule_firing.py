@@ -1,7 +1,8 @@
 """Start the runs of schedules when they are due.
 
-A commander or a host calls this, for the schedules of its machine. A lock of the store is held meanwhile. The id of a
-run follows from its schedule and time, so no time gets two runs, even if a process is killed while it starts one.
+A commander or a host does this for the schedules of its machine, and holds a lock of the store while it starts runs.
+The id of a run is derived from its schedule and its due time, so no due time gets two runs, even if a process is killed
+while it starts one.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ from .delegate import enqueue_worker_run
 from .fleet_jobs import HERE, WorkerPlace
 
 LATE_SECONDS = 600.0
-"""How late a run is still started. A time that is further in the past counts as missed."""
+"""How late a run can be started. A time that is further in the past counts as missed."""
 CHECK_SECONDS = 30.0
-"""How often to look at the clock, because it can jump, for example when a laptop wakes up."""
+"""How often to check the clock, because it can jump, for example when a laptop wakes up."""
 HOST_CHECK_SECONDS = 5.0
-"""How often a host looks at the schedules, because new ones can be due soon."""
+"""How often a host checks the schedules, because a new one may be due soon."""
 MOST_MISSED = 10_000
-"""The maximum number of times that are counted one by one after a long absence."""
+"""The maximum number of missed times that are counted. After a long downtime, the others are skipped."""
 
 GetSettings = Callable[[str], Settings]
 
@@ -44,7 +45,7 @@ GetSettings = Callable[[str], Settings]
 class ScheduleFiring:
     """Starts the due runs of a store's schedules. `get_settings` returns the settings of a repository.
 
-    `host` is the name of the host that starts and does them, if this process is a host.
+    `host` is the name of the host that starts these runs and works on them, if this process is a host.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class ScheduleFiring:
         self._schedules = Schedules(launcher.settings.store)
 
     async def fire_as_host(self, report: Callable[[str], None]) -> None:
-        """Start what is due again and again, until cancelled. `report` is called with what goes wrong, once each."""
+        """Start due runs regularly until cancelled. `report` is called with each error, but not with repetitions."""
         last = ""
         while True:
             try:
@@ -79,7 +80,7 @@ class ScheduleFiring:
             await sleep(HOST_CHECK_SECONDS)
 
     async def fire_due(self) -> float | None:
-        """Start what is due, and return how many seconds to wait before the next call; None without schedules."""
+        """Start the due runs. Return how many seconds to wait before the next call; None if no schedule is active."""
         active = await to_thread.run_sync(list_active_schedules, self._launcher.settings)
         if any(one.next_at <= self._now() for one in active):
             try:
@@ -139,7 +140,7 @@ class ScheduleFiring:
         return ""
 
     def _choose_place(self, run: str) -> WorkerPlace:
-        """Return where the run works. The repository is on this machine, so only this host can take it."""
+        """Return where a run is worked on. The repository is on this machine, so only this host can claim the run."""
         if not self._host:
             return HERE
         job = FleetJob(run=run, host=self._host, store_version=self._store_version)

@@ -128,7 +128,7 @@ class Spawner:
 
 @asynccontextmanager
 async def open_spawner(environ: Mapping[str, str], *, is_forking: bool = CAN_FORK) -> AsyncIterator[Spawner]:
-    """Open a spawner until the block ends, which kills forked workers. The caller must stop other workers."""
+    """Open a spawner. When the block ends, forked workers are killed; the caller must stop other workers."""
     async with create_task_group() as group:
         yield Spawner(group, environ, is_forking=is_forking)
         group.cancel_scope.cancel()

@@ -29,7 +29,7 @@ class UnfinishedWorkers:
     stop_requested: frozenset[str]
     """Runs that have a stop request and that no other process is working on."""
     wakeups: Mapping[str, float] = field(default_factory=dict)
-    """When each run continues that waits for a limit of a provider, in seconds since the epoch."""
+    """When the runs that wait for a provider's limit continue, in seconds since the epoch."""
 
     @property
     def roots(self) -> frozenset[str]:
@@ -56,8 +56,8 @@ def load_unfinished_workers(
 ) -> UnfinishedWorkers:
     """Load the unfinished workers. `ours` are the runs of this commander's workers; runs in `excluded` are ignored.
 
-    Workers that turn out to have ended are marked as closed in the index. Workers of a fleet are started by its hosts,
-    so of these, only those that somebody has asked to stop are returned.
+    Workers that turn out to have ended are marked as closed in the index. The hosts of a fleet start its
+    workers, so these are returned only if somebody has asked to stop them.
     """
     worker_index = WorkerIndex(store)
     rows = worker_index.list_open()

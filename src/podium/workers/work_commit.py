@@ -59,7 +59,7 @@ async def commit_worker_changes(timeline: Timeline, started: RunStarted, setting
 
 
 def _record_commits(timeline: Timeline, worker_task: WorkerTask, commits: Mapping[str, WorkCommit]) -> None:
-    """Record the commits in the worker's repositories, by root, unless the same ones are recorded already."""
+    """Record the commits in the worker's repositories, keyed by root, unless the same commits are already recorded."""
     own = commits[worker_task.root]
     also = tuple(
         AlsoCommitted(

@@ -14,7 +14,7 @@ from ..workspace.travel.repository_cache import RepositoryCache, run_ref
 
 
 async def make_origin(repository: Repository, run: str, base: str, home: Path) -> RepositoryOrigin:
-    """Return the origin of a run that may move between machines. A base that is on no remote branch is pushed.
+    """Return the origin of a run that may move between machines. A base that is not on a remote branch is pushed.
 
     Raise Mistake if the repository's remote cannot be used, or if the base cannot be pushed.
     """
@@ -42,6 +42,6 @@ async def _push_base(repository: Repository, remote: Remote, run: str, base: str
         await mirror.push(repository.common_dir / "objects", base, run_ref(run, "base"))
     except OutsideFailed as error:
         raise Mistake(
-            f"commit {base[:SHORT]}, from which the work starts, is on no branch of {remote.name}, and it could not be "
+            f"the work starts at commit {base[:SHORT]}, which is not on any branch of {remote.name} and could not be "
             f"pushed: {error}; push a branch that contains it, and delegate again"
         ) from error

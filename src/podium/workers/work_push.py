@@ -1,6 +1,6 @@
 """Push a worker's files to its remote after every step, so that another machine can continue the work.
 
-A push does not delay the work: it runs beside the next model call, and one push covers all steps that have ended by
+A push does not delay the work: it runs during the next model call, and one push covers all steps that have ended by
 then. A push that fails is recorded and tried again after the next step.
 """
 

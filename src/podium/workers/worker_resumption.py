@@ -23,14 +23,15 @@ async def resume_workers(
 ) -> list[WorkerState]:
     """Start a commander to continue workers, including paused ones. Raise Mistake if one has ended or is active.
 
-    Workers that wait for a limit of a provider continue now with `wakes_early`, and otherwise when the limit resets.
+    With `wakes_early`, workers that wait for a provider's limit continue now; otherwise, when the limit resets.
     """
     selected = list(workers)
     for worker in selected:
         if worker.is_over:
             raise Mistake(f"{worker.name} has ended ({worker.state}); start another worker with podium delegate")
         if worker.state not in INACTIVE_STATUSES:
-            raise Mistake(f"{worker.name} is active ({worker.state}); podium workers logs {worker.name} -f follows it")
+            how = f"to follow it, run podium workers logs {worker.name} -f"
+            raise Mistake(f"{worker.name} is active ({worker.state}); {how}")
     states = {"paused", "waiting_limit"} if wakes_early else {"paused"}
     if paused := [worker.run for worker in selected if worker.state in states]:
         await mark_runs_resumed(settings.store, paused)
