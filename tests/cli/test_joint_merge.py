@@ -142,7 +142,7 @@ async def test_options_for_one_repository_are_refused(
     said = await invoke_podium(lab, "merge", BRANCH, option, "--yes")
 
     assert said.exit_code == 2
-    assert f"{BRANCH} is merged together with its changes in other" in said.stderr
+    assert f"{BRANCH} also has changes in other" in said.stderr
 
 
 async def test_a_merge_that_is_killed_between_two_targets_is_completed_by_the_next_merge(

@@ -54,7 +54,7 @@ def _select_worktrees(store: StoreAddress, rows: list[WorktreeRow], main: str) -
 async def clean_up_also_worktrees(
     ledger: Ledger, repository: Repository, *, busy: Callable[[], Collection[str]], force: bool, dry_run: bool
 ) -> list[CleanupResult]:
-    """Remove the worktrees in other repositories that workers of this repository no longer need, as in this one."""
+    """Remove the worktrees in other repositories that this repository's workers no longer need."""
     lines: list[CleanupResult] = []
     worktrees = await list_also_worktrees(ledger, repository)
     for root in dict.fromkeys(one.root for one in worktrees):

@@ -33,8 +33,8 @@ class MergeCandidate:
     """A branch to merge: its base, the branches that it builds on, and a notice for the user.
 
     If the branch's worker was started to resolve a conflict, `resolves` is that conflict. If only a part of the branch
-    is merged, `part` says which. `also` is the worker's work in additional repositories, with which the branch is
-    merged together.
+    is merged, `part` says which. `also` is the worker's work in additional repositories, which is merged together
+    with the branch.
     """
 
     branch: str
@@ -120,7 +120,7 @@ async def _find_named_candidate(
 
 
 async def _must_be_merged_here(context: RepoContext, name: str) -> None:
-    """Raise Mistake if a branch belongs to a worker of another repository, because all of these are merged together."""
+    """Raise Mistake if a branch belongs to a worker of another repository: it must be merged from there."""
     run = await Ledger(context.store).find_last_run(context.repository.common_dir, name)
     task = await to_thread.run_sync(_read_worker_task, context.store, run) if run else None
     if task is not None and task.branch == name and task.root != context.root and context.root in task.roots:
@@ -131,7 +131,7 @@ async def _must_be_merged_here(context: RepoContext, name: str) -> None:
 
 
 def _read_worker_task(store: StoreAddress, run: str) -> WorkerTask | None:
-    """Return the task of a worker's run; None if it is another run, or was deleted."""
+    """Return the task of a worker's run; None if the run is not a worker's, or was deleted."""
     try:
         with StoreReader(store) as reader:
             started = reader.read_summary(run).first.event
@@ -141,12 +141,12 @@ def _read_worker_task(store: StoreAddress, run: str) -> WorkerTask | None:
 
 
 def require_single_repository(candidates: Iterable[MergeCandidate], what: str) -> None:
-    """Raise Mistake if a candidate is merged together with other repositories, which `what` cannot do."""
+    """Raise Mistake if a candidate has changes in several repositories; `what` supports only one."""
     for one in candidates:
         if one.also:
             others = ", ".join(work.name for work in one.also)
             raise Mistake(
-                f"{one.branch} is merged together with its changes in {others}, which {what} cannot do; use: "
+                f"{one.branch} also has changes in {others}, and {what} supports only one repository; use: "
                 f"podium merge {one.branch}"
             )
 

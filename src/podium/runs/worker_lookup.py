@@ -134,7 +134,7 @@ async def _read_status(store: StoreAddress, worker: WorkerState, root: str) -> W
 
 
 def _add_status(own: WorktreeStatus, there: WorktreeStatus, name: str) -> WorktreeStatus:
-    """Return the status with the changed files of an additional repository, whose names start with its name."""
+    """Return the status with the changed files of an additional repository added, under the name `name`."""
     files = tuple(replace(file, path=f"{name}/{file.path}") for file in there.files)
     modified, untracked = own.modified + there.modified, own.untracked + there.untracked
     return replace(own, modified=modified, untracked=untracked, files=(*own.files, *files))
