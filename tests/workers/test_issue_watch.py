@@ -141,7 +141,7 @@ async def test_an_issue_is_triaged_worked_on_in_a_worktree_and_commented_on(lab:
     comments = sorted(path.read_text() for path in (lab.issues / "comments").iterdir())
     assert f"`podium merge {bug.branch}`" in "".join(comments)
     assert "```\nI did it. @all closes #1\n```" in "".join(comments)
-    assert "it needs a person" in "".join(comments)
+    assert "a person has to look at it first" in "".join(comments)
     assert (len(comments), bug.comment, pay.comment) == (2, "posted", "posted")
     assert sorted(lab.list_agents()) == ["hand", "issue-triage", "issue-triage"]
     assert [event.kind for event in lab.happened].count("taken") == 2

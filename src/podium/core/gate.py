@@ -252,7 +252,7 @@ class Gate:
     async def permit(self, place: Scope, wanted: EngineAction) -> str:
         """Return why an action that an engine takes itself is refused; an empty string if it is permitted.
 
-        The start of a permitted action is recorded. For an action that was interrupted, nobody is asked again, but the
+        The start of a permitted action is recorded. Nobody is asked again about an interrupted action, but the
         rules and hooks can still deny it.
         """
         action = self._build_action(place, wanted.tool, wanted)

@@ -38,7 +38,7 @@ class LimitWaits:
 
     @contextmanager
     def track_activity(self) -> Iterator[None]:
-        """Count the block as work, except while it waits for a limit."""
+        """Count the time in this block as work, except while it waits for a limit to reset."""
         self.busy += 1
         try:
             yield

@@ -90,7 +90,7 @@ class Schedules:
         self._execute("DELETE FROM schedule WHERE id = ?", (id,))
 
     def set_paused(self, id: str, is_paused: bool, *, next_at: float) -> None:
-        """Pause a schedule, or continue it from the time `next_at`."""
+        """Pause a schedule, or resume it at the time `next_at`."""
         self._execute("UPDATE schedule SET is_paused = ?, next_at = ? WHERE id = ?", (int(is_paused), next_at, id))
 
     def record_start(self, schedule: Schedule, *, next_at: float, error: str = "") -> None:

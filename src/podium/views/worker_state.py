@@ -66,7 +66,7 @@ a `resumable` one has started, but no process is working on it.
 """
 
 FINAL_STATUSES: frozenset[WorkerStatus] = frozenset({"complete", "failed", "cancelled"})
-"""The statuses that never change again."""
+"""The final statuses."""
 
 INACTIVE_STATUSES: frozenset[WorkerStatus] = frozenset({"queued", "paused", "waiting_limit", "resumable"})
 """The statuses of a run that has not ended, but that no process is working on."""

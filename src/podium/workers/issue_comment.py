@@ -37,7 +37,7 @@ def make_marker(claim: IssueClaim) -> str:
 
 def _iter_blocks(claim: IssueClaim, worker: WorkerState | None) -> Iterator[str]:
     if claim.state == "person":
-        yield "Podium did not start work on this issue: it needs a person."
+        yield "Podium did not start work on this issue: a person has to look at it first."
         yield _quote(claim.note)
         return
     yield f"Podium's work on this issue {OUTCOMES.get(claim.state, 'has ended')}."

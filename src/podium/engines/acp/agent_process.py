@@ -86,8 +86,8 @@ def serve_nowhere(router: CoordinationRouter) -> AbstractAsyncContextManager[str
 class AgentSandbox:
     """Where the processes of an agent run. `name` is shown in requests, and `open_child` starts a process.
 
-    `model_url` is the address at which processes reach the model of their command; empty for the model's own address.
-    `serve_coordination` serves Podium's tools to a process.
+    `model_url` is the address at which processes reach the model that their command names; if it is empty, they use the
+    model's own address. `serve_coordination` serves Podium's tools to a process.
     """
 
     name: str

@@ -116,7 +116,7 @@ class PromptHandler:
         self.done.set()
 
     def end_by_tool(self) -> None:
-        """End the turn for one of Podium's tools, after the agent has received the tool's answer."""
+        """End the turn because one of Podium's tools requested it, once the agent has received the tool's answer."""
         if not self.is_ended_by_tool:
             self.is_ended_by_tool = True
             self._group.start_soon(self._wait_for_report)

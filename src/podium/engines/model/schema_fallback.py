@@ -31,7 +31,7 @@ class SchemaFallback:
     async def stream(
         self, call: ModelCall, send: Callable[[ModelCall], AsyncGenerator[ReplyPart, None]]
     ) -> AsyncGenerator[ReplyPart, None]:
-        """Yield the reply to the call. If the server refuses such calls with a schema, send it without the schema."""
+        """Yield the reply to the call. If the server rejects the schema, send the call without it."""
         kind = (self._server, call.model, any(tool.name != call.schema_tool for tool in call.tools))
         free = structs.replace(call, schema=None, schema_tool="")
         refused = set() if self._refused is None else self._refused

@@ -185,7 +185,7 @@ class Link(Generic[Heard, Said]):
         if isinstance(message, HandshakeAck):
             self._handle_ack(message)
         elif isinstance(message, Handshake) or not (self._is_open.is_set() or self._ack):
-            raise BadFrame("message out of order: the handshake must come first, only once, and be answered")
+            raise BadFrame("message out of order: the handshake must come first, occur once, and be answered")
         elif isinstance(message, Ping):
             self._was_pinged.set()
         elif not isinstance(message, Pong):

@@ -305,7 +305,7 @@ class _TrainBuilder:
 async def leave_out_conflict(
     place: GitLocation, clash: ConflictingMerge, ours: MergeSide, theirs: MergeSide
 ) -> LeftOutBranch:
-    """Return the branch `theirs` as left out, because it conflicts with `ours`."""
+    """Return the record that the branch `theirs` is left out because it conflicts with `ours`."""
     why = "; ".join(escape_unprintable(one.text) for one in clash.conflicts) or "it conflicts with the train"
     return LeftOutBranch(
         branch=theirs.name,
