@@ -1,6 +1,7 @@
 """Find the inner command that a command runs, such as `rm a` for `sudo -u ada rm a`, and whether its program is known.
 
-The words do not show whether an option has a value, so several inner commands may be possible. This module is only used to describe risks. Rules check every command that could run, and `shell_command` finds these commands.
+The words do not show whether an option has a value, so several inner commands may be possible. This module is only
+used to describe risks. Rules check every command that could run, and `shell_command` finds these commands.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Choose the runs that are old enough to be removed from the store, archive them and remove them.
 
-Only runs that have ended are removed. A run is kept if another run that is kept refers to it, if it has made a decision that is
-in force, if it has a worktree, or if a person has pinned it.
+Only runs that have ended are removed. A run is kept if another run that is kept refers to it, if it has made a
+decision that is in force, if it has a worktree, or if a person has pinned it.
 """
 
 from __future__ import annotations
