@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from msgspec import structs
 
 from podium.cli.terminal.run_tree import (
     ASCII_SYMBOLS,
@@ -13,7 +14,7 @@ from podium.cli.terminal.run_tree import (
     format_plain_row,
 )
 from podium.store.reader import StoreReader
-from podium.values.event import Entry
+from podium.values.event import Entry, LimitReached
 from podium.views.run_view import RunView
 
 from .conftest import Desk
@@ -56,6 +57,15 @@ def test_an_active_run_shows_which_agent_waits_and_which_answers(entries: list[E
         "└─ ● last handoff answering scripted",
         "the last word,",
     ]
+
+
+def test_an_agent_that_waits_for_a_limit_shows_the_time_that_is_left(entries: list[Entry]) -> None:
+    begun = take_entries_until(entries, "TextStreamed")
+    last = begun[-1]
+    limit = LimitReached(agent="last", model="m", provider="openai", until=last.at + 86_399)
+    waiting = structs.replace(last, seq=last.seq + 1, event=limit)
+
+    assert "└─ ● last handoff limit resets in 23 h 59 min scripted" in draw_tree([*begun, waiting])
 
 
 def test_a_brief_tree_has_only_what_is_at_work(entries: list[Entry]) -> None:

@@ -135,8 +135,9 @@ def describe_activity(node: OperationNode, *, is_live: bool, now: float) -> str:
     waiting = [child.agent for child in node.children if child.ended is None]
     if waiting:
         return f"waiting for {', '.join(waiting)}"
-    left = "" if node.waits_until is None else f"{format_countdown(node.waits_until - now)} left, "
-    return f"{left}{node.activity}"
+    if node.waits_until is not None:
+        return f"limit resets in {format_countdown(node.waits_until - now)}"
+    return node.activity
 
 
 def _format_detail(node: OperationNode, most: int, is_live: bool, error: str) -> StyledText | None:
