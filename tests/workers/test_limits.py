@@ -7,15 +7,19 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from anyio import fail_after, to_thread
 
 from podium import App
-from podium.values.errors import Mistake
+from podium.core.placement import WorkerOptions
+from podium.store.wakeup import send_wakeup
+from podium.values.errors import Mistake, RunHeld, RunOver
 from podium.values.event import CallFailed, LimitReached, ModelReplied, Noticed, RunPaused, RunResumed
 from podium.workers.commander_socket import commander_socket_path, is_commander_listening
+from podium.workers.worker_resumption import mark_runs_resumed
 
 from .worker_lab import KEY, LONG, WorkerLab, bash, make_scripted_agent, wait_exited
 
@@ -110,6 +114,57 @@ async def test_a_time_that_passed_while_no_process_was_there_is_said(lab: Worker
     assert notice.text.endswith("No process was running to continue it, so it continues 2 h 0 min late.")
 
 
+@pytest.mark.slow
+async def test_serve_continues_a_run_whose_commander_was_killed(lab: WorkerLab) -> None:
+    lab.write_settings(QUICK)
+    run = await lab.delegate("feat/x", {"says": "done", "fails": {"status": 429, "retry_after": 8, "times": 1}})
+    commander = lab.start_commander()
+    paused = await lab.wait_for_event(run, RunPaused)
+    commander.kill()
+    commander.wait()
+    await lab.wait_no_processes()
+
+    # The key came with the run, and the run's commander is gone: the server's environment has it.
+    server = subprocess.Popen(
+        [sys.executable, "-P", "-m", "podium", "serve", "--port", "0", "--json"],
+        cwd=lab.repo.path,
+        env=lab.environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    ended = await lab.wait_ended(run)
+    server.terminate()
+    server.wait()
+    await lab.wait_no_processes()
+
+    assert ended.outcome == "succeeded"
+    assert lab.entries(run)[-1].at > paused.until
+    assert set(lab.finished_calls(run).values()) == {1}
+    lab.assert_clean_end(run)
+
+
+async def test_processes_that_resume_a_waiting_run_at_once_continue_it_once(lab: WorkerLab) -> None:
+    limited = {**bash("true"), "fails": {"status": 429, "retry_after": 3600, "times": 1}}
+    options = WorkerOptions(max_restarts=0)  # a worker that finds its run taken must not count as crashed
+    run = await lab.delegate("feat/x", bash("true"), limited, bash("true"), "done", options=options)
+    lab.start_commander()
+    await lab.wait_for_event(run, RunPaused)
+
+    # This process competes with the commander's worker for the run until the worker has it.
+    with suppress(RunHeld, RunOver), fail_after(LONG):
+        while True:
+            await mark_runs_resumed(lab.store, [run])
+            send_wakeup(lab.store, "owner")
+    ended = await lab.wait_ended(run)
+    await lab.wait_finished()
+
+    assert (ended.outcome, ended.failure) == ("succeeded", None)
+    assert set(lab.finished_calls(run).values()) == {1}
+    assert len(lab.server.calls) == 5
+    lab.assert_clean_end(run)
+
+
 async def test_another_account_is_used_while_the_first_is_at_its_limit(
     lab: WorkerLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,6 +215,17 @@ async def test_a_run_in_the_foreground_waits_and_ctrl_c_leaves_it_resumable(lab:
     assert "podium resume" in said
     assert (left["state"], left["wakes_at"]) == ("resumable", None)
     assert (resumed.returncode, resumed.stdout.strip()) == (0, "done")
+
+
+async def test_a_run_beyond_the_budget_of_the_day_ends_with_its_own_exit_code(lab: WorkerLab) -> None:
+    lab.write_settings("budget: {per_repository_day: {turns: 1}}\n")
+    lab.write_agent(make_scripted_agent("done"))
+
+    first, second = [await lab.run_podium("run", "hand", "go", "--plain", "--no-input") for _ in range(2)]
+
+    assert (first.returncode, second.returncode, second.stdout) == (0, 5, "")
+    assert "the daily budget of 1 model calls for this repository is used up: 1 used since midnight" in second.stderr
+    assert len(lab.server.calls) == 1
 
 
 async def test_a_reply_of_another_model_is_recorded_and_said_once(lab: WorkerLab) -> None:

@@ -19,11 +19,12 @@ from ..runs.run_handle import Run, drive_run
 from ..setup.settings import Settings
 from ..store.saved_rules import read_rules_for_run
 from ..store.store_connection import expect_store
-from ..values.errors import LeaseLost, PodiumError, RunIsPaused, StoreUnreachable, find_first_error
+from ..values.errors import LeaseLost, PodiumError, RunHeld, RunIsPaused, StoreUnreachable, find_first_error
 from ..values.worker_task import WorkerTask
 from ..workers.worker_process import (
     EXIT_DONE,
     EXIT_FAILED,
+    EXIT_RUN_HELD,
     EXIT_STORE_LOST,
     StartupMessage,
     WorkerConfig,
@@ -90,6 +91,8 @@ def main() -> int:
         return anyio.run(run_worker, startup_message, resume_run)
     except RunIsPaused:  # another process paused the run first
         return EXIT_DONE
+    except RunHeld:
+        return EXIT_RUN_HELD
     except PodiumError as error:
         sys.stderr.write(f"podium: {error}\n")
         return EXIT_STORE_LOST if isinstance(error, StoreUnreachable | LeaseLost) else EXIT_FAILED

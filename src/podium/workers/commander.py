@@ -48,7 +48,7 @@ from .work_takeover import remove_pushed_clone
 from .worker_checkout import ensure_also_checkouts, ensure_worker_checkout, record_checkout_size
 from .worker_logs import WorkerLogs
 from .worker_notifications import WorkerNotifications
-from .worker_process import ProcessEnding, StartupMessage, WorkerConfig, describe_exit, without_secrets
+from .worker_process import EXIT_RUN_HELD, ProcessEnding, StartupMessage, WorkerConfig, describe_exit, without_secrets
 from .worker_queue import RunStatus
 
 POLL_SECONDS = 1.0
@@ -284,8 +284,8 @@ class Commander:
     async def _run_process_once(self, worker: ActiveWorker) -> ProcessEnding:
         """Run a worker's process once. Return how it ended, or why it could not be started.
 
-        Return an empty description if the process paused its run. The run may be open again because somebody resumed
-        it after the pause. That is not a crash; the next scan handles it.
+        Return an empty description if the process paused its run, or could not claim it because another process had.
+        The run may be open again because somebody resumed it. That is not a crash; the next scan handles it.
         """
         try:
             process = await self._run_process(worker)
@@ -293,6 +293,8 @@ class Commander:
             if not error.retryable:
                 raise
             return ProcessEnding(str(error))
+        if process.returncode == EXIT_RUN_HELD:
+            return ProcessEnding("")
         if await to_thread.run_sync(was_paused_by, self._store, worker.run, process.pid):
             return ProcessEnding("")
         return describe_exit(process.returncode)

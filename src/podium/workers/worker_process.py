@@ -31,7 +31,7 @@ from .wire.link import Link
 from .wire.wire_message import Handshake, Order, PermissionRequest, Report
 from .wire.worker_connection import connect_to_commander
 
-EXIT_DONE, EXIT_INTERRUPTED, EXIT_FAILED, EXIT_STORE_LOST = 0, 3, 1, 4
+EXIT_DONE, EXIT_INTERRUPTED, EXIT_FAILED, EXIT_STORE_LOST, EXIT_RUN_HELD = 0, 3, 1, 4, 5
 """Exit codes: the run has ended or is paused, the run was interrupted, the worker failed, or the store's server went
 away or another process took over the run."""
 
