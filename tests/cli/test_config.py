@@ -97,6 +97,33 @@ def test_an_unknown_model_is_a_diagnostic_too(desk: Desk) -> None:
     assert "error: settings: podium.yaml:2: model: model provider 'opnai' not found" in said.stdout
 
 
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("limits: 5", "limits: expected a mapping with keys such as max_wait or fallback_models, got the number 5"),
+        ("limits: {max_wait: 0}", "limits.max_wait: expected a number above 0, got the number 0"),
+        ("limits: {max_wait: soon}", 'limits.max_wait: expected a number above 0, got the string "soon"'),
+        ("limits: {fallback_models: [5]}", "limits.fallback_models: expected a string, got the number 5"),
+        ("limits: {fallback_models: [opnai:m]}", "limits.fallback_models: model provider 'opnai' not found"),
+        ("limits: {fallback_models: ['openai@a b:m']}", "limits.fallback_models: the account 'a b' of openai is inv"),
+        ("budget: {per_day: 20}", "budget.per_day: expected a mapping with keys such as usd, tokens or turns, got"),
+        ("budget: {per_day: {usd: -1}}", "budget.per_day.usd: expected a number above 0, got the number -1"),
+        (
+            "budget: {per_repository_day: {tokens: many}}",
+            'budget.per_repository_day.tokens: expected an integer of at least 1, got the string "many"',
+        ),
+    ],
+)
+def test_bad_limits_and_budgets_of_a_day_are_one_sentence_each(desk: Desk, text: str, error: str) -> None:
+    (desk.home / "config.yaml").write_text(f"{text}\n")
+
+    said = desk.invoke("config", "validate")
+
+    assert said.exit_code == 1
+    assert f"config.yaml:1: {error}" in said.stdout
+    assert said.stdout.endswith("settings: 1 error\n")
+
+
 def test_another_command_stops_at_the_first_error(desk: Desk) -> None:
     (desk.home / "config.yaml").write_text("workers: many\nsandbox: 3\n")
 

@@ -17,6 +17,7 @@ from podium.testing import ModelServer
 from podium.values.agent import Budget
 from podium.values.event import ModelReplied, RunStarted
 from podium.values.request import Request
+from podium.values.store_address import StoreAddress, make_postgres_address
 from podium.values.usage import Usage
 
 pytestmark = pytest.mark.anyio
@@ -26,7 +27,7 @@ NOW = find_midnight(1_794_970_000.0) + 36_000.0
 CALL = Move(says="done", usage=Usage(input_tokens=600, output_tokens=400))
 
 
-async def add_run(store: Path, id: str, repo: str, *calls: tuple[float, int], shared: int = 0) -> None:
+async def add_run(store: StoreAddress, id: str, repo: str, *calls: tuple[float, int], shared: int = 0) -> None:
     """Write a run with model calls: the time of each, and its tokens."""
     async with RunStore(store) as opened:
         lease = opened.begin_run(id)
@@ -75,6 +76,25 @@ async def test_a_budget_for_a_repository_counts_its_own_runs_only(tmp_path: Path
     assert here.startswith("the daily budget of 2 model calls for this repository is used up: 2 used since midnight;")
     assert "raise budget.per_repository_day.turns in the settings" in here
     assert there == ""
+
+
+async def test_budgets_of_the_day_are_added_up_in_postgresql_too(tmp_path: Path, postgres_url: str) -> None:
+    store = make_postgres_address(postgres_url, tmp_path)
+    settings = Settings(
+        home=tmp_path, store=store, day_budget=Budget(tokens=900), repository_day_budget=Budget(tokens=600)
+    )
+    await add_run(store, "old", "/a", (NOW - 40_000, 5_000))
+    await add_run(store, "one", "/a", (NOW - 50, 300), (NOW - 40, 300))
+    usage = DayUsage(store, clock=lambda: NOW)
+
+    here, there = [await usage.explain_used_up(settings, repo) for repo in ("/a", "/b")]
+    await add_run(store, "two", "/b", (NOW - 30, 300))
+    usage._read_at = 0.0
+    later = await usage.explain_used_up(settings, "/b")
+
+    assert here.startswith("the daily budget of 600 tokens for this repository is used up: 600 used since midnight;")
+    assert there == ""
+    assert later.startswith("the daily budget of 900 tokens is used up: 900 used since midnight;")
 
 
 async def test_a_budget_starts_again_at_midnight(tmp_path: Path) -> None:
