@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from podium.fleet.job_sweep import JobSweep
 from podium.fleet.pgqueuer_placement import PgQueuerPlacement, install_queue
 from podium.testing.postgres_cluster import PostgresCluster
 from podium.values.errors import StoreFailed
-from podium.values.event import Entry, Event, Noticed, PermissionAnswered, RunEnded, StopAsked, encode_entry
+from podium.values.event import Entry, Event, Noticed, PermissionAnswered, RunEnded, RunPaused, StopAsked, encode_entry
 from podium.values.fleet_job import FleetJob, HostOffer, JobClaim
 
 from .fleet_tables import create_fleet_tables
@@ -543,3 +544,25 @@ def test_a_host_cannot_touch_the_workers_artifacts_attachments_or_worktrees_of_o
             1,
         ]
         assert fleet.read("SELECT FROM podium.worktree") == [], "a host's rows are not those of this machine"
+
+
+def test_a_run_that_waits_for_a_limit_needs_a_job_again_when_its_time_has_come(fleet: Fleet) -> None:
+    lines = {
+        "due": encode_pause("due", RunPaused(until=time.time() - 1)),
+        "later": encode_pause("later", RunPaused(until=time.time() + 3600)),
+        "paused": encode_pause("paused", RunPaused()),
+        "forged": b'{"until": 1}',
+    }
+    for run, line in lines.items():
+        fleet.add_run(FleetJob(run=run))
+        fleet.admin.execute("INSERT INTO podium.entry VALUES (%s, 1, 1, 'run_paused', '', %s, '')", (run, line))
+
+    async def find_unfinished() -> list[str]:
+        async with FleetDatabase(fleet.urls["admin"], "") as database:
+            return [job.run for job in (await database.find_unfinished()).jobs]
+
+    assert asyncio.run(find_unfinished()) == ["due"]
+
+
+def encode_pause(run: str, pause: RunPaused) -> bytes:
+    return encode_entry(Entry(run=run, seq=1, at=0.0, scope="", event=pause))

@@ -28,6 +28,7 @@ from podium.values.event import (
     ActionBegan,
     PermissionAnswered,
     PermissionAsked,
+    RunPaused,
     RunResumed,
     WorkCommitted,
     WorkerPlaced,
@@ -364,6 +365,33 @@ async def test_calls_of_all_machines_to_a_provider_share_one_rate(lab: FleetLab)
 
     assert len(lab.server.calls) == 4
     assert time.monotonic() - began > 3 / 2, "four calls at two a second, of which the first does not wait"
+
+
+@pytest.mark.slow
+async def test_a_run_that_waits_for_a_limit_leaves_its_host_and_a_host_continues_it_at_its_time(lab: FleetLab) -> None:
+    limit = {"status": 429, "retry_after": 15, "times": 1}
+    for name in ("alpha", "beta"):
+        (lab.folder / name).mkdir()
+        (lab.folder / name / "config.yaml").write_text("limits: {max_wait: 0.5}\n")
+    await lab.start_host("alpha", "--slots", "1")
+    run = await lab.delegate("feat/one", write("one.txt", "first\n"), {**write("two.txt"), "fails": limit}, "done")
+    paused = await lab.wait_for_event(run, RunPaused)
+    await lab.wait_for_job_end(run)
+    # The slot of the host is free, and the host can end: another one continues the run.
+    other = await lab.delegate("feat/two", "done")
+    await lab.wait_ended(other)
+    await lab.kill_host("alpha")
+    await lab.start_host("beta")
+    shown = json.loads((await lab.run_podium("ps", "--json")).stdout)["runs"]
+    said = await lab.run_podium("ps")
+
+    assert (await lab.wait_ended(run)).outcome == "succeeded"
+    resumed = [entry for entry in lab.entries(run) if isinstance(entry.event, RunResumed)]
+    assert paused.until <= resumed[-1].at
+    assert {one["id"]: one["wakes_at"] for one in shown} == {run: paused.until, other: None}
+    assert len(resumed) == 2
+    assert "no process is there" not in said.stderr
+    lab.assert_intact(run)
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from types import TracebackType
@@ -16,7 +17,8 @@ from typing import Literal
 import msgspec
 
 from ..store.postgres.login import parse_login, require_safe_connection
-from ..values.errors import Mistake, StoreFailed
+from ..values.errors import Mistake, StoreCorrupt, StoreFailed
+from ..values.event import RunPaused, decode_entry
 from ..values.fleet_job import LOST_SECONDS, FleetJob, HostOffer
 from ..values.store_address import PostgresAddress
 from .database_connection import DatabaseConnection
@@ -187,15 +189,19 @@ class FleetDatabase:
         )
 
     async def find_unfinished(self) -> UnfinishedJobs:
-        """Return the jobs of all runs that have not ended and are not paused, and which of them a live process owns."""
+        """Return the jobs of all runs that have not ended and are not paused, and which of them a live process owns.
+
+        A run that waits for a limit of a provider is paused until the limit resets.
+        """
         columns = ", ".join(f"job.{name}" for name in _JOB_COLUMNS)
         rows = await self._database.fetch(
-            f"SELECT {columns}, running_job.run IS NOT NULL AS is_running FROM podium.job"
+            f"SELECT {columns}, running_job.run IS NOT NULL AS is_running, pause.line AS pause FROM podium.job"
             " JOIN podium.run ON run.id = job.run LEFT JOIN podium.running_job ON running_job.run = job.run"
-            " WHERE NOT job.is_over AND 'run_paused' IS DISTINCT FROM ("
-            "SELECT kind FROM podium.entry WHERE entry.run = job.run ORDER BY seq DESC LIMIT 1"
-            ") ORDER BY run.created, job.run"
+            " LEFT JOIN podium.entry AS pause ON pause.run = job.run AND pause.kind = 'run_paused' AND pause.seq = ("
+            "SELECT max(seq) FROM podium.entry WHERE entry.run = job.run"
+            ") WHERE NOT job.is_over ORDER BY run.created, job.run"
         )
+        rows = [row for row in rows if not _is_paused(row["pause"])]
         return UnfinishedJobs(
             jobs=[msgspec.convert(row, FleetJob) for row in rows],
             running=frozenset(str(row["run"]) for row in rows if row["is_running"]),
@@ -217,3 +223,14 @@ class FleetDatabase:
     async def _call(self, function: str, *values: object) -> object:
         [row] = await self._database.fetch(f"SELECT podium.{function} AS result", *values)
         return row["result"]
+
+
+def _is_paused(line: object) -> bool:
+    """Return whether a run is paused now. `line` is its last entry if that is a pause, and otherwise None."""
+    if not isinstance(line, bytes):
+        return False
+    try:
+        event = decode_entry(line).event
+    except StoreCorrupt:
+        return True  # a malicious host can write anything
+    return not isinstance(event, RunPaused) or event.until <= 0 or event.until > time.time()

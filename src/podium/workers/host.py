@@ -28,7 +28,7 @@ from ..store.reader import StoreReader
 from ..store.run_leases import OwnerId
 from ..store.wakeup import Wakeup
 from ..values.errors import Mistake, PlacementUnavailable, PodiumError
-from ..values.event import Noticed, RunPaused, RunStarted
+from ..values.event import Noticed, RunStarted
 from ..values.fleet_job import HostOffer, JobClaim, check_name
 from ..values.plain_text import format_count
 from ..values.release import are_compatible
@@ -209,10 +209,8 @@ class HostWork:
 
     async def _run_worker(self, run: str) -> HandBack | None:
         started, status, waiting = await to_thread.run_sync(self._read_run, run)
-        if status == "waiting":
-            return HandBack(delay=await to_thread.run_sync(self._find_delay, run))
         if status != "open":
-            return None
+            return None  # the sweep queues a run again that is resumed, or whose limit has reset
         if waiting == "not yet":
             return HandBack(delay=WAITING_SECONDS)
         if waiting:
@@ -223,15 +221,7 @@ class HostWork:
             await self._refuse_run(run, reason)
             return HandBack(delay=PASSED_ON_SECONDS)
         _, status, _ = await to_thread.run_sync(self._read_run, run)
-        if status == "waiting":
-            return HandBack(delay=await to_thread.run_sync(self._find_delay, run))
         return HandBack() if status == "open" else None
-
-    def _find_delay(self, run: str) -> float:
-        """Return the number of seconds until a run that waits for a provider's limit can continue."""
-        with StoreReader(self._launcher.settings.store) as reader:
-            last = reader.read_summary(run).last.event
-        return max(0.0, last.until - time.time()) if isinstance(last, RunPaused) else 0.0
 
     def _read_run(self, run: str) -> tuple[RunStarted, RunStatus, str]:
         """Return a run's first event, its status, and why it cannot start: `not yet`, or how a preceding run ended."""

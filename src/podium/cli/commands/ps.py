@@ -88,8 +88,12 @@ def describe_unattended_wakeups(store: StoreAddress, runs: Iterable[RunSummary])
     if not waiting:
         return ""
     # Imported here for start-up time: few runs wait for limits.
+    from ...store.worker_index import WorkerIndex
     from ...workers.commander_socket import commander_socket_path, is_commander_listening
 
+    fleet_runs = WorkerIndex(store).list_fleet_runs()
+    if not (waiting := [run for run in waiting if run not in fleet_runs]):
+        return ""
     if is_commander_listening(commander_socket_path(store)):
         return ""
     what = format_count(len(waiting), "run that is waiting for a limit", "runs that are waiting for limits")
