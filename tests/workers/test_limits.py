@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from anyio import fail_after, to_thread
+from anyio import fail_after, sleep, to_thread
 
 from podium import App
 from podium.core.placement import WorkerOptions
@@ -56,6 +56,9 @@ async def test_a_commander_that_is_killed_while_a_run_waits_loses_nothing(lab: W
     paused = await lab.wait_for_event(run, RunPaused)
     worker = await lab.wait_worker(run)
     await wait_exited(worker.pid)
+    with fail_after(LONG):
+        while len(lab.list_processes()) > 1:  # noqa: ASYNC110 - the fork server exits too, so only the commander is left
+            await sleep(0.05)
     is_kept = is_commander_listening(commander_socket_path(lab.store))
     commander.kill()
     commander.wait()

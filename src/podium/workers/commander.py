@@ -127,7 +127,8 @@ class Commander:
             try:
                 without_keys = without_secrets(self._environ, find_key_names(self._environ))
                 async with open_spawner(without_keys) as self._spawner, create_task_group() as group:
-                    group.start_soon(self._spawner.warm_up)
+                    if self._host_owner is not None:
+                        group.start_soon(self._spawner.warm_up)
                     group.start_soon(self._request_answers.deadlines.enforce_forever)
                     group.start_soon(self._key_receiver.receive_forever)
                     group.start_soon(
@@ -166,6 +167,8 @@ class Commander:
             for run, why in plan.unstartable:
                 await self._end_run(run, partial(self._launcher.fail_run, run, why))
                 await self._notifications.notify_end(run)
+            if plan.start:
+                group.start_soon(self._spawner.warm_up)
             for run in plan.start:
                 if run not in unfinished.stop_requested:
                     started, home = unfinished.started[run], self._launcher.settings.home
@@ -176,6 +179,8 @@ class Commander:
             until_due = _find_shorter_wait(until_due, unfinished.wakeups.values())
             if not active and not self._active_workers and not unfinished.has_taken_runs and until_due is None:
                 return
+            if not self._active_workers:
+                self._spawner.stop_idle_fork_server()
             with move_on_after(POLL_SECONDS if unfinished.has_taken_runs else until_due):
                 await wait_readable(wakeup)
 

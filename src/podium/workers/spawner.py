@@ -118,6 +118,12 @@ class Spawner:
             return await fork_server.spawn(line_for(fork_server.pid), log=log, folder=folder)
         return await _start_fresh_process(line_for(os.getpid()), log=log, folder=folder, environ=self._environ)
 
+    def stop_idle_fork_server(self) -> None:
+        """Stop the fork server to free its memory, while there are no workers. The next worker starts another one."""
+        if self._fork_server is not None:
+            self._fork_server.scope.cancel()
+            self._fork_server = None
+
     async def _ensure_fork_server(self) -> ForkServerClient:
         async with self._opening:
             if self._fork_server is None or self._fork_server.is_gone:
@@ -140,6 +146,8 @@ class ForkServerClient:
     def __init__(self, pid: int, stream: LineStream) -> None:
         self.pid = pid
         self.is_gone = False
+        self.scope = CancelScope()
+        """Cancel this to stop the fork server."""
         self._stream = stream
         self._sending = Lock()
         self._numbers = count(1)
@@ -225,7 +233,8 @@ async def _run_fork_server(
     fork_server = ForkServerClient(process.pid, stream)
     task_status.started(fork_server)
     try:
-        await fork_server.receive_messages()
+        with fork_server.scope:
+            await fork_server.receive_messages()
     finally:
         stream.close()
         await process.end(grace=0)
