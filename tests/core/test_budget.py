@@ -239,7 +239,7 @@ async def test_a_raised_limit_holds_at_the_next_call(studio: Studio) -> None:
 
 
 async def test_a_limit_below_what_is_spent_ends_the_run_at_its_next_call_with_what_there_is(studio: Studio) -> None:
-    studio.agent("first", says=[{"says": "a draft", "delay": 0.2, "usage": HUNDRED}], handoff="second")
+    studio.agent("first", says=[{"says": "a draft", "delay": 1.0, "usage": HUNDRED}], handoff="second")
     studio.agent("second", says=["never"])
 
     async with studio.start("first", "go") as run:

@@ -168,7 +168,7 @@ def test_a_chain_of_thousands_of_agents_is_only_a_long_message() -> None:
     [too_deep] = check_messages(*chain(5000))
     [cycle] = check_messages(*chain(5000, handoff="a0"))
 
-    assert "nested 5000 deep" in too_deep
+    assert "nested 5000 levels deep" in too_deep
     assert cycle.count(" -> ") == 5000
 
 

@@ -91,7 +91,7 @@ def test_a_run_that_waits_for_a_limit_counts_down(site: Site, visitor: Visitor) 
     )
     page = visitor.open(site, "/now")
 
-    card = page.get_by_role("region", name="Working").get_by_role("article")
+    card = page.get_by_role("region", name="Working").get_by_role("article").filter(has_text="feat/parser")
 
     expect(card).to_contain_text("waits for a limit")
     expect(card).to_contain_text(re.compile(r"continues in 2h 0?1m"))
