@@ -155,6 +155,7 @@ REPLIES: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 def test_the_built_in_team_carries_a_goal_to_a_merged_branch(workshop: Workshop, play: Play) -> None:
     play.replies |= REPLIES
 

@@ -46,6 +46,7 @@ def test_an_agent_is_shown_with_its_tools_and_prompt(desk: Desk) -> None:
     assert (fields["tools"], fields["uses"], "tokens" in fields) == (["Read", "Grep"], ["writer"], False)
 
 
+@pytest.mark.slow
 async def test_the_estimate_is_that_of_the_call_which_a_model_gets(desk: Desk) -> None:
     write_agent(desk, "desk", "tools: [Read]", "x" * 401)
     async with ModelServer(["done"]) as server:

@@ -29,6 +29,7 @@ def test_the_demo_shows_a_run_that_survives_its_process_and_a_team_that_carries_
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_demo_can_be_kept_and_looked_at_and_works_without_git(desk: Desk, tmp_path: Path) -> None:
     said = desk.run_podium("demo", "--keep", TMPDIR=str(tmp_path), PATH="/nowhere")
 

@@ -81,6 +81,7 @@ async def test_both_targets_move_to_the_reviewed_trees_and_the_checks_of_each_re
     assert (again.exit_code, "all targets already contain the result" in again.stderr) == (0, True)
 
 
+@pytest.mark.slow
 async def test_a_branch_that_fails_in_one_repository_is_left_out_of_all(lab: WorkerLab, other: Repo) -> None:
     await work_in_both(lab, other)
     await work_in_both(lab, other, "feat/good", "good.txt")

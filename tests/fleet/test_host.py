@@ -244,6 +244,7 @@ async def test_a_request_from_a_host_is_answered_elsewhere_while_the_host_is_ali
     lab.assert_intact(run)
 
 
+@pytest.mark.slow
 async def test_without_a_live_host_the_worker_runs_on_its_own_machine_and_says_so(lab: FleetLab) -> None:
     await lab.add_host("alpha")
 
@@ -255,6 +256,7 @@ async def test_without_a_live_host_the_worker_runs_on_its_own_machine_and_says_s
     await lab.wait_finished()
 
 
+@pytest.mark.slow
 async def test_a_run_that_waits_for_a_label_is_left_alone_by_everybody_else_and_can_be_stopped(lab: FleetLab) -> None:
     await lab.start_host("alpha", "--labels", "linux")
 
@@ -281,6 +283,7 @@ async def test_a_run_waits_for_the_run_before_it(lab: FleetLab) -> None:
     assert placed.base == before.commit
 
 
+@pytest.mark.slow
 async def test_a_host_without_a_database_or_without_its_own_login_says_what_to_do(lab: FleetLab) -> None:
     with_file = await lab.run_podium("host", PODIUM_STORE=str(lab.folder / "podium.db"))
     with_owner = await lab.run_podium("host")
@@ -423,6 +426,7 @@ async def test_a_host_without_the_engine_of_a_run_refuses_it(lab: FleetLab) -> N
     assert (await lab.run_podium("stop", run)).returncode == 0
 
 
+@pytest.mark.slow
 async def test_a_rule_that_a_person_saves_applies_to_the_other_workers_on_hosts_and_no_host_can_save_one(
     lab: FleetLab,
 ) -> None:
@@ -445,6 +449,7 @@ async def test_a_rule_that_a_person_saves_applies_to_the_other_workers_on_hosts_
         host.execute("INSERT INTO podium.saved_rule VALUES ('m', '', 'Bash')")
 
 
+@pytest.mark.slow
 async def test_a_host_denies_a_request_that_nobody_answers_in_the_time_that_the_person_has_set(lab: FleetLab) -> None:
     lab.write_settings("approvals: {timeout: 1}\n")
     await lab.start_host("alpha")

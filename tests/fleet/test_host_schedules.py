@@ -52,6 +52,7 @@ def add_schedule(lab: FleetLab, id: str) -> Schedule:
     return schedule
 
 
+@pytest.mark.slow
 async def test_two_hosts_of_a_machine_start_each_scheduled_run_once_and_no_other_host_can_say_that_it_did(
     lab: FleetLab,
 ) -> None:

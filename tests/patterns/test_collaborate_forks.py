@@ -231,6 +231,7 @@ async def test_work_that_was_not_accepted_is_retried_from_its_first_failed_step(
     assert not [call.key for call in studio.calls if "plan_step:s1" in call.key or "plan#" in call.key]
 
 
+@pytest.mark.slow
 async def test_a_fork_builds_on_the_branches_of_finished_steps_and_delivers_its_own(
     settings: Settings, repo: Path, play: Play, server: ModelServer
 ) -> None:

@@ -139,6 +139,7 @@ async def test_dependent_steps_begin_at_the_merged_result_and_all_of_it_is_one_b
     assert "not a worker's branch" not in merged.stderr
 
 
+@pytest.mark.slow
 async def test_a_handover_and_a_reopened_step_begin_at_the_commit_of_the_earlier_owner(
     settings: Settings, repo: Path, play: Play
 ) -> None:
@@ -245,6 +246,7 @@ async def test_a_reviewer_reads_the_files_of_the_step_and_not_those_of_the_runs_
     assert worktrees.count("worktree ") == 2  # the run's and ada's; the one for the review is gone
 
 
+@pytest.mark.slow
 async def test_an_owner_in_a_worktree_lets_the_team_decide_and_continues_with_the_result(
     settings: Settings, repo: Path, play: Play
 ) -> None:

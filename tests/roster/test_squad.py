@@ -843,6 +843,7 @@ print(json.dumps([found, state(), sorted(p.name for p in repo.iterdir())]))
 """
 
 
+@pytest.mark.slow
 def test_a_crash_leaves_the_old_folder_or_the_new(tmp_path: Path) -> None:
     repo, copy = write_squad(tmp_path / "repo"), write_squad(tmp_path / "copy")
 

@@ -21,6 +21,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield site
 
 
+@pytest.mark.slow
 def test_two_hundred_workers_are_listed_and_only_those_in_sight_are_drawn(site: Site, visitor: Visitor) -> None:
     data.git(site.repo, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "first")
     data.git(site.repo, "branch", "-M", "main")

@@ -57,6 +57,7 @@ def press_line(page: Page, line: int, *, name: str = "long.txt", side: str = "ne
     find_file(page, name).locator(f"[data-side={side}][data-line='{line}']").click(**options)
 
 
+@pytest.mark.slow
 def test_lines_are_side_by_side_if_that_is_wanted_and_there_is_room(site: Site, visitor: Visitor) -> None:
     page = visitor.open(site, f"/workers/{RUN}", color_scheme="dark")
     expect(page.get_by_role("button", name="Unified")).to_have_attribute("aria-pressed", "true")

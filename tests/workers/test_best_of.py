@@ -87,6 +87,7 @@ async def test_a_person_chooses_among_what_passes(lab: WorkerLab) -> None:
     assert (chosen.winner, chosen.by) == ("best", "me")
 
 
+@pytest.mark.slow
 async def test_no_work_is_delivered_if_none_passes_the_checks(lab: WorkerLab) -> None:
     lab.write_settings(ALLOW)
     lab.start_commander()
