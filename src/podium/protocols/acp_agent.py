@@ -36,6 +36,7 @@ from ..system.locations import find_repo
 from ..values.errors import NoSuchRun
 from ..values.event import Decision, Entry, PermissionAsked, QuestionAsked
 from ..values.request import quote_lines
+from ..views.run_report import Report
 from .acp_updates import SessionUpdates, Update, message_update, text_content, tool_call_fields, user_update
 from .client_requests import ClientRequests
 from .client_runs import ClientRun, ClientRuns, describe_missing_answer
@@ -154,13 +155,8 @@ class AcpAgent:
             await self._send(session, user_update(report.request))
             if report.answer is not None:
                 await self._send(session, message_update(report.answer))
-            elif report.state == "running":
-                await self._send(session, message_update(f"[run {report.run} is still running]"))
-            elif report.state in ("resumable", "paused"):
-                how = f"run {report.run} is {report.state}; to continue it, run podium resume {report.run}"
-                await self._send(session, message_update(f"[{how}]"))
             else:
-                await self._send(session, message_update(f"[run {report.run}: {report.why or report.state}]"))
+                await self._send(session, message_update(f"[{_describe_unanswered(report)}]"))
 
     async def _answer_prompt(self, given: Prompt) -> dict[str, str]:
         session = self._sessions.get(given.session_id)
@@ -244,6 +240,16 @@ def parse_params(params: Params, kind: type[T]) -> T:
         return msgspec.convert(params, kind)
     except msgspec.ValidationError as error:
         raise RpcError(INVALID_PARAMS, f"the parameters are invalid: {error}") from error
+
+
+def _describe_unanswered(report: Report) -> str:
+    """Describe a run that has not answered: whether it is running, can be continued, or how it ended."""
+    state: str = report.state
+    if state == "running":
+        return f"run {report.run} is still running"
+    if state in ("resumable", "paused"):
+        return f"run {report.run} is {state}; to continue it, run podium resume {report.run}"
+    return f"run {report.run}: {report.why or state}"
 
 
 def find_place(cwd: str) -> Path:
