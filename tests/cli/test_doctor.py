@@ -102,7 +102,7 @@ def test_runs_to_resume_are_named(desk: Desk) -> None:
     desk.write_agent("lead", "the answer")
     desk.run_podium("run", "lead", "do it", PODIUM_FAULT="4")
 
-    assert f"{desk.run_id()}; continue them with podium resume" in desk.invoke("doctor").stdout
+    assert f"{desk.run_id()}; continue with podium resume" in desk.invoke("doctor").stdout
 
 
 def test_settings_files_are_reported_with_their_diagnostics(desk: Desk) -> None:

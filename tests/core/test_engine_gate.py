@@ -140,7 +140,7 @@ async def test_a_persons_reason_for_a_denial_reaches_the_engine(studio: Studio, 
 async def test_nobody_there_is_a_denial(studio: Studio, repo: Path) -> None:
     result = await run_doer(studio, repo, Doer())
 
-    assert result.text == "refused: it was refused: nobody is available to answer"
+    assert result.text == "refused: nobody is available to answer"
 
 
 async def test_a_protected_path_is_asked_for_in_spite_of_an_allow_rule(studio: Studio, repo: Path) -> None:

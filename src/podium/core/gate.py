@@ -405,5 +405,6 @@ def _format_age(seconds: float) -> str:
 
 
 def _describe_refusal(answered: PermissionAnswered) -> str:
-    who = "it was refused" if answered.by in ("", "podium") else f"{answered.by} refused it"
-    return f"{who}: {answered.comment}" if answered.comment else who
+    if answered.by in ("", "podium"):
+        return answered.comment or "it was refused"
+    return f"{answered.by} refused it: {answered.comment}" if answered.comment else f"{answered.by} refused it"

@@ -62,7 +62,7 @@ def check_runs(store: StoreAddress, about: str) -> Iterator[Fact]:
         yield Fact("store", "fine", f"{about}, {format_count(len(runs), 'run')}")
     waiting = [summary.id for summary in runs if derive_run_state(summary) == "resumable"]
     if waiting:
-        yield Fact("to resume", "note", f"{', '.join(waiting)}; continue them with podium resume")
+        yield Fact("to resume", "note", f"{', '.join(waiting)}; continue with podium resume")
 
 
 def check_postgres(store: PostgresAddress) -> Iterator[Fact]:
