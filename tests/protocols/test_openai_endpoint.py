@@ -148,7 +148,7 @@ def test_a_failure_has_the_form_of_the_api_and_is_not_repeated(client: OpenAI, s
         ({"messages": [{"role": "user", "content": "  "}]}, "the last message is empty"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "only text is supported"),
         ({"messages": "x"}, "the request is invalid"),
-        ({"tools": [{"type": "function"}]}, "send none"),
+        ({"tools": [{"type": "function"}]}, "do not send any"),
         ({"n": 2}, "n must be 1"),
         ({"response_format": {"type": "json_object"}}, "only text is"),
     ],
