@@ -93,6 +93,11 @@ class RunAssembly:
         patterns: ExecutionPatterns = PATTERNS,
         earlier_turns: tuple[PastTurn, ...] = (),
     ) -> RunDriver:
+        """Assemble a run that this process has claimed, and return its driver.
+
+        `first` is the first entry of its timeline. The first `for_all` functions are tools of all agents; by default,
+        all of them are.
+        """
         located = locate_run(first, self._settings.home)
         recorded, started = first.event, located.event
         assert isinstance(recorded, RunStarted)
@@ -104,17 +109,8 @@ class RunAssembly:
         def record_notice(text: str) -> None:
             timeline.append(Noticed(text=replace_surrogates(text)), scope="")
 
-        run_tools = RunTools(
-            settings,
-            started.agents,
-            directory=Path(started.repo) if started.repo else None,
-            also=() if started.errand is None else started.errand.also,
-            functions=functions,
-            for_all=for_all,
-            environ=self._environ,
-            unattended=unattended,
-            notice=record_notice,
-            guidance=started.guidance,
+        run_tools = self._make_run_tools(
+            settings, started, functions, for_all=for_all, unattended=unattended, notice=record_notice
         )
         saving = CheckoutSaving(timeline, started)
         context = RunContext(
@@ -148,6 +144,29 @@ class RunAssembly:
         commit_and_push, tools = add_push(commit, run_tools, started, make_push)
         before_end = saving.add_saving(add_inbox_writing(commit_and_push, settings, timeline, started))
         return RunDriver(self._store, lease, first=located, context=context, tools=tools, before_end=before_end)
+
+    def _make_run_tools(
+        self,
+        settings: Settings,
+        started: RunStarted,
+        functions: Sequence[ActingTool],
+        *,
+        for_all: int | None,
+        unattended: Unattended | None,
+        notice: Callable[[str], None],
+    ) -> RunTools:
+        return RunTools(
+            settings,
+            started.agents,
+            directory=Path(started.repo) if started.repo else None,
+            also=() if started.errand is None else started.errand.also,
+            functions=functions,
+            for_all=for_all,
+            environ=self._environ,
+            unattended=unattended,
+            notice=notice,
+            guidance=started.guidance,
+        )
 
     def _make_allowance(self, timeline: Timeline, settings: Settings, started: RunStarted) -> Allowance:
         allowance = Allowance(timeline, "", settings.budget, of="")

@@ -12,7 +12,7 @@ from podium.engines.acp.agent_tool_call import AgentToolCall
 from podium.policy import Rules, check
 from podium.values.action import Action
 
-REPO = "/work/repo"
+REPO = "/srv/repo"
 
 
 def make_action(*updates: dict[str, Any], agent: str = "claude") -> EngineAction:
@@ -113,7 +113,7 @@ def test_what_is_not_understood_in_full_is_never_allowed_by_a_rule(update: dict[
 
 
 def test_an_action_in_an_additional_checkout_names_it_and_has_paths_relative_to_it() -> None:
-    other, names = "/work/other", AGENT_PROGRAMS["claude"].tool_names
+    other, names = "/srv/other", AGENT_PROGRAMS["claude"].tool_names
     updates = (
         {"_meta": {"claudeCode": {"toolName": "Write"}}, "rawInput": {"file_path": f"{other}/.git/x", "content": "x"}},
         {"kind": "execute", "rawInput": {"command": "ls", "cwd": other}},
