@@ -95,8 +95,8 @@ class RunAssembly:
     ) -> RunDriver:
         """Assemble a run that this process has claimed, and return its driver.
 
-        `first` is the first entry of its timeline. The first `for_all` functions are tools of all agents; by default,
-        all of them are.
+        `first` is the first entry of its timeline. An agent that does not list its tools gets the first `for_all`
+        functions, by default all of them.
         """
         located = locate_run(first, self._settings.home)
         recorded, started = first.event, located.event
