@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 
-QUESTIONS = 5
+HARBOURS = ("Cuxhaven", "Brunsbuettel", "Helgoland", "Wilhelmshaven", "Emden")
+"""One for each call, because Podium stops a model that repeats the same call."""
+QUESTIONS = len(HARBOURS)
 PROMPT = "You are a pilot who looks depths up before he speaks."
 ANSWER = "Cuxhaven is deep enough for us at any tide, and there is room at the long pier. " * 4
 PIECES = 20
 
-_QUESTION = {"calls": [{"name": "depth", "arguments": {"harbour": "Cuxhaven"}}]}
-_SCRIPT = json.dumps([_QUESTION] * QUESTIONS + [{"says": ANSWER, "pieces": PIECES}])
+_QUESTIONS = [{"calls": [{"name": "depth", "arguments": {"harbour": harbour}}]} for harbour in HARBOURS]
+_SCRIPT = json.dumps([*_QUESTIONS, {"says": ANSWER, "pieces": PIECES}])
 REQUEST = f"Where can we lie tonight?\n\n```script\n{_SCRIPT}\n```"
 
 
