@@ -21,6 +21,7 @@ from podium.cli.root import podium
 from podium.store.reader import RunSummary, StoreReader
 
 from ..conftest import PROVIDER_VARIABLES
+from ..preloaded_podium import PreloadedPodium, start_preloaded_podium
 
 PODIUM = str(Path(sys.executable).with_name("podium"))
 TOO_LONG = 120.0
@@ -37,6 +38,7 @@ class Desk:
     repo: Path
     home: Path
     environment: dict[str, str]
+    preloaded: PreloadedPodium
 
     @property
     def store(self) -> Path:
@@ -54,10 +56,13 @@ class Desk:
         self, *arguments: str, input: str | None = None, **variables: str
     ) -> subprocess.CompletedProcess[str]:
         """Call podium in a separate process, and wait for its end."""
+        environment = {**self.environment, **variables}
+        if self.preloaded.can_run(environment):
+            return self.preloaded.run(arguments, cwd=self.repo, env=environment, input=input, timeout=TOO_LONG)
         return subprocess.run(
             [PODIUM, *arguments],
             cwd=self.repo,
-            env={**self.environment, **variables},
+            env=environment,
             input=input,
             capture_output=True,
             encoding="utf-8",
@@ -126,13 +131,15 @@ def read_until_exit(process: subprocess.Popen[str]) -> tuple[str, str]:
 
 
 @pytest.fixture(scope="session")
-def bytecode(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Set the folder for compiled modules of the tests' processes, overriding the machine's setting."""
-    return tmp_path_factory.mktemp("bytecode")
+def preloaded_podium() -> Iterator[PreloadedPodium]:
+    with start_preloaded_podium() as preloaded:
+        yield preloaded
 
 
 @pytest.fixture
-def desk(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, bytecode: Path) -> Desk:
+def desk(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, preloaded_podium: PreloadedPodium
+) -> Desk:
     repo, home = (tmp_path_factory.mktemp(name) for name in ("repo", "home"))
     (repo / ".git").mkdir()
     own = {"PODIUM_HOME": str(home), "COLUMNS": "100"}
@@ -142,8 +149,9 @@ def desk(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     for name, value in own.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(repo)
+    # Every process would compile the sources again if it could not keep the result.
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return Desk(repo=repo, home=home, environment={**kept, "PYTHONPYCACHEPREFIX": str(bytecode)})
+    return Desk(repo=repo, home=home, environment=kept, preloaded=preloaded_podium)
 
 
 @pytest.fixture

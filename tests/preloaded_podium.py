@@ -1,0 +1,136 @@
+"""Run `podium` commands in processes that are forked from one that has already imported the commands.
+
+Importing takes most of the processor time of a short command, and the tests call hundreds of them. Each command is still
+a process with its own environment, folder, streams and exit code. Tests of the start itself use the installed program.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pkgutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from pathlib import Path
+from typing import NoReturn
+
+ROOT = Path(__file__).parent.parent
+MESSAGE_BYTES = 1 << 20
+READ_AT_START = ("PYTHON", "LANG", "LC_", "LD_", "TZ")
+"""The beginnings of variables that an interpreter reads only when it starts."""
+PACKAGES = ("podium.cli.commands", "podium.engines.model", "podium.patterns", "podium.setup", "podium.tools")
+MODULES = ("aiohttp", "podium.app", "podium.config.settings_reading", "podium.policy.shell_command")
+
+
+class PreloadedPodium:
+    """The connection to the process that forks commands, one at a time."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._environ = dict(os.environ)
+        self._lock = threading.Lock()
+
+    def can_run(self, env: Mapping[str, str]) -> bool:
+        """Return whether a command with this environment can be forked now."""
+        names = {*env, *self._environ} - {"PYTHONDONTWRITEBYTECODE"}
+        changed = {name for name in names if env.get(name) != self._environ.get(name)}
+        return not self._lock.locked() and not any(name.startswith(READ_AT_START) for name in changed)
+
+    def run(
+        self, arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], input: str | None, timeout: float
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command until it has exited and its output is closed, like `subprocess.run`."""
+        request = {"arguments": arguments, "folder": str(cwd), "env": dict(env)}
+        pipes = [os.pipe() for _ in range(3)]
+        theirs, mine = zip(pipes[0], pipes[1][::-1], pipes[2][::-1], strict=True)
+        with self._lock:
+            socket.send_fds(self._connection, [json.dumps(request).encode()], theirs)
+            for descriptor in theirs:
+                os.close(descriptor)
+            watchdog = threading.Timer(timeout, os.kill, (int(self._connection.recv(MESSAGE_BYTES)), signal.SIGKILL))
+            watchdog.start()
+            output, errors = _exchange(mine, input or "")
+            code = int(self._connection.recv(MESSAGE_BYTES))
+            watchdog.cancel()
+        return subprocess.CompletedProcess(["podium", *arguments], code, output, errors)
+
+
+def _exchange(streams: Sequence[int], input: str) -> tuple[str, str]:
+    """Write the input of a command, and return all that it prints on its two streams."""
+    stdin, stdout, stderr = (open(fd, mode, encoding="utf-8") for fd, mode in zip(streams, "wrr", strict=True))  # noqa: SIM115
+    found: list[str] = []
+    with stdin, stdout, stderr:
+        reader = threading.Thread(target=lambda: found.append(stderr.read()))
+        reader.start()
+        with suppress(BrokenPipeError):
+            stdin.write(input)
+            stdin.close()
+        output = stdout.read()
+        reader.join()
+    return output, found[0]
+
+
+@contextmanager
+def start_preloaded_podium() -> Iterator[PreloadedPodium]:
+    """Start the process that forks commands. It exits at the end of the block, or if this process dies."""
+    mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    command = [sys.executable, "-m", "tests.preloaded_podium", str(theirs.fileno())]
+    with subprocess.Popen(command, pass_fds=[theirs.fileno()], cwd=ROOT):
+        theirs.close()
+        with mine:
+            yield PreloadedPodium(mine)
+
+
+def main() -> None:
+    """Fork a process for each request, one after the other, until the connection closes."""
+    connection = socket.socket(fileno=int(sys.argv[1]))
+    connection.set_inheritable(False)
+    for module in (*MODULES, *_list_modules()):
+        import_module(module)
+    sys.path.remove(os.getcwd())  # noqa: PTH109 - as python -m spelled it
+    while True:
+        request, descriptors, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, 3)
+        if not request:
+            return
+        pid = os.fork()
+        if pid == 0:
+            connection.close()
+            _run_command(descriptors, **json.loads(request))
+        for descriptor in descriptors:
+            os.close(descriptor)
+        connection.send(str(pid).encode())
+        connection.send(str(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])).encode())
+
+
+def _list_modules() -> Iterator[str]:
+    for package in PACKAGES:
+        for found in pkgutil.walk_packages(import_module(package).__path__, f"{package}."):
+            yield found.name
+
+
+def _run_command(streams: Sequence[int], arguments: list[str], folder: str, env: dict[str, str]) -> NoReturn:
+    """Continue as the program `podium`."""
+    from podium.cli import main as run_podium
+
+    for number, descriptor in enumerate(streams):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    # The streams of the process that forked may have been files, which have a position.
+    sys.stdin = sys.__stdin__ = open(0, closefd=False, encoding="utf-8")  # type: ignore[misc]  # noqa: SIM115
+    sys.stdout = sys.__stdout__ = open(1, "w", closefd=False, encoding="utf-8")  # type: ignore[misc]  # noqa: SIM115
+    sys.stderr = sys.__stderr__ = open(2, "w", 1, closefd=False, encoding="utf-8")  # type: ignore[misc]  # noqa: SIM115
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(env)
+    sys.argv = ["podium", *arguments]
+    sys.exit(run_podium())
+
+
+if __name__ == "__main__":
+    main()
