@@ -138,7 +138,7 @@ def test_a_step_is_not_completed_without_a_passed_review(review: tuple[Event, ..
 def test_a_review_of_an_earlier_attempt_does_not_count() -> None:
     progress = WorkProgress.from_events([*TWO_STEPS, *REOPENED])
 
-    with pytest.raises(InvalidTransition, match="the review is of attempt 1 at step a, which is at attempt 2"):
+    with pytest.raises(InvalidTransition, match="the review is for attempt 1 at step a, but the step is at attempt 2"):
         progress.apply(PASSED)
 
     with pytest.raises(InvalidTransition, match="no review has accepted it"):

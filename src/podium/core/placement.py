@@ -73,7 +73,7 @@ class Placement(Protocol):
 
     @property
     def parent_operation(self) -> str:
-        """The operation in another run for which this run works; empty if the run is not a worker's."""
+        """The operation that this run works for, in the run that started it; empty if the run is not a worker's."""
         ...
 
     async def send_worker(
@@ -110,12 +110,13 @@ class Placement(Protocol):
         ...
 
     async def list_teammates(self, team: str) -> list[Teammate]:
-        """Return the lead and the members of a team, and its workers by their branches. This run's worker is left out.
+        """Return the lead and the members of a team, and its workers that have not ended, except this run's worker.
 
-        `team` is the path of the team's operation, in this run or, for a worker, in the run that started it.
+        A worker is listed under its agent's name and under its branch or, if it is read-only, its own name. `team` is
+        the path of the team's operation, in this run or, for a worker, in the run that started it.
         """
         ...
 
     async def post_message(self, to: Teammate, message: MessageReceived) -> None:
-        """Post a message for an agent of another run, or of this one. A message with a known id is not posted again."""
+        """Post a message for an agent of this run or another one; do nothing if one with its id was already posted."""
         ...

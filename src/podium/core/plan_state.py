@@ -98,13 +98,13 @@ class StepProgress:
         return replace(self, state=after, **changes)  # type: ignore[arg-type]  # the fields are checked by the caller
 
     def apply_review(self, review: PlanStepReviewed) -> StepProgress:
-        """Return the progress after a review. Raise InvalidTransition if it is by an author or out of turn."""
+        """Return the progress after a review. Raise InvalidTransition if it is not due or the reviewer is an author."""
         id = self.step.id
         if self.state != "review":
             raise InvalidTransition(f"step {id} cannot be reviewed: it is {self.state}, not in review")
         if review.attempt != self.attempt:
             raise InvalidTransition(
-                f"the review is of attempt {review.attempt} at step {id}, which is at attempt {self.attempt}"
+                f"the review is for attempt {review.attempt} at step {id}, but the step is at attempt {self.attempt}"
             )
         # A person can have the same name as a member.
         if review.reviewer in self.authors and not review.is_person:

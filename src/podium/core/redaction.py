@@ -17,7 +17,7 @@ SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 NAME_OF_PATH = re.compile(r"(?:FILE|PATH|DIR|DIRECTORY|FOLDER|HOME|CACHE|STORE|SOCK|CREDENTIALS)$", re.IGNORECASE)
-"""Names of variables that contain the location of a secret if their value is a path."""
+"""Names of variables whose value, if it is a path, is the location of a secret and not the secret itself."""
 MIN_KEY_LENGTH = 8
 """A shorter key is a placeholder such as "x"; redacting it would garble ordinary text."""
 
@@ -86,7 +86,7 @@ def _is_secret(name: str, value: str) -> bool:
 
 
 def _list_secrets_in_address(value: str) -> list[str]:
-    """Return a URL such as postgres://me:password@host and the secrets in it, or nothing if it has no secrets."""
+    """Return a URL such as postgres://me:password@host, followed by the secrets in it; empty if it has none."""
     if "://" not in value:
         return []
     from urllib.parse import unquote  # imported here for start-up time: few environments contain URLs
@@ -101,6 +101,6 @@ def _list_secrets_in_address(value: str) -> list[str]:
 
 
 def _is_unusual(text: str) -> bool:
-    """Return whether a part of a URL is long enough that redacting it does not garble ordinary text."""
+    """Return whether a part of a URL is unusual enough that redacting it does not garble ordinary text."""
     is_plain = text.isalpha() or text.isdigit()
     return len(text) >= (MIN_SECRET_LENGTH if is_plain else MIN_KEY_LENGTH)

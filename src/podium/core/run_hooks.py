@@ -74,7 +74,7 @@ class RunHooks:
         self._repo = repo
         self._hooks_of_agent = hooks_of_agent
         self.close: Callable[[], object] = close
-        """Removes what the hook calls created."""
+        """Removes the temporary files of the hook calls."""
 
     def for_agent(self, agent: Agent) -> ActionHooks | None:
         """Return the hooks for an agent's actions, or None if there are none."""
@@ -106,7 +106,7 @@ class RunHooks:
         if (known := step.find_outcome(HookRan)) is not None:
             return known
         payload = self._encode_payload(hook, event, fields)
-        # At the end of a run, a pause that was requested before must not hold back the hooks.
+        # At the end of a run, an earlier request to pause must not hold back the hooks.
         effect: AbstractAsyncContextManager[Any] = self._timeline.effect if place.path else nullcontext()
         with self._timeline.timeouts.pause_timeouts(place.path):
             async with effect:

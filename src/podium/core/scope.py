@@ -17,7 +17,7 @@ class Scope:
     """A path in a run's tree, under which events and step outcomes are recorded.
 
     The path is the key of a step that must not happen twice. The digest covers the inputs of that step.
-    The scopes below use the same digest, unless they add more inputs.
+    Scopes below this one have the same digest, unless they add inputs.
     """
 
     __slots__ = ("_counts", "digest", "operation", "path", "timeline")

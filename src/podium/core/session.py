@@ -116,7 +116,7 @@ class Session:
             self._waiting -= 1
 
     async def reopen(self, tools: tuple[Tool, ...]) -> Session:
-        """Close this session and return one with other tools that continues the conversation."""
+        """Close this session, and return a new session that continues the conversation with other tools."""
         await self.aclose()
         return Session(
             self._engine,
@@ -358,7 +358,7 @@ class TurnListener:
             self._streaming.cancel()
 
     def flush(self) -> None:
-        """Record the received text and reasoning that is not on the timeline yet."""
+        """Record the received text and reasoning that are not on the timeline yet."""
         self.stop_streaming()
         self._streaming = None
         if thought := self._take_text(self._unstreamed_reasoning):

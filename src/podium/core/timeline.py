@@ -93,7 +93,7 @@ class Timeline:
         self.redaction = redaction
         self.seq = 0
         self.earlier_seconds = 0.0
-        """How many seconds earlier owners worked on the run."""
+        """The total time, in seconds, that earlier owners spent on the run."""
         self.usage: dict[str, Usage] = {}
         self.last_replies: dict[str, ModelReplied] = {}
         """The last model reply of each operation."""
@@ -256,7 +256,7 @@ class Timeline:
 
     @property
     def epoch(self) -> int:
-        """The number of this run's owner. Each new owner gets a higher number than all before."""
+        """The number of this run's owner. Each new owner gets a higher number than all earlier owners."""
         return self._lease.epoch
 
     @property
@@ -288,7 +288,7 @@ class Timeline:
             await sleep_forever()
 
     def pause(self) -> None:
-        """Do not start any more effects, and call `on_quiet` when the last running effect ends."""
+        """Prevent new effects from starting, and call `on_quiet` when the last running effect ends."""
         self.is_pausing = True
         if self.running_effects == 0:
             self.on_quiet()

@@ -16,7 +16,7 @@ from .scope import Scope
 async def run_tool_call(tools: Mapping[str, Tool], call: ToolUse, place: Scope, *, agent: str) -> ToolAnswer:
     """Run a call at its scope, and return the answer.
 
-    An answer that is on the timeline is returned from there if the tool is a step, timed out or no longer exists.
+    A recorded answer is returned instead if the tool is a step, the call timed out or the tool no longer exists.
     """
     tool = tools.get(call.name)
     place.record(make_tool_called(call, place, agent=agent))
