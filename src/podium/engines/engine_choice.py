@@ -182,7 +182,7 @@ class Engines:
             provider = address.provider
             wire = program.choose_wire(provider.name, provider.wire, agent=agent.name, model=model_names[0])
             key = find_key(address, self._environ, user=agent.name)
-            # The address of the provider gemini is that of its API for OpenAI's clients, which is below its own.
+            # The provider gemini has the address of its OpenAI-compatible API, which is below that of its own API.
             base = address.url.removesuffix("/v1beta/openai") if wire == "gemini" else address.url
             agent_model = AgentModel(name=address.model, wire=wire, url=base, key=key)
         sandbox = NO_SANDBOX if choose_sandbox is None else choose_sandbox(program, agent_model is not None)
@@ -329,7 +329,7 @@ class Engines:
     ) -> None:
         try:
             if self._client is not None:
-                with CancelScope(shield=True):  # closing idle connections waits, also if the run was interrupted
+                with CancelScope(shield=True):  # closing idle connections waits, even if the run was interrupted
                     await self._client.close()
         finally:
             if self._agent_tasks is not None:
@@ -419,5 +419,5 @@ def _make_throttle(options: CallOptions, reserve_call: ReserveCall | None) -> Pr
 
 
 def _find_window(provider: str, model: str, tested: int | None) -> int | None:
-    """Return the context window that a test has shown or, if there is none, the one in the price list."""
+    """Return the context window that a test of the model found or, if there is none, the one in the price list."""
     return tested or model_prices.find_context_window(provider, model)

@@ -49,7 +49,7 @@ from .prompt_text import (
 MAX_PROMPTS = 8
 """How many prompts a turn can have, including those that explain refusals or deliver a person's messages."""
 MAX_RESTARTS = 1
-"""How often a turn restarts an agent whose process died."""
+"""How many times a turn restarts an agent whose process died."""
 MAX_QUEUED_PIECES = 1024
 USAGE_FIELDS = ("inputTokens", "outputTokens", "cachedReadTokens", "cachedWriteTokens")
 BUDGET_SECONDS = 30.0
@@ -84,7 +84,7 @@ class AcpSession:
         self._history = list(spec.history)
         self._cost = 0.0
         self._is_reply_call = False
-        """Whether a call to one of Podium's tools in this turn is the reply."""
+        """Whether a call to one of Podium's tools was the reply in this turn, or ended the turn."""
         self._untold: list[str] = []
         """A person's messages that the agent did not accept during a prompt."""
         self._reported = [0] * len(USAGE_FIELDS)

@@ -222,7 +222,7 @@ class AgentProcess:
             self._stderr_ended.set()
 
     async def watch_exit(self) -> None:
-        """When the agent exits, end its process group and all open calls."""
+        """Wait until the agent exits, then end its process group and all open calls."""
         await self._child.wait_exit()
         await self._child.end(grace=0)
         with move_on_after(DRAIN_SECONDS):

@@ -227,7 +227,7 @@ _ROWS = (
         model_files={"openai": {".codex/config.toml": _CODEX_CONFIG}},
         after_denial="ends_turn",
         shares_process=True,
-        caution="its own sandbox cannot run inside Podium's, so a command works only if its model requests to run it "
+        caution="its own sandbox cannot run inside Podium's, so a command works only if its model asks to run it "
         "outside that sandbox, which needs permission; in the mode agent-full-access, it never asks",
     ),
     AgentProgram(
@@ -269,7 +269,8 @@ _ROWS = (
         after_denial="ends_turn",
         shares_process=True,
         asks_late=True,
-        # The sandbox keeps others from creating this file with an empty folder at its path, which opencode cannot read.
+        # To keep other agents from creating this file, the sandbox puts an empty folder at its path. opencode fails to
+        # read that folder.
         creatable=("opencode.json",),
         caution="it never asks before it calls a tool of an MCP server, and its commands can create opencode.json",
     ),

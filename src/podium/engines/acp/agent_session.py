@@ -1,7 +1,7 @@
 """Keep a coding agent's own session open: start its process, open or load the session, set its mode, send prompts.
 
-A prompt that is cancelled stops the agent: first it is asked to stop, and if it does not, its process is killed. The
-session can be loaded again afterwards.
+If a prompt is cancelled, the agent is asked to stop. If it does not stop in time, the session is given up, and the
+process is killed unless other sessions use it. The session can be loaded again afterwards.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from .podium_tools import PodiumTools
 
 LONGEST_REASON = 500
 STEERING_SECONDS = 5.0
-"""How long to wait, after an agent has ended its turn, until it says whether it accepted a message."""
+"""How long an agent that has ended its turn can take to say whether it accepted a message."""
 REPORT_SECONDS = 1.0
 """How long an agent can take to report the end of a call that ended its turn."""
 STOPPED_BY_TOOL = "tool"
@@ -80,7 +80,7 @@ class PromptHandler:
         self.sent = ""
         """The prompt; empty until it is sent."""
         self.steer: Callable[[str], Awaitable[bool]] | None = None
-        """Sends a message during the prompt, and returns whether the agent accepted it; None if it accepts none."""
+        """Sends a message during the prompt, and returns whether it was accepted; None if the agent accepts none."""
         self._untold: list[str] = []
         self._steering: list[Event] = []
         self._last_call_reported = Event()
@@ -128,7 +128,7 @@ class PromptHandler:
         self.done.set()
 
     async def add_tool_piece(self, piece: ToolStarted | ToolFinished) -> None:
-        """Add the start or the end of a call to one of Podium's tools to the reply."""
+        """Add a piece to the reply that reports the start or the end of a call to one of Podium's tools."""
         await self._send(piece)
         if isinstance(piece, ToolStarted):
             self.tool_calls += 1

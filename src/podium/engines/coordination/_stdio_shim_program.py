@@ -4,7 +4,7 @@ Usage: PODIUM_COORDINATION_TOKEN=TOKEN python -I -S _stdio_shim_program.py URL
 
 It is for agents that start MCP servers as child processes but cannot call them over HTTP. It runs inside the sandbox
 and uses only the standard library. All messages after `initialize` are passed on in parallel, because a tool may take
-long to answer.
+a long time to answer.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The coordination tools of one agent session, for agents that do not run in Podium's own tool loop.
 
-A call that takes long is answered before the agent gives up on it, with an id that lets the agent continue waiting. An
-agent that was restarted makes the same calls again, and calls have no position in a recorded reply, so a call is
-identified by its name, its arguments and how often the turn has made it before. A call that already has an answer on
-the timeline, such as a question to a person, is not repeated. A resumed turn starts with the calls that are on the
-timeline, even if the agent does not repeat them: tools and patterns read the state of their work from them.
+A call that takes a long time is answered before the agent gives up on it, with an id that lets the agent continue
+waiting. An agent that was restarted makes the same calls again, and calls have no position in a recorded reply, so a
+call is identified by its name, its arguments and how many times the turn has made it before. A call that already has an
+answer on the timeline, such as a question to a person, is not repeated. A resumed turn starts with the calls that are
+on the timeline, even if the agent does not repeat them: tools and patterns read the state of their work from them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ...values.errors import StoreFailed, find_first_error
 from ...values.event import ActionRefused, ToolCalled, ToolUse
 
 POLL_SECONDS = 45.0
-"""A call is answered after this time at the latest. Many agents give up on a call after 60 s."""
+"""A call gets an answer within this many seconds. Many agents give up on a call after 60 s."""
 CALLS_A_MINUTE = 120
 """How many calls of a session can start per minute. Further calls wait."""
 MOST_RUNNING = 64
@@ -47,7 +47,7 @@ OWN_TOOLS_OF_AGENTS = frozenset(
 """Podium's tools for files, commands and web pages. Coding agents have their own."""
 
 CALL_PREFIX = "tool-"
-"""The start of the last part of a call's path. The rest is what identifies the call, and its number."""
+"""The prefix of the last part of a call's path. A digest of the call's name and arguments follows, then a number."""
 
 OnPiece = Callable[[ToolStarted | ToolFinished], Awaitable[None]]
 
@@ -112,7 +112,7 @@ class CoordinationTurn:
         self._one_at_a_time = Lock()
 
     async def repeat_known_calls(self, *, is_over: bool) -> None:
-        """Repeat the calls that an earlier attempt at the turn made, in their order, and wait for those with answers.
+        """Repeat the calls that an earlier attempt at the turn made, in order, and wait for those with answers.
 
         A call without an answer is started again, unless `is_over`: the attempt has ended, so nobody needs the answer.
         """
@@ -259,7 +259,7 @@ class CoordinationSession:
         return pending.answer
 
     def record_refusal(self, reason: str) -> None:
-        """Record a refused call in the current or last turn. Ignore it before the first turn or after MOST_REFUSALS."""
+        """Record a refused call in the current or last turn. Skip it before the first turn or beyond MOST_REFUSALS."""
         if self._last_scope is not None and self._refusals < MOST_REFUSALS:
             self._refusals += 1
             action = Action(run=self._last_scope.timeline.run, agent=self.agent, tool="coordination")
