@@ -97,7 +97,7 @@ async def test_a_model_that_refuses_tools_gets_them_in_the_prompt(studio: Studio
     lead_calls = [call for call in wire.heard if call.agent == "lead"]
     assert [bool(call.tools) for call in lead_calls] == [True, False, False]
     assert [event.text for event in studio.events(result, Noticed)] == [
-        "qwen:0.5b has no tool calls; the tools of lead are in its prompt instead."
+        "qwen:0.5b does not support tool calls; the tools of lead are described in its prompt instead."
     ]
 
 

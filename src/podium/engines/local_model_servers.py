@@ -33,7 +33,7 @@ OWNERS = {"library": "ollama", "llamacpp": "llamacpp", "vllm": "vllm", "organiza
 """The provider for each value of `owned_by` in a server's list of models."""
 
 ANY_SERVER = "vllm"
-"""The provider for a server of an unknown kind. It has no features beyond the API that all of them share."""
+"""The provider for a server of an unknown kind. It has no features beyond the API that all servers support."""
 
 CODING_AGENTS = (*(program.command[0] for program in AGENT_PROGRAMS.values()), "claude")
 """The programs to look for: those of the known coding agents, and Claude Code, whose ACP program is separate."""

@@ -1,4 +1,4 @@
-"""Test what a model can do, by calling it. Every call has a time limit, and so has the whole test."""
+"""Test what a model can do, by calling it. Every call has a time limit, and so does the whole test."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ class ModelProber:
         self._announce(probes.CONCURRENCY)
         first, second = [await self._call(probes.CONCURRENCY) for _ in range(2)]
         failed = _find_failed([first, second])
-        # The first call may be slower, because later calls profit from the server's cache.
+        # The first call may be slower, because later calls benefit from the server's cache.
         seconds = {1: min(first.seconds, second.seconds)} if failed is None else {}
         most = MOST_CONCURRENT if self._address.provider.key_name is None else 2
         while failed is None and probes.count_concurrent(seconds) == max(seconds) < most:

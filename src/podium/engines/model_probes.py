@@ -157,7 +157,7 @@ def compute_speed(reply: ProbeReply) -> float | None:
     """Return the tokens per second of a reply; None if it has no tokens."""
     if reply.first_seconds is None or not reply.output_tokens:
         return None
-    # The first token also took the time to read the prompt, unless the whole reply arrived with it.
+    # The time to the first token includes reading the prompt, so it is left out unless the reply came in one piece.
     seconds = reply.seconds - reply.first_seconds if reply.pieces > 1 else reply.seconds
     return round(reply.output_tokens / max(seconds, 0.001), 1)
 

@@ -8,7 +8,7 @@ after a crash. In JSON, a plain string is a step that only replies with text:
       "a reply",
       {"says": "a reply in three pieces", "pieces": 3, "pace": 0.05},
       {"calls": [{"name": "read_file", "arguments": {"path": "a.txt"}}]},
-      {"says": "said at the third attempt", "fails": {"status": 429, "retry_after": 1, "times": 2}}
+      {"says": "said on the third attempt", "fails": {"status": 429, "retry_after": 1, "times": 2}}
     ]
 
 An agent's prompt can also contain such a list, in a fenced block marked `script`. The same scripts

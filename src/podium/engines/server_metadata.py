@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from aiohttp import ClientSession
 
 WINDOW_KEYS = ("loaded_context_length", "max_model_len", "context_length", "context_window", "max_context_length")
-"""The names of the context window in a list of models."""
+"""The fields that can contain the context window in a list of models."""
 
 _NUM_CTX = re.compile(r"^\s*num_ctx\s+(\d+)", re.MULTILINE)
 

@@ -33,10 +33,10 @@ LOCK_SECONDS = 120.0
 """How long to wait for another engine of the same model that is about to exit but is still answering a call."""
 LOCK_POLL_SECONDS = 0.05
 LONGEST_REPLY = 2048
-"""The most tokens in a reply if its call sets no limit: a model that repeats itself must not block other calls."""
+"""The token limit for calls that set none: a model that repeats itself must not block other calls."""
 TEMPERATURE = 0.2
 PROMPT_CACHE_MIB = 512
-"""The memory for the contexts of earlier calls, so that the prompts of alternating agents are not processed again."""
+"""The size of the cache for earlier prompts, so that the prompts of alternating agents are not processed again."""
 WARNINGS = 2
 """The log level for warnings and errors only, so that no prompt gets into the log."""
 
@@ -85,7 +85,7 @@ def _serve(engine: Any, state_path: Path, weights: str, window: int, idle_second
     token = secrets.token_urlsafe(32)
     try:
         server = engine.Server(_build_parameters(engine, weights, window, token))
-    except Exception as error:  # the library raises RuntimeError and others
+    except Exception as error:  # the library raises RuntimeError and other exceptions
         _report(EngineReport(failed=f"xllamacpp cannot load {Path(weights).name}: {error}"))
         return 1
     state = EngineState(pid=os.getpid(), url=f"{server.listening_address}/v1", token=token)
@@ -101,7 +101,7 @@ def _serve(engine: Any, state_path: Path, weights: str, window: int, idle_second
     # A call that read the state file just before it was removed may still arrive.
     while _read_activity(server)[1]:
         time.sleep(WATCH_SECONDS)
-    os._exit(0)  # the library's threads can take long to end
+    os._exit(0)  # the library's threads can take a long time to end
 
 
 def _build_parameters(engine: Any, weights: str, window: int, token: str) -> Any:

@@ -23,7 +23,7 @@ from .engine_state import EngineReport, EngineState, read_engine_state
 from .model_folder import ModelFolder
 
 IDLE_SECONDS = 300.0
-"""How long an engine waits without a call before it exits."""
+"""How long an engine stays idle before it exits."""
 START_SECONDS = 180.0
 """How long an engine may take to start and load its model."""
 POLL_SECONDS = 0.05

@@ -1,7 +1,7 @@
 """Download a model file from a URL that the user gave, and continue a download that was interrupted.
 
-A mark beside an unfinished file stores the URL and the server's version of the content (`ETag` or `Last-Modified`). If
-the server sends no version, an interrupted download starts from the beginning.
+A second file, the mark, is stored next to an unfinished file. It contains the URL and the server's version of the
+content (`ETag` or `Last-Modified`). If the server sends no version, an interrupted download starts from the beginning.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from aiohttp import ClientResponse
 
 SILENT_SECONDS = 60.0
-"""How long a server may send nothing before the download fails."""
+"""How long a server can be silent before the download fails."""
 CHUNK = 1024 * 1024
 
 
 class _DownloadMark(Struct, frozen=True, kw_only=True):
-    """The URL of an unfinished file, and the server's version of the content, empty if it sends none."""
+    """The URL of an unfinished file, and the server's version of the content. `version` is empty if it sends none."""
 
     url: str
     version: str
@@ -39,7 +39,7 @@ async def download_url(
     check_size: Callable[[int], None],
     show_progress: Callable[[int, int | None], None],
 ) -> None:
-    """Download a URL to a file. If the file has the beginning of the same content, only the rest is downloaded.
+    """Download a URL to a file. If the file already contains the beginning of the content, only the rest is downloaded.
 
     `check_size` is called with the size of the whole content before it is downloaded, if the server sends the size.
     Raise OutsideFailed if the download fails; what has arrived stays in the file. Raise Mistake if the URL is not HTTP.
@@ -108,7 +108,7 @@ async def _write_content(
 
 
 def _find_beginning(url: str, file: Path) -> tuple[int, dict[str, str]]:
-    """Return how many bytes of a URL have already been downloaded, and the headers that request only the rest."""
+    """Return how many bytes have already been downloaded, and the headers that request only the rest."""
     try:
         mark = msgspec.json.decode(_mark_path(file).read_bytes(), type=_DownloadMark)
         size = file.stat().st_size

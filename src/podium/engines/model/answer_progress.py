@@ -100,7 +100,7 @@ class AnswerProgress:
             tool = next(call.name for call in written.calls if call.name in self._tools)
             reason = f"its reply only repeated a call to {tool} that it had been shown"
             return ModelAskedAgain(reason=reason, prompt=QUOTED_CALL.format(tool=tool))
-        # A call that was cut off can be read when its rest has arrived.
+        # A call that was cut off can be read when the rest of it has arrived.
         can_continue = reply.stop == CUT_OFF and not self._is_continued
         if not can_continue and (named := find_unreadable_call(self.so_far, self._tools)) is not None:
             reason = f"its model wrote a call to {named} that could not be read"

@@ -87,7 +87,7 @@ def _build_payload(call: ModelCall, *, max_tokens: int) -> dict[str, Any]:
         payload["tools"] = [_encode_tool(tool) for tool in call.tools]
         payload["tools"][-1] |= _CACHED
     elif call.schema is None and (names := {use.name: None for message in call.messages for use in message.calls}):
-        # The API rejects earlier calls of tools that are not defined, even if none may be called any more.
+        # The API rejects earlier calls to tools that are not defined, even if the model can no longer call tools.
         payload["tools"] = [{"name": name, "input_schema": {"type": "object"}} for name in names]
         payload["tool_choice"] = {"type": "none"}
     if call.schema is not None:

@@ -1,4 +1,4 @@
-"""A model that can be called, with all that a call to it needs to know.
+"""A model that can be called, with everything that is needed to call it.
 
 The provider and the settings determine these values. The model caller makes the calls.
 """

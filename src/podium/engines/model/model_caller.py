@@ -35,13 +35,13 @@ from .retry_policy import RetryPolicy
 from .tool_emulation import AnswerStream, emulate_tools, refuses_tools
 
 LONGEST_LIMIT = 31 * 86_400.0
-"""The longest limit that is waited for. A provider that names a later time is not believed, and the call fails."""
+"""The longest wait for a limit to reset. If a provider gives a later time, it is not trusted, and the call fails."""
 
 BUDGET_WAIT_SECONDS = 10.0
 """How long a call waits for budget before it checks again. It is woken earlier when another call ends."""
 
 GRACE = 1.25
-"""The factor by which a turn waits longer for a part of a reply than the call itself."""
+"""The turn's timeout for each part of a reply, as a multiple of the call's own limit."""
 
 
 class ContextTooLong(Exception):
@@ -131,7 +131,7 @@ class ModelCaller:
     def _fall_back(self, place: Scope, failed: int, outcome: CallFailed, limited: dict[int, float]) -> int:
         """Return the index of the model to try after the model `failed`. Raise OutsideFailed if none is left.
 
-        Models at their limits are added to `limited`. If one of these is returned, its limit must be waited for.
+        Add models at their limits to `limited`. If one of them is returned, the caller waits for its limit to reset.
         """
         if outcome.until:
             limited[failed] = outcome.until
@@ -149,7 +149,7 @@ class ModelCaller:
         return candidate
 
     def _check_refused_tools(self, place: Scope, failed: int, outcome: CallFailed) -> bool:
-        """Return whether a call failed only because the model has no tool calls.
+        """Return whether a call failed only because the model does not support tool calls.
 
         If so, remember it, so that the tools are described in the prompt of the next attempt.
         """
@@ -158,7 +158,8 @@ class ModelCaller:
             return False
         self._toolless_models.add(failed)
         name = self._spec.agent.name
-        place.record(Noticed(text=f"{model.name} has no tool calls; the tools of {name} are in its prompt instead."))
+        text = f"{model.name} does not support tool calls; the tools of {name} are described in its prompt instead."
+        place.record(Noticed(text=text))
         return True
 
     async def _wait_for_reset(self, at: Scope, candidate: int, until: float) -> None:
@@ -175,7 +176,7 @@ class ModelCaller:
         model.throttle.clear_limit(model.name)
 
     def _report_other_model(self, place: Scope, reply: ModelReplied) -> None:
-        """Record a notice, once for each model, that a reply names another model than the one that was asked for."""
+        """Record a notice, once for each model, that a reply names a model other than the requested one."""
         if reply.replied_model:
             asked = f"{self._spec.agent.name} asked for {reply.model}"
             self._record_once(place, f"{asked}, but the reply names the model {reply.replied_model}.")
@@ -262,7 +263,10 @@ class ModelCaller:
                 yield at.record_outcome(replied)
 
     def _build_failure(self, model: Model, reply: ReplyRecorder, error: OutsideFailed, tries: int) -> CallFailed:
-        """Return the outcome of a failed call, and tell the throttle. A long limit is not retried, but waited for."""
+        """Return the outcome of a failed call, and inform the throttle.
+
+        If the provider accepts no calls for longer than `max_wait`, the call is not retried: the model is at its limit.
+        """
         seconds, now = error.retry_after or 0.0, time.time()
         limit = model.throttle.find_limit(model.name)
         if limit.until > now:
@@ -324,7 +328,7 @@ class ModelCaller:
 
 
 def _require_no_limit(model: Model) -> None:
-    """Raise OutsideFailed if another call has found that the model is at its limit, so this call would be in vain."""
+    """Raise OutsideFailed if another call has found that the model is at its limit, so this call would fail too."""
     limit = model.throttle.find_limit(model.name)
     if limit.until > time.time():
         raise OutsideFailed(limit.message)

@@ -110,7 +110,7 @@ def find_similar_models(provider: str, model: str) -> tuple[str, ...] | None:
 
 
 def suggest_models(provider: str, model: str) -> str:
-    """Return a hint for an unknown model; empty if the model is known, or if the provider's models are not."""
+    """Return a hint for an unknown model; empty if the model is known, or if no models of the provider are."""
     similar = find_similar_models(provider, model)
     if similar is None:
         return ""

@@ -98,7 +98,7 @@ class ProviderThrottle:
         self._wake_first()
 
     def find_limit(self, model: str) -> ModelLimit:
-        """Return the last limit of a model. Its time may have passed."""
+        """Return the last limit of a model, which may already have reset."""
         return self._limits.get(model, NO_LIMIT)
 
     def clear_limit(self, model: str) -> None:

@@ -23,7 +23,7 @@ class Provider(Struct, frozen=True, kw_only=True):
     `key_name` is the environment variable with the API key, or None if no key is needed.
     `default_model` is empty if the user has to name a model. `asks_usage` is false if the provider
     rejects requests for usage; `takes_schema` is false if it does not support response schemas.
-    `host_name` is the environment variable in which the server itself reads its listening address.
+    `host_name` is the environment variable from which the server itself reads its listening address.
     `limit_name` is the field of a request that limits the length of the reply. `server_name` is the product
     name of a server that users run themselves. The provider `local` has no address, because Podium starts
     its engines.
@@ -182,7 +182,7 @@ _ACCOUNT = re.compile(r"[a-z0-9_]{1,40}")
 
 
 def find_key_names(environ: Iterable[str]) -> frozenset[str]:
-    """Return the names of all environment variables with keys: of every provider, and of accounts in `environ`."""
+    """Return the environment variables that hold keys: those of every provider, and those of accounts in `environ`."""
     return KEY_NAMES.union(_find_accounts(environ, KEY_NAMES))
 
 

@@ -27,7 +27,7 @@ class RepeatedCalls:
 
     @property
     def is_looping(self) -> bool:
-        """Whether the model made the same call too often in a row."""
+        """Whether the model made the same call too many times in a row."""
         return self.identical_calls >= MOST_IDENTICAL_CALLS
 
     def find_repeats(self, calls: Sequence[ToolUse]) -> set[int]:

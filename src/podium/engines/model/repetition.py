@@ -9,12 +9,15 @@ CHECK_EVERY = 1_000
 LEAST_REPEATS = 12
 LEAST_CHARACTERS = 3_000
 LEAST_PIECES = 3
-"""Repeated text must be this many times as long as the last piece: a reply that came in one piece is already over."""
+"""Repeated text counts only if it is this many times as long as the last piece.
+
+A reply that arrived in one piece is already complete, so there is nothing to stop.
+"""
 LONGEST_UNIT = 500
 """The longest text, in characters, whose repetition is detected."""
 _WINDOW = LONGEST_UNIT * LEAST_REPEATS + LONGEST_UNIT
 _PROBES = (24, 240)
-"""To find the repeated unit, this many last characters are searched for in the text before them.
+"""The number of last characters that are searched for in the text before them, to find the repeated unit.
 
 There are two lengths, because a long unit may itself end in a short repetition.
 """
@@ -38,7 +41,7 @@ def count_repeating(text: str) -> int:
 
 
 def _count_repeats_of(text: str, unit: int) -> int:
-    """Return how many characters at the end repeat a unit of this length, without the first unit; 0 if few do."""
+    """Return how many characters at the end repeat a unit of this length, not counting the first one; 0 if few do."""
     if not unit:
         return 0
     repeating = unit

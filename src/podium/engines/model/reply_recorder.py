@@ -126,7 +126,7 @@ class ReplyRecorder:
 
 
 def _shorten_name(model: str) -> str:
-    """Return the name of a model from a reply, which can be anything, as one printable line of limited length."""
+    """Return a model's name from a reply, where it can be any text, as one printable line of limited length."""
     return truncate_text(escape_unprintable(replace_surrogates(model)), LONGEST_MODEL_NAME)
 
 

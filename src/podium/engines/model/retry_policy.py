@@ -1,4 +1,4 @@
-"""Decide how often a failed model call is retried, and when."""
+"""Decide how many times a failed model call is retried, and when."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...values.errors import OutsideFailed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """Decides how often a call is retried after a transient failure, and how long to wait before each retry."""
+    """Decides how many times a call is retried after a transient failure, and how long to wait before each retry."""
 
     max_retries: int = 5
     first_delay: float = 1.0

@@ -38,7 +38,7 @@ _decoder = json.JSONDecoder(strict=False)
 
 
 def refuses_tools(message: str) -> bool:
-    """Return whether a server's error message says that the model, or the server, has no tool calls."""
+    """Return whether a server's error message says that the model, or the server, does not support tool calls."""
     return _NO_TOOLS.search(message) is not None
 
 

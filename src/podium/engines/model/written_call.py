@@ -221,7 +221,7 @@ def _iter_items(body: str) -> Iterator[WrittenCall | _Echo]:
 
 
 def _decode_json(body: str, place: int) -> tuple[Any, int]:
-    """Decode the JSON value at this place, which may be in doubled braces; return it with the place after it."""
+    """Decode the JSON value at this position, possibly in doubled braces. Return it and the position after it."""
     start = place + 1 if body.startswith("{{", place) else place
     try:
         value, end = _decoder.raw_decode(body, start)
@@ -245,7 +245,7 @@ def _unwrap_calls(value: Any) -> Iterator[Any]:
 
 
 def _make_call(value: Any, source: str) -> WrittenCall | _Echo:
-    """Return the call, or the echo of a tool's description or result, in a JSON value. Raise _NotCalls for others."""
+    """Return the call in a JSON value, or the echo of a tool's description or result. Otherwise, raise _NotCalls."""
     if isinstance(value, dict) and isinstance(value.get("function"), dict):
         value = value["function"]
     if not isinstance(value, dict):
@@ -271,7 +271,7 @@ def _is_schema(arguments: Any) -> bool:
 
 
 def _read_arguments(name: str, arguments: Any, source: str, *, is_certain: bool = True) -> WrittenCall:
-    """Return the call with its arguments, which may be an object, its JSON or its Python literal."""
+    """Return the call with its arguments, given as an object or as the text of a JSON object or a Python dict."""
     found = arguments
     if isinstance(arguments, str):
         found = _decode_object(arguments) if arguments.strip() else {}
