@@ -303,7 +303,7 @@ async def test_a_host_without_a_database_or_without_its_own_login_says_what_to_d
     assert (removed.returncode, [one.returncode for one in (with_file, with_owner, with_other)]) == (0, [2, 2, 2])
     assert not_allowed.returncode != 0
     assert (again.returncode, not_a_name.returncode) == (2, 2)
-    assert "host gamma exists; for a new password, remove it first with podium hosts remove gamma" in again.stderr
+    assert "host gamma already exists; to change its password, first run podium hosts remove gamma" in again.stderr
     assert "host 'gamma 2' is not valid: use at most" in not_a_name.stderr
     assert "Traceback" not in not_allowed.stderr
     assert "host 'gamma' not found; available: none" in unknown.stderr

@@ -93,7 +93,7 @@ class FleetDatabase:
         return bool(await self._call("heartbeat_host($1, $2)", state, datetime.now(UTC)))
 
     async def renew_owner(self, lease_seconds: float) -> None:
-        """Start or extend this process's lease on all its runs. Raise StoreFailed if it belongs to another login."""
+        """Start or extend this process's lease on all its runs. Raise StoreFailed if another login has the lease."""
         refusal = await self._call(
             "renew_owner_as_host($1, $2, '', $3, '', $4)", self._owner, socket.gethostname(), os.getpid(), lease_seconds
         )
@@ -114,18 +114,18 @@ class FleetDatabase:
     async def add_host(self, name: str, password: str) -> str:
         """Create a host and its login, as the owner of the database, and return the login.
 
-        Raise Mistake if there is such a host or login, or if this login may not create others.
+        Raise Mistake if the host or its login already exists, or if this login may not create others.
         """
         try:
             return str(await self._call("create_host_login($1, $2)", name, password))
         except StoreFailed as error:
             match getattr(error.__cause__, "sqlstate", None):
                 case "23505":
-                    why = f"host {name} exists; for a new password, remove it first with podium hosts remove {name}"
+                    why = f"host {name} already exists; to change its password, first run podium hosts remove {name}"
                 case "42710":
                     why = f"another database of this server has a host {name}; use another name"
                 case "42501":
-                    why = "only the owner of the database can add hosts, and needs ALTER ROLE LOGIN CREATEROLE"
+                    why = "only the owner of the database can add hosts, and only after ALTER ROLE LOGIN CREATEROLE"
                 case _:
                     raise
             raise Mistake(f"cannot add the host {name}: {why} ({error})") from error

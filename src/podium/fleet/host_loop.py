@@ -99,7 +99,7 @@ async def read_no_limits() -> FullLimits:
 
 
 async def find_none_waiting(runs: Sequence[str]) -> frozenset[str]:
-    """Return that no run waits for workers."""
+    """Return an empty set: no run is waiting for workers."""
     return frozenset()
 
 
@@ -199,7 +199,7 @@ class HostLoop:
                     await self._news.wait()
 
     async def _try_claim(self) -> Sequence[JobClaim]:
-        """Claim jobs for the free slots; none while the placement engine is unavailable."""
+        """Claim jobs for the free slots. Return none while the placement engine is unavailable."""
         try:
             free = self._slots - len(self._work)
             if free <= 0:
@@ -293,7 +293,7 @@ class HostLoop:
         return HandBack(delay=RETRY_SECONDS)
 
     async def _settle(self, claim: JobClaim, outcome: HandBack | None) -> None:
-        """Finish a job or hand it back. If the engine stays unavailable, the claim lapses, and another host gets it."""
+        """Finish a job or hand it back. If the engine stays down, the claim lapses, and another host gets the job."""
         while True:
             try:
                 if outcome is None:

@@ -225,7 +225,7 @@ class NatsPlacement:
         name = hashlib.sha256(f"{job.priority} {key}".encode()).hexdigest()[:24]
         if name not in self._consumers:
             try:
-                # An existing one has the lease of the hosts, which this process need not have.
+                # An existing consumer is not changed: hosts have set their lease, which may differ from this process's.
                 await self._stream.consumer_info(JOBS, name)
             except NotFoundError:
                 await self._stream.add_consumer(
@@ -269,7 +269,7 @@ class NatsPlacement:
         self._leased.add(name)
 
     async def _record_claim(self, offer: HostOffer, message: Msg) -> JobClaim | None:
-        """Make this claim the last one of its run. Remove a message that is not a job, and return None."""
+        """Make this claim the last one of its run. If the message is not a job, remove it and return None."""
         job = _decode_job(message.data)
         if job is None:
             await message.ack()
@@ -279,7 +279,7 @@ class NatsPlacement:
 
     async def _delete_claim(self, claim: JobClaim) -> bool:
         """Delete a claim. Return False if it is lost; the server decides, so only one of two deletions succeeds."""
-        # The client's own `delete_msg` has the server overwrite the message on the disk, which takes far longer.
+        # The client's own `delete_msg` has the server overwrite the message on disk, which takes far longer.
         answer = await self._ask(f"STREAM.MSG.DELETE.{CLAIMS}", {"seq": int(claim.token), "no_erase": True})
         if "error" in answer and answer["error"].get("err_code") != _CANNOT_DELETE:
             raise PlacementUnavailable(f"JetStream failed: {answer['error'].get('description')}")

@@ -150,7 +150,7 @@ class PgQueuerPlacement:
                     _decode_notice(received.payload)
                     async for received in connection.notifies(timeout=left, stop_after=1)
                 ]
-                # Every finished job causes a notification of a deleted row, which nobody needs.
+                # Every finished job causes a notification about a deleted row, which nobody needs.
                 if any(notice.operation != "delete" for notice in notices):
                     return frozenset(notice.cancelled for notice in notices if notice.cancelled)
         except psycopg.OperationalError as error:

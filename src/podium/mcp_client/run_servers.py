@@ -202,7 +202,7 @@ class McpTool:
         return PreparedCall(arguments=call.arguments, act=call_server)
 
     async def recover(self, began: Action) -> ToolAnswer | None:
-        """Return None, so that the call is repeated, if the user added the server and it hints that this is safe.
+        """Return None, so that the call is repeated, if the user added the server and its hints say that this is safe.
 
         Otherwise, return an answer that says that the call was interrupted.
         """
