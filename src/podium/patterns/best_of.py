@@ -116,7 +116,7 @@ async def _judge_candidates(
     passing: Sequence[Candidate],
     results: Sequence[CandidateResult],
 ) -> CandidateChosen:
-    """Have the evaluator, or the lead if there is none, score each candidate, and choose the highest score."""
+    """Have the evaluator, or the lead if there is none, score each candidate. Choose the one with the best score."""
     assert op.agent.team is not None
     judge = op.agent if op.agent.team.evaluator is None else op.agents[op.agent.team.evaluator]
     scores = {one.name: await _score_candidate(op, own, request, judge, one) for one in passing}

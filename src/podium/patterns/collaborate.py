@@ -69,7 +69,10 @@ class Collaboration:
             raise
 
     async def _require_branch(self) -> None:
-        """Raise AgentFailed if owners work on branches that could not be merged. A resumed run is not checked again."""
+        """Raise AgentFailed if members work on branches and the run's checkout has no branch to merge them into.
+
+        A resumed run is not checked again.
+        """
         op = self._op
         if op.repository is None or not self._team.uses_branches or op.scope.has_child_outcome("team_formed#1"):
             return
@@ -252,7 +255,7 @@ class Collaboration:
         )
 
     async def _write_report(self, ended: WorkEnded) -> str:
-        """Return the lead's report, followed by the steps that were not done or replaced, and the result's branch."""
+        """Return the lead's report, followed by the undone steps, the replaced steps, and the branch of the result."""
         facts = self._format_facts(ended)
         words = render_prompt(
             self._team.own.prompts,

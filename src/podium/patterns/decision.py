@@ -209,7 +209,7 @@ class _DecisionRun:
         return any(part.outcome == "timed_out" and name not in ballots for name, part in parts.items())
 
     def _read_written_ballot(self, name: str, voter: Operation, part: Part) -> None:
-        """If a member wrote its ballot as text instead of calling the tool, record the ballot."""
+        """Record the ballot of a member that wrote it as text instead of calling the tool."""
         if self._has_ballot(voter):
             return
         if part.failure is None and (said := parse_ballot(part.text)) is not None:

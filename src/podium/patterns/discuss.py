@@ -70,7 +70,7 @@ class Discussion:
         self._injected_characters = 0
         self._conclusion = ""
         self._missed: list[str] = []
-        """Which members took no part in which rounds, and why. Members are not told."""
+        """Which members took no part in which rounds, and why. The members do not see this."""
         self._stall = StallDetector()
 
     def inject(self, text: str, *, author: str = "the person") -> None:

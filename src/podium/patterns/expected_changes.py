@@ -44,7 +44,7 @@ async def _has_changed(op: Operation) -> bool:
         return bool(timeline.files_changed_below(path))
     if any(returned.files for returned in timeline.find_events_below(path, WorkerReturned)):
         return True
-    # A call of a tool that changes files may have changed nothing, so the checkout decides.
+    # A call to a tool that changes files may have changed nothing, so the checkout decides.
     return bool(await op.repository.read_diff(start.commit, now, without=MEMORY_FOLDER))
 
 

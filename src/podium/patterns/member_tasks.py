@@ -141,7 +141,7 @@ def list_members(lead: Agent, agents: Mapping[str, Agent]) -> dict[str, Agent]:
 
 
 def _without_own_team(agent: Agent, lead: Agent) -> Agent:
-    """If the agent is the lead itself, return it without its team, so that it takes part as a single agent."""
+    """Return the agent. If it is the lead itself, remove its team and advisors, so that it takes part alone."""
     return structs.replace(agent, team=None, advisors=None) if agent.team == lead.team else agent
 
 

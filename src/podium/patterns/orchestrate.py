@@ -127,7 +127,7 @@ async def ask_for_plan(
 
 def render_plan_correction(own: TeamOptions, workers: dict[str, Agent], slips: list[str], *, is_repeated: bool) -> str:
     """Render the prompt that follows a plan without assignments. A repeated correction is worded differently."""
-    # A team that words the first correction itself keeps these words, unless it also words the repeated one.
+    # If a team has its own wording for the first correction but not for the repeated one, both use that wording.
     has_own_words = "plan_again" in own.prompts and "plan_once_more" not in own.prompts
     name = "plan_once_more" if is_repeated and not has_own_words else "plan_again"
     why = f" ({'; '.join(slips)})" if slips else ""

@@ -1,4 +1,4 @@
-"""Describe which steps used the run's checkout at the same time. A step's diff can then contain others' changes."""
+"""Describe which steps used the run's checkout at the same time: their diffs can contain each other's changes."""
 
 from __future__ import annotations
 

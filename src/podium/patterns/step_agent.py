@@ -52,7 +52,7 @@ def _iter_tools(member: Agent, policy: StepPolicy) -> Iterator[str]:
 
 
 def list_denied_tools(member: Agent, policy: StepPolicy) -> list[str]:
-    """Return deny rules for the tools of the member and of agents below it that the step's policy does not list."""
+    """Return rules that deny tools of the member, and of agents below it, if the step's policy does not list them."""
     if policy.tools is None:
         return []
     allowed = {normalise_tool_name(tool) for tool in policy.tools} | {"Agent", *STEP_TOOLS, *DECISION_TOOLS}

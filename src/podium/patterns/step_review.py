@@ -97,7 +97,7 @@ class StepReview:
 
     @asynccontextmanager
     async def _open_work(self) -> AsyncIterator[None]:
-        """If the work is on a branch, check it out for the reviewers, because it is not in the run's own checkout."""
+        """Check out work on a branch for the reviewers, because it is not in the run's own checkout."""
         is_recorded = self._place.has_child_outcome("plan_step_reviewed#1")
         if is_recorded or not self._submitted.branch or self._op.repository is None:
             yield
@@ -214,7 +214,7 @@ def parse_findings(reply: str, criteria: Sequence[str], *, by: str) -> dict[int,
 
 
 def _format_json_verdicts(reply: str) -> list[str]:
-    """Return the verdicts in the JSON of a reply, in the form of the lines of a text reply."""
+    """Return the verdicts in the JSON of a reply, as lines in the format of a text reply."""
     document = find_json(reply)
     verdicts = document.get("verdicts") if isinstance(document, dict) else None
     if not isinstance(verdicts, list):

@@ -54,7 +54,7 @@ def make_step_tools(op: Operation) -> tuple[Tool, ...]:
 
 
 def owns_step_in_worker(op: Operation) -> bool:
-    """Return whether the operation is the first one in a worker that was sent to work on a plan step."""
+    """Return whether the operation is the first one in a worker that was started to work on a plan step."""
     return op.parent is None and op.placement is not None and owns_plan_step(op.placement.parent_operation)
 
 
@@ -76,7 +76,7 @@ def make_signal_tool(
 
 def make_blocker(topic: str, options: tuple[str, ...], evidence: str) -> BlockerRaised:
     """Return the event that asks the team to decide. Raise InvalidCall if the question or its options are invalid."""
-    # Imported here for start-up time: few runs decide something.
+    # Imported here for start-up time: few runs make decisions.
     from ..core.decision_state import find_proposal_problem, shorten_proposal
 
     proposal = shorten_proposal(DecisionProposed(id="", topic=topic, options=options, evidence=evidence))
