@@ -332,7 +332,7 @@ def test_not_asking_denies_what_would_be_asked() -> None:
     verdict = check("make", {}, "dont-ask")
 
     assert verdict.decision == "deny"
-    assert "mode dont-ask denies instead of asking" in verdict.reason
+    assert "dont-ask mode denies instead of asking" in verdict.reason
     assert decision("make", "dont-ask", allow=["Bash(make)"]) == "allow"
 
 

@@ -89,7 +89,7 @@ class StepWork:
     """Limits how many steps are worked on at once."""
     _owner: str = ""
     _base: str = ""
-    """The commit of the run's checkout at the first start of the step."""
+    """The commit of the run's checkout when the step first started."""
     _locked_out: tuple[str, ...] = ()
     _last: Operation | None = None
     """The last operation of the current owner."""
@@ -219,7 +219,7 @@ class StepWork:
         raise self.op.make_error("failed", f"{self._owner} still has not finished the step after {limit}")
 
     async def _run_owner(self) -> tuple[Part, HandoverAsked | BlockerRaised | None]:
-        """Run the owner once. Return its answer, and the handover or blocker with which it ended its turn, if any."""
+        """Run the owner once. Return its answer, and the handover or blocker that ended its turn, if any."""
         time_limit = self._find_time_limit()
         member = as_worker(self.team.members[self._owner])
         if self._workplace.commit and member.isolation == "shared":
@@ -309,7 +309,7 @@ class StepWork:
                 yield Note(title=f"earlier work by {child.agent.name} on this step", text=neutralise(summary))
 
     def _list_messages(self) -> tuple[Note, ...]:
-        """Return the user's earlier messages to the owner as a note, because the owner starts a new conversation."""
+        """Return the earlier messages to the owner as a note, because the owner starts a new conversation."""
         scope = self.op.scope
         delivered = scope.timeline.find_entries_below(scope.path, MessagesDelivered)
         told = [
@@ -321,7 +321,7 @@ class StepWork:
         return (Note(title=f"earlier messages to {self._owner}", text=text),) if told else ()
 
     def _list_decisions(self) -> tuple[Note, ...]:
-        """Return the team's decisions as a note. A note is not part of the digest: other steps can add decisions."""
+        """Return the team's decisions as a note, so that decisions from other steps do not change the digest."""
         decided = self.team.list_decisions(self.op)
         return (Note(title="team decisions", text="\n".join(decided)),) if decided else ()
 

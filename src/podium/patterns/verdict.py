@@ -84,13 +84,16 @@ def self_score(text: str, group: bool = True) -> float:
 
 
 def parse_score(text: str) -> Score:
-    """Return the score and rationale in an evaluator's reply, as labelled lines or as a JSON object."""
+    """Return the score and rationale in an evaluator's reply. If it has no score, the score is UNSCORED."""
     told = text.replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff")
     return find_score(text) or Score(UNSCORED, _parse_rationale(told) or text)
 
 
 def find_score(text: str) -> Score | None:
-    """Return the score and rationale in an evaluator's reply, or None if it has no score."""
+    """Return the score and rationale in an evaluator's reply, or None if it has no score.
+
+    The reply contains labelled lines or a JSON object.
+    """
     told = text.replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff")
     for found in (
         _parse_score_object(told, whole=True),
@@ -143,7 +146,7 @@ def trend(scores: Sequence[float]) -> Trend:
 
 
 def neutralise(text: str) -> str:
-    """Break every sentinel and every plan marker in `text`, visibly, so that no parser recognises it."""
+    """Visibly change every sentinel and plan marker in `text`, so that no parser recognises it."""
     text = _ANY_SENTINEL.sub(lambda found: f"(quoted: {found[1]})", text)
     for marker in (MARKER, END):
         text = marker.sub(lambda found: f"@ {found[0][1:]}", text)
@@ -223,7 +226,7 @@ def _parse_rationale(text: str, *, score: int = 0) -> str:
 
 
 def _parse_score_object(text: str, *, whole: bool) -> Score | None:
-    """Return the score in a JSON object: the whole reply if `whole`, otherwise the first object with a score."""
+    """Return the score in the first JSON object that has one. If `whole`, the object must be the whole reply."""
     for found in _find_json_objects(text.strip(), whole=whole):
         told = {str(key).casefold(): value for key, value in found.items()}
         if "score" in told:

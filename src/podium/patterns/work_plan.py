@@ -29,7 +29,7 @@ LONGEST_PROBLEM = 500
 
 _STEP_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
 _RESERVED_ID = re.compile(r"plan(-\d+)?", re.IGNORECASE)
-"""Ids that would be mistaken for the snapshot of a plan."""
+"""Matches ids that are reserved for the snapshots of plans."""
 _SPELLINGS = {
     "task": "description",
     "title": "description",

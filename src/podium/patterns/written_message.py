@@ -51,7 +51,7 @@ def _list_words(text: str) -> list[str]:
 
 
 def _consists_of_calls(text: str, tools: Collection[str]) -> bool:
-    """Return whether a text has a call to these tools, and nothing else but calls, fences, tags and stray braces."""
+    """Return whether a text contains calls to these tools, and otherwise only fences, tags and stray braces."""
     if len(text) > LONGEST_REPLY:
         return False
     rest, place, calls = [], 0, 0

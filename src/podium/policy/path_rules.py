@@ -137,9 +137,9 @@ def normalise_spelling(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def is_protected(path: str) -> bool:
-    """Return whether the path is a key, or changing it could affect later commands or permissions.
+    """Return whether the path is that of a key, or changing it could affect later commands or permissions.
 
-    No rule can allow such changes.
+    No rule can allow a change to such a path.
     """
     return _compile_guards().protected.search(_normalise_path(path)) is not None
 

@@ -23,7 +23,7 @@ _HERE = "here"
 
 
 class RuleExample(Struct, frozen=True, kw_only=True):
-    """An example that a rule must or must not cover. If the rule does not treat it so, `wrong` says why."""
+    """An example that a rule must or must not cover. If the rule contradicts the example, `wrong` says how."""
 
     text: str
     is_match: bool

@@ -51,7 +51,7 @@ LARGE_DIFF = 400
 """Diffs with more changed lines than this need approval."""
 
 COORDINATION = frozenset(("ask_person", "report_status", "route_to", "check_workers", "get_worker_result", "Agent"))
-"""Tools with which agents communicate with each other and with people. A called agent has its own rules."""
+"""Tools that agents use to communicate with each other and with people. A called agent has its own rules."""
 
 
 class Rules(Struct, frozen=True):
@@ -84,14 +84,14 @@ def check(
 ) -> Verdict:
     """Return the verdict on an action, or on a shell command. Raise Mistake if the mode or a rule is invalid.
 
-    `changed_lines` is the number of lines in the action's diff. With more than `large_diff`, the action needs approval.
+    `changed_lines` is the number of changed lines in the action's diff. Above `large_diff`, the action needs approval.
     """
     if mode not in _MODES:
         raise Mistake(f'unknown permission mode "{mode}"; available: {", ".join(_MODES)}')
     compiled = _compile_rules(rules if isinstance(rules, Rules) else parse_rules(rules, "the rules"))
     verdict = _judge_subject(_make_subject(what), compiled, mode, is_large=changed_lines > large_diff)
     if mode == "dont-ask" and verdict.decision == "ask":
-        return Verdict("deny", verdict.rule, f"{verdict.reason}; mode dont-ask denies instead of asking")
+        return Verdict("deny", verdict.rule, f"{verdict.reason}; dont-ask mode denies instead of asking")
     return verdict
 
 
@@ -142,7 +142,7 @@ def _judge_subject(subject: Subject, rules: _CompiledRules, mode: Mode, *, is_la
     if why := _find_guard_reason(subject):
         return Verdict("ask", None, f"{why}; no rule can allow that")
     if mode == "bypass":
-        return Verdict("allow", None, "no rule forbids it, and mode bypass skips permission requests")
+        return Verdict("allow", None, "no rule forbids it, and bypass mode skips permission requests")
     if why := _find_escalation_reason(subject, is_large=is_large):
         return Verdict("ask", None, f"{why}; a person has to decide")
     if subject.command is not None:
@@ -161,8 +161,8 @@ def _judge_in_plan_mode(subject: Subject) -> Verdict | None:
     if command is not None and command.parts and all(is_read_only(words) for words in command.parts):
         return None
     if command is not None or subject.tool in CHANGING or subject.tool == "run_checks":
-        return Verdict("deny", None, "mode plan allows only reading")
-    return Verdict("ask", None, f"mode plan allows only reading, and it is unknown whether {subject.tool} only reads")
+        return Verdict("deny", None, "plan mode allows only reading")
+    return Verdict("ask", None, f"plan mode allows only reading, and it is unknown whether {subject.tool} only reads")
 
 
 def _find_guard_reason(subject: Subject) -> str:
@@ -227,7 +227,7 @@ def _judge_without_rule(subject: Subject, mode: Mode) -> Verdict:
     if subject.tool in COORDINATION:
         return Verdict("allow", None, "it only communicates with people and agents")
     if subject.tool in CHANGING and is_inside and mode == "accept-edits":
-        return Verdict("allow", None, "mode accept-edits allows edits inside the checkout")
+        return Verdict("allow", None, "accept-edits mode allows edits inside the checkout")
     if not is_inside:
         return Verdict("ask", None, "it accesses a path outside the checkout, and no rule allows that")
     return Verdict("ask", None, "no rule allows it")

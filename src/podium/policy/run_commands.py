@@ -89,7 +89,10 @@ def _get_unknown_name(words: Words) -> str:
 
 
 def _get_script_name(words: Words) -> str:
-    """Return the script that an interpreter runs, or the interpreter with its first option, if any."""
+    """Return the script that an interpreter runs, or the interpreter with its first option, if any.
+
+    The result is empty for `--version`, `-V` and `--help`.
+    """
     if words[1:2] and words[1] in ("--version", "-V", "--help"):
         return ""
     if len(words) == 1:

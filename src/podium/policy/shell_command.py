@@ -81,7 +81,7 @@ def _parse_command(text: str) -> ShellCommand:
         found.candidates.extend(_split_roughly(text[:READABLE]))
     elif not _inspect_text(text, found, depth=0):
         unread = "it does not parse as a shell command"
-    # A command is searched for these names only if it has no quotes and escapes, which could hide a name.
+    # Quotes and escapes could hide these names, so the text is searched for them only if it has neither.
     is_hidden = "'" in text or '"' in text or "\\" in text
     folders = _follow_folders(found) if is_hidden or "cd" in text or "pushd" in text else ()
     is_placed = bool(folders) or is_hidden or ".." in text
@@ -119,7 +119,7 @@ def _follow_folders(found: _Findings) -> tuple[str, ...]:
         if get_program_name(words) not in ("cd", "pushd"):
             continue
         for word in words[1:]:
-            # Every word can double the number of folders, so it is limited here, too.
+            # Each word can double the number of folders, so the number is limited here, too.
             if not word.startswith("-") and len(folders) <= 2 * MOST_FOLDERS:
                 folders |= {posixpath.normpath(posixpath.join(folder, word)): None for folder in folders}
         if len(folders) > MOST_FOLDERS:

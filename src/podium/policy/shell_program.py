@@ -22,7 +22,7 @@ def get_program_name(words: Words) -> str:
 
 
 def is_runner(words: Words, name: str) -> bool:
-    """Return whether a command begins with a subcommand that runs the rest of the command, such as `uv run`."""
+    """Return whether a command begins with a subcommand, such as `uv run`, that runs the rest of the command."""
     return name in RUNNERS and len(words) > 1 and words[1] in RUNNERS[name]
 
 

@@ -38,7 +38,7 @@ from ..workspace.worktrees.worktree_slots import find_slot
 async def resume_run(run: str, config: WorkerConfig, on_waiting: Callable[[str], object]) -> AsyncIterator[Run]:
     """Open the store and resume a worker's run in it.
 
-    `on_waiting` is called with the id of each request or question that waits for an answer.
+    `on_waiting` is called with the id of each request or question that is waiting for an answer.
     """
     environ = {**os.environ, **config.environ}
     # A person may be away for hours, so a worker's request waits without a time limit.
