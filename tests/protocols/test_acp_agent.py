@@ -87,7 +87,7 @@ async def test_a_team_is_one_agent_that_remembers_and_can_be_loaded(tmp_path: Pa
         for wrong in ({"session_id": "ffff"}, {"session_id": session, "prompt": [text_block("  ")]}):
             with pytest.raises(RequestError, match=r"not found|is empty"):
                 await connection.prompt(**({"prompt": [text_block("Hi")]} | wrong))
-        with pytest.raises(RequestError, match="not a folder"):
+        with pytest.raises(RequestError, match="not the absolute path of a folder"):
             await connection.new_session(cwd="nowhere", mcp_servers=[])
         with pytest.raises(RequestError, match="does not support the method"):
             await connection.ext_method("nothing", {})

@@ -1,1 +1,1 @@
-"""Servers for other programs: an OpenAI endpoint, an MCP server, an ACP agent and A2A agents."""
+"""Serve agents to other programs: with an OpenAI endpoint, over MCP, as an ACP agent and as A2A agents."""

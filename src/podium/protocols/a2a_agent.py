@@ -54,7 +54,7 @@ class RpcRequest(Struct):
 
 
 class MessagePart(Struct, rename="camel"):
-    """A part of a message: text, data, or a file by its URL."""
+    """A part of a message: text, data, or a file, given by its URL or its content (`raw`)."""
 
     text: str | None = None
     data: Any = None
@@ -117,11 +117,14 @@ def parse_task_id(params: dict[str, Any]) -> str:
 
 
 def build_message_text(message: ClientMessage) -> str:
-    """Return the request to the agent that a message contains. Raise RpcError if it is empty or contains files."""
+    """Return the request to the agent that a message contains. A file is included as its URL.
+
+    Raise RpcError if the message is empty or contains the content of a file.
+    """
     parts: list[str] = []
     for part in message.parts:
         if part.raw:
-            raise RpcError(CONTENT_TYPE_NOT_SUPPORTED, "the message contains a file; send text")
+            raise RpcError(CONTENT_TYPE_NOT_SUPPORTED, "the message contains a file's content; send text or a URL")
         if part.data is not None:
             parts.append(f"Data:{quote_lines(msgspec.json.encode(part.data).decode())}")
         parts.append(part.text or part.url)
@@ -132,7 +135,7 @@ def build_message_text(message: ClientMessage) -> str:
 
 
 def card_fields(agent: Agent, address: str) -> Fields:
-    """Return the card of an agent, whose endpoint is at `address`."""
+    """Return the card of an agent whose endpoint is at `address`."""
     modes = ["text/plain"]
     skill = {
         "id": agent.name,
@@ -176,7 +179,7 @@ def artifact_fields(text: str) -> Fields:
 
 
 class TaskEvents:
-    """The events of one task while its run is followed."""
+    """Turns the entries of one run into the events of its task."""
 
     def __init__(self, run: str, context: str) -> None:
         self._ids = {"taskId": run, "contextId": context}

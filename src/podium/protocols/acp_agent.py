@@ -104,7 +104,7 @@ class AcpAgent:
         self.peer: JsonRpcPeer
 
     async def handle_request(self, method: str, params: Params) -> Any:
-        """Answer a request of the editor."""
+        """Answer a request from the editor."""
         match method:
             case "initialize":
                 info = {"name": "podium", "title": f"Podium: {self._agent}", "version": __version__}
@@ -127,7 +127,7 @@ class AcpAgent:
         raise RpcError(METHOD_NOT_FOUND, f"podium acp does not support the method {method[:100]!r}")
 
     async def handle_notification(self, method: str, params: Params) -> None:
-        """Stop the run of a session if the editor asks for it."""
+        """Stop the run of a session if the editor cancels it."""
         session = self._sessions.get(str(params.get("sessionId")))
         if method == "session/cancel" and session is not None and session.active is not None:
             session.is_cancelled = True
@@ -141,7 +141,7 @@ class AcpAgent:
         return self._sessions[id]
 
     async def _load_session(self, given: NewSession) -> None:
-        """Send the conversation of a session that this or an earlier process has opened."""
+        """Send the conversation of a session that this or an earlier process opened."""
         if (known := self._sessions.get(given.session_id)) is not None and known.is_answering:
             raise RpcError(INVALID_PARAMS, "the session is still answering a prompt; cancel it or wait until it ends")
         session = await self._open_session(given, given.session_id)
@@ -253,10 +253,10 @@ def _describe_unanswered(report: Report) -> str:
 
 
 def find_place(cwd: str) -> Path:
-    """Return the repository that contains a folder. Raise RpcError if it is not the absolute path of a folder."""
+    """Return the repository that contains `cwd`. Raise RpcError if `cwd` is not the absolute path of a folder."""
     folder = Path(cwd)
     if "\0" in cwd or not folder.is_absolute() or not folder.is_dir():
-        raise RpcError(INVALID_PARAMS, f"cwd {cwd[:200]!r} is not a folder; give an absolute path")
+        raise RpcError(INVALID_PARAMS, f"cwd {cwd[:200]!r} is not the absolute path of a folder")
     return find_repo(folder)
 
 
@@ -279,13 +279,13 @@ def build_prompt_text(blocks: list[ContentBlock]) -> str:
 
 
 def report_trouble(text: str) -> None:
-    """Write what went wrong to standard error, which editors keep in a log."""
+    """Write an error message to standard error, which editors log."""
     sys.stderr.write(f"podium acp: {text}\n")
 
 
 async def serve_acp(agent: str, load_settings: Callable[[Path], Settings]) -> None:
     """Serve on standard input and output until the input ends. Runs that are still active can be resumed later."""
-    # The protocol gets a descriptor of its own, so that nothing else that is printed gets between its messages.
+    # The protocol uses its own file descriptor, so that other output cannot appear between its messages.
     output = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     stream = DescriptorStream(sys.stdin.fileno(), output)
@@ -296,7 +296,7 @@ async def serve_acp(agent: str, load_settings: Callable[[Path], Settings]) -> No
         async def read() -> bytes:
             if data := await stream.read():
                 return data
-            # Before the peer cancels the open requests, which would stop their runs.
+            # Interrupt the runs before the peer cancels the open requests, because that would stop the runs.
             runs.close()
             return b""
 

@@ -47,7 +47,7 @@ TOOL_KINDS = {
 
 
 class SessionUpdates:
-    """The updates of one prompt's run."""
+    """Turns the entries of one prompt's run into session updates."""
 
     def __init__(self) -> None:
         self._answer = AnswerText()
@@ -121,7 +121,7 @@ def make_call_id(entry: Entry, id: str) -> str:
 
 
 def make_call_key(entry: Entry, action: Action) -> bytes:
-    """Return a key that a tool call and the permission request for it have in common."""
+    """Return a key that is the same for a tool call and its permission request."""
     return msgspec.json.encode((entry.run, entry.operation, action.tool, action.arguments), order="sorted")
 
 
@@ -148,7 +148,7 @@ def message_update(text: str) -> Update:
 
 
 def user_update(text: str) -> Update:
-    """Return the update for a message of the person, when a session is loaded."""
+    """Return the update for a person's earlier message, which is sent when a session is loaded."""
     return {"sessionUpdate": "user_message_chunk", "content": {"type": "text", "text": text}}
 
 

@@ -61,7 +61,7 @@ class ClientRequests:
         self._open: dict[str, CancelScope] = {}
 
     def handle_entry(self, entry: Entry, worker: str = "") -> None:
-        """Handle an entry of the run, or a request of one of its workers."""
+        """Handle an entry of the run, or a request from one of its workers."""
         match entry.event:
             case PermissionAsked() | QuestionAsked() as asked if asked.id not in self._open:
                 self._mailbox.register_request(asked.id, entry.run, asked)
@@ -94,7 +94,7 @@ class ClientRequests:
 
 
 def format_request(entry: Entry, asked: Asked, worker: str = "") -> str:
-    """Return the text of a request for the person who decides it, with hidden characters escaped."""
+    """Return a request as text for the person who answers it, with hidden characters escaped."""
     who = escape_in_line(parse_agent_name(entry.operation))
     where = f" (worker {escape_in_line(worker)})" if worker else ""
     if isinstance(asked, PermissionAsked):

@@ -1,4 +1,4 @@
-"""Work on the runs that clients of our protocol servers start, each in a background task of the server.
+"""Work on the runs that the clients of a protocol server start, each in a background task of the server.
 
 A run belongs to the request that started it: if the client cancels the request or disconnects, the run is stopped. If
 the server stops, its runs are interrupted and can be resumed. Permission requests and questions are in the inbox, like
@@ -43,7 +43,7 @@ class ClientRun:
         self._followers: list[Follower] = []
 
     def entries(self) -> Follower:
-        """Return a follower of the timeline, which ends when the server stops working on the run."""
+        """Return a follower of the timeline. It ends when the server stops working on the run."""
         follower = Follower(self._store, self.id)
         self._followers.append(follower)
         if self.run.is_over:
@@ -124,7 +124,7 @@ class ClientRuns:
 
 
 class _RunTask:
-    """The background task that works on one run, with the events and results that its client waits for."""
+    """The state that a client's request shares with the background task that works on its run."""
 
     def __init__(self) -> None:
         self.scope = CancelScope()

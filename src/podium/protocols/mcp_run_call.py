@@ -1,7 +1,7 @@
-"""One call of the tool `run_agent`: the run that it follows, and the requests that the client shows to its user.
+"""Handle one call of the tool `run_agent`: follow its run, and have the client show requests to its user.
 
 Before version 2026-07-28 of the protocol, the server asks the client during the call. From that version on, the call
-returns with the open requests, and the client repeats it with the answers; the run goes on in between.
+returns with the open requests, and the client repeats it with the answers; the run continues in between.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def can_elicit(ctx: ToolContext) -> bool:
 
 
 def build_schema(asked: Asked) -> dict[str, Any]:
-    """Return the form for the answer to a request."""
+    """Return the JSON schema of the form for the answer to a request."""
     if isinstance(asked, PermissionAsked):
         return PERMISSION_SCHEMA
     answer: dict[str, Any] = {"type": "string", "title": "Answer"}
@@ -168,12 +168,12 @@ def read_elicited(given: ElicitResult) -> str | None:
 
 
 async def ask_permission(ctx: ToolContext, text: str) -> Decision | None:
-    """Show a permission request to the person at the client. Return None if the client cannot, or nobody answers."""
+    """Have the client show a permission request. Return None if the client cannot do so, or nobody answers."""
     return DECISIONS.get(await _elicit(ctx, text, PERMISSION_SCHEMA) or "")
 
 
 async def ask_question(ctx: ToolContext, asked: QuestionAsked, text: str) -> str | None:
-    """Show a question to the person at the client. Return None if the client cannot, or nobody answers."""
+    """Have the client show a question. Return None if the client cannot do so, or nobody answers."""
     return await _elicit(ctx, text, build_schema(asked))
 
 

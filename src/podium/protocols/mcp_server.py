@@ -97,7 +97,7 @@ class PodiumTools:
         task: Annotated[str, Field(description="The task, with everything that the worker needs to know.")],
         agent: Annotated[str, Field(description="Agent that does the task.")] = DEFAULT_WORKER_AGENT,
     ) -> dict[str, str]:
-        """Start a worker that does a task on its own branch and checkout. Returns at once, with the id of its run."""
+        """Start a worker that does a task on its own branch, in its own checkout. Returns its run id at once."""
         try:
             settings = await to_thread.run_sync(self._load_settings)
             first, *others = load_roster(self._place, settings.home).resolve_team(agent)
@@ -130,7 +130,7 @@ class PodiumTools:
         run: Annotated[str, Field(description="Id of a run, the beginning of one, or the branch of a worker.")],
         wait_seconds: Annotated[float, Field(ge=0, le=MOST_WAIT_SECONDS)] = 0.0,
     ) -> dict[str, Any]:
-        """Return the state and the answer of a run or a worker, after waiting for its end for up to `wait_seconds`."""
+        """Wait up to `wait_seconds` for a run or a worker to end, and return its state and answer."""
         settings = await to_thread.run_sync(self._load_settings)
 
         def load(id: str) -> dict[str, Any]:
@@ -150,7 +150,7 @@ class PodiumTools:
             raise ToolError(str(error)) from error
 
     async def pending_approvals(self) -> list[dict[str, Any]]:
-        """List the permission requests and questions that wait for a person. A person answers them, not a tool."""
+        """List the permission requests and questions that are waiting for a person. No tool can answer them."""
         settings = await to_thread.run_sync(self._load_settings)
         if not settings.store.exists():
             return []
@@ -179,7 +179,7 @@ def build_server(tools: PodiumTools) -> MCPServer[Any]:
 
 
 def report_trouble(text: str) -> None:
-    """Write what went wrong to standard error, which clients keep in a log."""
+    """Write an error message to standard error, which clients log."""
     sys.stderr.write(f"podium mcp: {text}\n")
 
 
@@ -195,7 +195,7 @@ async def serve_mcp(place: Path, load_settings: Callable[[], Settings]) -> None:
                 async with sender, read:
                     async for message in read:
                         await sender.send(message)
-                    # Before the server cancels the calls, which would stop their runs.
+                    # Interrupt the runs before the server cancels the calls, because that would stop the runs.
                     runs.close()
 
             tasks.start_soon(forward_messages)

@@ -1,4 +1,4 @@
-"""Read requests and write replies of the OpenAI chat completions API, in which the model is an agent or a team.
+"""Parse requests and build replies of the OpenAI chat completions API, with an agent or a team as the model.
 
 Clients of this API keep the conversation and send all of it with every request. The last message is the request to the
 agent, and the messages before it are quoted in it. An agent has its own model, tools and limits, so parameters such as
@@ -46,7 +46,7 @@ class ChatMessage(Struct):
 
     @property
     def text(self) -> str:
-        """The text of the message. Raise Mistake if it contains something else."""
+        """The text of the message. Raise Mistake if the message contains anything but text."""
         if isinstance(self.content, str):
             return self.content
         parts = self.content or []
@@ -125,7 +125,7 @@ def build_request_text(messages: Sequence[ChatMessage]) -> str:
 
 
 def find_model(roster: Roster, name: str) -> Agent:
-    """Return the agent with the name of a model. Raise UnknownModel if there is none."""
+    """Return the agent that has the model's name. Raise UnknownModel if there is none."""
     try:
         return roster.get(name)
     except BadAgent as error:
@@ -197,7 +197,7 @@ def usage_fields(usage: Usage) -> dict[str, Any]:
 
 
 def error_fields(status: int, message: str) -> dict[str, Any]:
-    """Return an error in the API's form."""
+    """Return an error in the API's format."""
     kinds = {
         401: ("authentication_error", "invalid_api_key"),
         403: ("permission_error", "insufficient_scope"),
