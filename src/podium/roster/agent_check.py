@@ -48,7 +48,7 @@ def check_references(
 ) -> Iterator[Diagnostic]:
     """Yield an error for each missing agent that an agent refers to.
 
-    After MAX_MISSING such errors for one agent, one more error gives the number of the rest.
+    After MAX_MISSING such errors for one agent, one more error says how many other agents are missing.
     """
     exist = sorted({*agents, *known})
     for agent in agents.values():

@@ -1,7 +1,7 @@
 """Read an agent's file: YAML frontmatter between two `---` lines, then the prompt.
 
-Reading returns diagnostics and never raises, whatever the file contains: it may be written by other people
-or programs, or be only half edited.
+Reading returns diagnostics and never raises, whatever the file contains: other people or programs may have
+written it, and it may be half edited.
 """
 
 from __future__ import annotations

@@ -254,7 +254,7 @@ def read_permission_mode(reader: FieldReader) -> str:
 
 
 def read_memory(reader: FieldReader) -> str:
-    """Return where the agent's memory is. `local`, another program's word for a memory outside git, means `project`."""
+    """Return where the agent's memory is. `local`, which means outside git in another program, is read as `project`."""
     if reader.text == "local":
         reader.add_warning("local is read as project; to keep the memory out of git, list .podium/memory in .gitignore")
         return "project"

@@ -29,7 +29,7 @@ def is_agent_name(text: str) -> bool:
 
 
 def to_agent_name(text: str) -> str:
-    """Convert `text` to an agent name: change it to lower case, replace invalid characters by hyphens, and shorten it.
+    """Convert `text` to an agent name: make it lower case, replace invalid characters with hyphens, and shorten it.
 
     The result is empty if `text` contains no valid character.
     """
@@ -73,7 +73,7 @@ def resolve_agent_name(reader: FieldReader, word: str) -> str:
 
 
 def sort_by_similarity(name: str, known: Sequence[str]) -> list[str]:
-    """Sort names by similarity to `name`. `known` must be sorted; if it is long, return only names near `name`."""
+    """Sort names by similarity to `name`. `known` must be sorted; if it is long, return only neighbours of `name`."""
     if len(known) > MANY:
         place = bisect_left(known, name)
         known = known[max(0, place - NEIGHBOURS) : place + NEIGHBOURS]
@@ -91,7 +91,7 @@ def sort_by_similarity(name: str, known: Sequence[str]) -> list[str]:
 def suggest_names(name: str, known: Sequence[str], *, but: str = "") -> str:
     """Return a phrase that lists existing names, the most similar first: `available: builder, reviewer and 3 more`.
 
-    `known` must be sorted. `but` is not suggested; pass the name of the agent that contains the reference.
+    `known` must be sorted. The name `but` is not suggested: pass the name of the agent that contains the reference.
     """
     place = bisect_left(known, but)
     count = len(known) - (known[place : place + 1] == [but])

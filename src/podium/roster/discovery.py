@@ -196,7 +196,7 @@ class Roster:
         return structs.replace(entry, name=name) if isinstance(entry, Agent) else entry
 
     def with_line(self, diagnostic: Diagnostic) -> Diagnostic:
-        """Return the diagnostic with a line number: its own, or else its key's or its top-level key's."""
+        """Return the diagnostic with a line number: its own, or else that of its key or its top-level key."""
         lines = self.lines.get(diagnostic.path, {})
         line = lines.get(diagnostic.key) or lines.get(diagnostic.key.split(".")[0])
         return structs.replace(diagnostic, line=diagnostic.line or line)
@@ -366,6 +366,6 @@ def check_path(path: Path, home: Path, check_more: CheckMore = lambda agents: ()
 
 
 def _build_report(agent_count: int, diagnostics: tuple[Diagnostic, ...]) -> CheckReport:
-    """Sort the diagnostics by file and line, without duplicates."""
+    """Build the report, with the diagnostics sorted by file and line and without duplicates."""
     ordered = sorted(dict.fromkeys(diagnostics), key=lambda finding: (finding.path, finding.line or 0))
     return CheckReport(agent_count=agent_count, diagnostics=tuple(ordered))

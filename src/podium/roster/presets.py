@@ -31,9 +31,9 @@ from .team_keys import OPTION_READERS
 PRESETS_FILE = "presets.json"
 LOCK_FILE = ".presets.lock"
 CHECKED_KEYS = ("worktrees", "max_iterations")
-"""Keys that mean the same in a preset as under `team:` in an agent's file, in addition to those in `manner`."""
+"""Keys outside `manner` that mean the same in a preset as under `team:` in an agent's file."""
 MAX_NUMBER = 10**18
-"""Integers of this size or larger are not accepted where an integer is expected."""
+"""Integers of this magnitude or larger are rejected where an integer is expected."""
 
 
 class PresetWorker(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -112,7 +112,7 @@ class Preset(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class InvalidPreset(Struct, frozen=True):
-    """A preset with invalid values, which is not used."""
+    """A preset that is not used, because it has invalid values."""
 
     name: str
     diagnostics: tuple[Diagnostic, ...]

@@ -1,8 +1,8 @@
 """Find skills: folders with a file `SKILL.md` that says how to do one kind of task.
 
 Like agents, skills come from the user's home folder and from the repository; later folders override earlier ones.
-Only the frontmatter is read here. A repository's skill is read only if its file is inside the repository, and nothing
-in it is executed.
+Only the frontmatter is used here and, if it has no description, the first sentence of the text. A repository's skill is
+read only if its file is inside the repository, and nothing in it is executed.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _list_skill_folders(place: _SkillPlace, diagnostics: list[Diagnostic]) -> li
 
 
 def _read_skill(place: _SkillPlace, folder: Path, diagnostics: list[Diagnostic]) -> Skill | None:
-    """Read the frontmatter of a skill. Return None if it cannot be used, or if it says that models must not use it."""
+    """Read the name and description of a skill. Return None if it is unusable, or if models must not use it."""
     path = folder / FILE_NAME
     try:
         parts = split_skill(read_text_file(path, root=place.repo))

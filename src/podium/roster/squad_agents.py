@@ -148,7 +148,7 @@ def _build_preset_agents(
 
 
 def _truncate_preset(preset: Preset) -> Preset:
-    """If a preset is also stored as a squad, truncate its prompts and contexts to the lengths that squads allow."""
+    """Truncate the prompts and contexts of a preset that is a copy of a squad to the lengths that squads allow."""
     if not preset.source:
         return preset
     return structs.replace(

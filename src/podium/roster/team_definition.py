@@ -93,7 +93,7 @@ def _find_lead(name: str, roster: Roster) -> Agent:
 
 
 def preset_from_agents(lead: Agent, members: tuple[Agent, ...]) -> Preset:
-    """Convert a team that agent files define to a preset. Raise Mistake if a preset cannot store all their keys."""
+    """Convert a team of agents to a preset. Raise Mistake if a preset cannot store the mode or a key of an agent."""
     assert lead.team is not None
     _refuse_extra_keys(lead, lead, LEAD_KEYS)
     own = {*CONTEXT_FIELDS, *PLAIN_OPTIONS, *ModeOptions.__struct_fields__}
@@ -173,7 +173,7 @@ def list_preset_only_settings(preset: Preset) -> list[str]:
 
 
 def describe_save_losses(preset: Preset, *, repo: Path | None, home: Path, team: squad.Team | None = None) -> list[str]:
-    """Return a sentence for each team or setting that `save_team` with these arguments would replace or lose."""
+    """Return sentences about the teams and settings that `save_team` with these arguments would replace or lose."""
     losses = []
     there = None if repo is None else squad.discover(repo)
     if there is not None and squad.slug(there.name) != squad.slug(preset.name):

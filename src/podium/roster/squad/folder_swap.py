@@ -158,7 +158,10 @@ def _exchange_folders(one: Path, other: Path) -> bool:
 
 
 def _move_late_files(old: Path, target: Path, seen: dict[str, int]) -> None:
-    """If another program wrote files to the old folder while the new one was being built, move them to the new one."""
+    """Move files that another program wrote to the old folder in the meantime to the new one.
+
+    Files that this save has written are not replaced.
+    """
     for place, _, names in os.walk(old):
         for name in names:
             path = Path(place) / name

@@ -1,7 +1,7 @@
 """Define a squad's team: its members and their shared context.
 
-Strings are normalised in the same way as when a file is read, so that a team is equal to itself after it
-is written and read again.
+Strings are normalised in the same way as when a file is read, so that a team that is written and read again is
+equal to the original.
 """
 
 from __future__ import annotations
