@@ -65,10 +65,10 @@ def test_consent_is_given_once_and_check_tells_what_is_missing(desk: Desk, tmp_p
     used = desk.run_podium("engines", "use", "gemini", PATH=path)
     after = desk.run_podium("check", PATH=path)
 
-    assert "coder uses gemini, a coding agent that uses your own login and can cost money" in before.stdout
+    assert "coder uses gemini, a coding agent that you have not confirmed; it uses your own login" in before.stdout
     assert "other uses goose, which is not installed" in before.stdout
     assert "wrong uses the engine 'gose', which does not exist; available: claude, codex, copilot" in before.stdout
-    assert used.stderr == "agents of any repository may now use gemini, with your login and at your cost\n"
+    assert used.stderr == "agents of any repository may now use gemini, with your login and at your expense\n"
     assert "coder uses gemini" not in after.stdout
 
 

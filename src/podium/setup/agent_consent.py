@@ -22,6 +22,6 @@ def require_agent_consent(agent: Agent, program: AgentProgram, settings: Setting
     """Raise Mistake if an agent that the user did not write uses a coding agent without the user's consent."""
     if agent.source not in ("user", "code") and not is_agreed(program, settings):
         raise Mistake(
-            f"{agent.name} uses {program.name}, a coding agent that uses your own login and can cost money, and that "
-            f"you have not confirmed; to confirm it, run podium engines use {program.name}"
+            f"{agent.name} uses {program.name}, a coding agent that you have not confirmed; it uses your own login "
+            f"and can cost money; to confirm it, run podium engines use {program.name}"
         )

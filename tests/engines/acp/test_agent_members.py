@@ -249,7 +249,7 @@ async def test_a_repositorys_agent_needs_consent_to_use_an_installed_agent(studi
     agent = Agent(name="helper", engine="goose", source="repo")
 
     async with App(studio.settings, environ={"PATH": str(tmp_path)}) as app:
-        with pytest.raises(Mistake, match="have not confirmed; to confirm it, run podium engines use goose"):
+        with pytest.raises(Mistake, match=r"have not confirmed; .* to confirm it, run podium engines use goose"):
             await app.run(agent, "go")
 
 

@@ -38,7 +38,7 @@ def engines_command(ctx: click.Context, repo: Path | None, is_json: bool) -> Non
 @click.argument("name")
 @repo_option
 def engines_use_command(name: str, repo: Path | None) -> None:
-    """Allow agents defined in repositories to use the coding agent NAME, with your login and at your cost.
+    """Allow agents defined in repositories to use the coding agent NAME, with your login and at your expense.
 
     Your own agents and programs do not need this permission.
     """
