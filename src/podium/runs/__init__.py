@@ -1,1 +1,1 @@
-"""What the user interfaces share: starting, steering, forking and looking up runs, and answering their requests."""
+"""Start, steer, fork and look up runs, and answer their requests, for all user interfaces."""

@@ -1,6 +1,6 @@
 """Save the rule of an "always" answer, for the repository of the run that asked or for all repositories.
 
-For a run without a repository, the rule is saved only if the user wants it for all repositories. If not, it applies
+For a run without a repository, the rule is saved only if the user wants it for all repositories. Otherwise, it applies
 only for the rest of that run.
 """
 

@@ -1,4 +1,4 @@
-"""Save the files of the user's checkout before a run changes them, and when the run ends, so that it can be undone.
+"""Save the files of the user's checkout before a run changes them and when it ends, so that the run can be undone.
 
 Each state is a commit under `refs/podium/undo/RUN`. Files that git ignores, large files and files that usually
 contain secrets are not saved. The states of old runs are removed.
@@ -22,7 +22,7 @@ MOST_KEPT = 200
 """How many saved states of a repository are kept; a run has two, and a third if it was undone."""
 LONGEST_SECONDS = 20.0
 LARGEST_FILE = 20 * 1024 * 1024
-"""The size in bytes up to which a changed file is saved."""
+"""The maximum size in bytes of a file that is saved."""
 
 BeforeEnd = Callable[[bool], Awaitable[str]]
 
@@ -37,7 +37,7 @@ class CheckoutSaving:
         self._lock = Lock()
 
     async def save_before(self) -> None:
-        """Save the files once, before the first change. If that fails, the run goes on and cannot be undone."""
+        """Save the files once, before the first change. If that fails, the run continues and cannot be undone."""
         if self._is_off or self._is_saved("before"):
             return
         async with self._lock:
@@ -92,7 +92,7 @@ class CheckoutSaving:
 
 
 def make_skip_test(root: Path) -> Callable[[str], bool]:
-    """Return a test for files that are not saved: large or unreadable files, and files that may contain secrets."""
+    """Return a function that tells whether to skip a file, because it is large or unreadable or may contain secrets."""
     from ..tools.file_listing import holds_secrets  # imported here for start-up time: many runs change nothing
 
     def is_skipped(path: str) -> bool:

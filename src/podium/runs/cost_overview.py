@@ -25,7 +25,7 @@ from .run_lookup import derive_run_state, is_over
 
 MOST_BUCKETS = 96
 MOST_SERIES = 8
-"""How many agents have their own series. If there are more, the least expensive agents share one series."""
+"""How many agents have their own series. If at least two others are left, they share one series."""
 RATE_SECONDS = 600.0
 """The period whose usage predicts when a budget will be exhausted."""
 SMALLEST_PERIOD = 1.0
@@ -173,7 +173,7 @@ def _accumulate(row: Sequence[Usage]) -> dict[str, list[float]]:
 
 
 def project_exhaustion(points: Sequence[UsagePoint], total: Usage, budget: Budget, *, now: float) -> float | None:
-    """Return when the budget's money or tokens will be used up at the recent rate, or None if that is not known."""
+    """Return when the budget's money or tokens will be used up at the recent rate, or None if that is unknown."""
     recent = [one for one in points if one.at >= now - RATE_SECONDS] or list(points)
     if not recent:
         return None

@@ -54,7 +54,7 @@ class DayUsage:
                 self._sums.clear()
         limits = ((settings.day_budget, "", "per_day"), (settings.repository_day_budget, repository, REPOSITORY_KEY))
         for budget, place, key in limits:
-            # A run without a repository has only the budget of the whole day.
+            # Only the budget for all runs applies to a run without a repository.
             if budget is None or (key == REPOSITORY_KEY and not repository):
                 continue
             if why := self._compare(budget, self._sum_usage(place), key):

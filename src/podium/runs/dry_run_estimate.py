@@ -109,7 +109,7 @@ def _iter_own_calls(entries: Iterable[Entry]) -> Iterator[RehearsedCall]:
 
 
 def _find_agent(view: RunView, node: OperationNode, agents: dict[str, Agent]) -> Agent | None:
-    """Return the agent of an operation, with the model that its team sets for it."""
+    """Return the agent of an operation, with the model that its team sets for it, if any."""
     parent = view.find_parent(node)
     if node.trigger not in ("member", "vote") or parent is None or parent.team is None:
         return agents.get(node.agent)

@@ -39,7 +39,7 @@ OUTSIDE: frozenset[FailureKind] = frozenset({"budget", "engine", "timed_out"})
 class DecisionChange:
     """A decision for which a fork chooses another option.
 
-    `entries` are the ends of the votes, if there were any, and the changed decision. The position of the fork must be
+    `entries` are those that ended votes, if there were any, and the changed decision. The position of the fork must be
     between `earliest`, the entry of the proposal, and `latest`, the last entry before the decision.
     """
 
@@ -134,7 +134,7 @@ def _find_failure(entries: Sequence[Entry]) -> int:
         raise Mistake(f"run {run} succeeded, so there is no failure to retry; give an agent or a plan step with --from")
     if (failure := ended.event.failure) is None:
         return next((entry.seq for entry in entries if isinstance(entry.event, StopAsked)), ended.seq) - 1
-    # A failure ends the operation in which it occurred, and then the operations above, so look for the first of them.
+    # A failure ends the operation in which it occurred, and then those above it, so look for the first one that ended.
     for entry in entries:
         if isinstance(entry.event, OperationEnded) and _is_cause(entry.event.failure, failure):
             return _find_failed_step(entries, entry)
@@ -153,7 +153,7 @@ def _is_cause(known: Failure | None, failure: Failure) -> bool:
     """Return whether `known`, the failure of an operation, is the `failure` that ended the run."""
     if known is None:
         return False
-    # A failure in a later stage of a handoff has more text around the original message.
+    # If a later stage of a handoff fails, the message of the run's failure contains the original message.
     is_same = (known.agent, known.message) == (failure.agent, failure.message)
     return is_same or (bool(failure.where) and known.message in failure.message)
 

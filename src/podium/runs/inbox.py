@@ -45,7 +45,7 @@ class AnswerMailbox:
         self._store = store
         self._runs: dict[str, str] = {}
         self._digests: dict[str, str] = {}
-        """The digests of the texts that questions show."""
+        """The digests of the texts that questions show, keyed by question id."""
 
     def register_request(self, id: str, run: str, asked: Asked | None = None) -> None:
         """Register a request and the run that made it."""
@@ -91,7 +91,7 @@ class RequestListener(Protocol):
         ...
 
     def withdraw_request(self, id: str, how: str) -> None:
-        """Withdraw a request that is closed; `how` is the end of a sentence that says how it was closed."""
+        """Withdraw a request that is closed. `how` completes a sentence that says how it was closed."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Find out whether a run that was waiting for a provider's limit can continue, and whether it continues late."""
+"""Find out whether a run that is waiting for a provider's limit to reset can continue, and whether it is late."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from ..values.event import Event, RunPaused
 from ..values.plain_text import format_countdown, format_utc_time
 
 LATE_SECONDS = 60.0
-"""The delay from which a run counts as late. A notice on its timeline then says so."""
+"""The minimum delay for a run to count as late. A notice on its timeline then says so."""
 
 
 def is_paused_now(last: Event) -> bool:
-    """Return whether a run whose last event is `last` is paused, or is waiting for a time in the future."""
+    """Return whether a run whose last event is `last` is paused, or is waiting until a time in the future."""
     return isinstance(last, RunPaused) and (not last.until or last.until > time.time())
 
 

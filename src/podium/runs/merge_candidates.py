@@ -30,7 +30,7 @@ from .worker_lookup import RepoContext, load_worker_states
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeCandidate:
-    """A branch to merge: its base, the branches that it builds on, and a notice for the user.
+    """A branch to merge: its base, the branches that it builds on, and a notice for the user, if any.
 
     If the branch's worker was started to resolve a conflict, `resolves` is that conflict. If only a part of the branch
     is merged, `part` says which. `also` is the worker's work in additional repositories, which is merged together
@@ -63,7 +63,7 @@ class Resolver:
 
 
 async def find_resolvers(context: RepoContext) -> dict[str, Resolver]:
-    """Return the workers that were started to resolve conflicts, keyed by branch, in the order of their start."""
+    """Return the workers that were started to resolve conflicts, keyed by branch, oldest first."""
     workers = {worker.worker_task.branch: worker for worker in context.load_workers() if worker.worker_task.base}
     starts_by_base = await filter_resolution_starts(
         context.repository, (worker.worker_task.base for worker in workers.values())
@@ -120,7 +120,7 @@ async def _find_named_candidate(
 
 
 async def _must_be_merged_here(context: RepoContext, name: str) -> None:
-    """Raise Mistake if a branch belongs to a worker of another repository: it must be merged from there."""
+    """Raise Mistake if a branch belongs to a worker of another repository, because it must be merged from there."""
     run = await Ledger(context.store).find_last_run(context.repository.common_dir, name)
     task = await to_thread.run_sync(_read_worker_task, context.store, run) if run else None
     if task is not None and task.branch == name and task.root != context.root and context.root in task.roots:
@@ -141,7 +141,10 @@ def _read_worker_task(store: StoreAddress, run: str) -> WorkerTask | None:
 
 
 def require_single_repository(candidates: Iterable[MergeCandidate], what: str) -> None:
-    """Raise Mistake if a candidate has changes in several repositories; `what` supports only one."""
+    """Raise Mistake if a candidate has changes in several repositories.
+
+    `what` is the feature that supports only one repository.
+    """
     for one in candidates:
         if one.also:
             others = ", ".join(work.name for work in one.also)
@@ -227,7 +230,7 @@ def _find_newest_workers(context: RepoContext) -> dict[str, WorkerState]:
 async def _find_resolving_branch(
     repository: Repository, commit: str, resolver: Resolver | None, resolvers_by_branch: Mapping[str, Resolver]
 ) -> str:
-    """Return the branch on which an active worker resolves the conflict of a commit, or an empty string.
+    """Return the branch on which an active worker is resolving the conflict of a commit, or an empty string.
 
     If the commit itself comes from a resolver, other active resolvers of the same conflict count too.
     """

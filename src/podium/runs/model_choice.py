@@ -38,7 +38,7 @@ MOST_NAMES = 8
 
 
 async def ask_server(address: str, environ: Mapping[str, str], provider: str = "") -> LocalServer:
-    """Ask the server that the user named for its models. Raise Mistake if there is no such server.
+    """Find the model server at `address`, and return it with its models. Raise Mistake if no server responds there.
 
     `address` is a URL, a host with a port, or the name of a provider.
     """
@@ -51,7 +51,7 @@ async def ask_server(address: str, environ: Mapping[str, str], provider: str = "
 
 
 def choose_model(server: LocalServer, model: str | None) -> ConfirmedServer:
-    """Return a server with the chosen model or, by default, its only model.
+    """Return the server with the chosen model or, by default, with its only model.
 
     Raise Mistake if the server does not have this model or, by default, if it has none or several.
     """

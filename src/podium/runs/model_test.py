@@ -78,7 +78,7 @@ class ModelTest(Struct, frozen=True, kw_only=True):
 async def find_target(name: str, settings: Settings, environ: Mapping[str, str], model: str | None) -> TargetModel:
     """Return the model to test. `name` is a model, a role or the URL of a server; empty means the default model.
 
-    `model` is the model of a server. Raise Mistake if there is no such model.
+    With a URL, `model` is one of the server's models. Raise Mistake if there is no such model.
     """
     if "://" in name:
         server = choose_model(await ask_server(name, environ), model)

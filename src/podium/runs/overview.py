@@ -47,7 +47,7 @@ class StepCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStatus:
-    """A run in the overview. `agents` says what each active agent is doing, and `model` is the one that replied last.
+    """A run in the overview. `agents` says what active agents are doing, and `model` is the model that replied last.
 
     For a worker, `worker` is its name, `parent` is the run that started it, and `added` and `removed` count the lines
     in its commits. `activity` counts the entries of the last three minutes in equal intervals, oldest first.
@@ -148,7 +148,7 @@ class OverviewReader:
     def _read_unknown(self, reader: StoreReader, ids: Iterable[str]) -> list[RunSummary]:
         """Return the runs, except those that are already known to have ended or to be damaged."""
         if not self._ended:
-            # The first time, one query for all runs is quicker than one for each.
+            # The first time, one query for all runs is faster than one query for each run.
             found = reader.read_run_list()
             self._damaged |= {one.id: str(one.error) for one in found.damaged}
             return found.readable
@@ -169,7 +169,7 @@ class OverviewReader:
         return builder.build_status(summary, tuple(self._iter_team_works(reader, builder)), now=now)
 
     def _iter_team_works(self, reader: StoreReader, builder: RunStatusBuilder) -> Iterator[TeamWork]:
-        """Yield the work of a run's collaborating teams, then the work of the teams in its workers."""
+        """Yield the work of a run's collaborating teams, then the work of the teams that its workers lead."""
         yield from builder.works
         for run in builder.workers:
             if run not in self._team_workers and (is_team := is_team_worker(reader, run)) is not None:

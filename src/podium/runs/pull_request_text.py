@@ -1,7 +1,7 @@
 """Describe a worker's branch in a pull request: its task, its run, the checks that passed and the decisions made.
 
-Text from agents and people is in code blocks, where a forge neither notifies the people that it names nor closes the
-issues that it mentions.
+Text from agents and people is in code blocks, so that a forge neither notifies people nor closes issues that the text
+mentions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MOST_DECISIONS = 20
 def describe_pull_request(
     branch: str, train: Train, worker: WorkerState | None, decisions: Sequence[DecisionRecord]
 ) -> PullRequest:
-    """Return the request for a branch of a merge train. `worker` is the branch's worker, if it has one."""
+    """Return the pull request for a branch of a merge train. `worker` is the branch's worker, if it has one."""
     task = "" if worker is None else next(iter(worker.task.strip().splitlines()), "")
     title = escape_unprintable(f"{branch}: {task}" if task else branch)
     blocks = [*_describe_run(worker), *_describe_checks(branch, train), *_describe_decisions(decisions)]

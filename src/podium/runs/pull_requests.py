@@ -39,7 +39,7 @@ async def find_request_place(context: RepoContext) -> RequestPlace:
 
 
 async def open_pull_requests(context: RepoContext, place: RequestPlace, train: Train) -> AsyncIterator[OpenedRequest]:
-    """Push each merged branch and open its request, in the order of the train, and yield each request.
+    """Push each merged branch and open its pull request, in the order of the train, and yield each request.
 
     Raise OutsideFailed if a push or the forge's program fails. Requests that are already open stay open, and the next
     call finds them.

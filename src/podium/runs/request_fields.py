@@ -33,7 +33,7 @@ def describe_request(one: OpenRequest) -> str:
 
 
 def waiting_fields(one: OpenRequest) -> dict[str, Any]:
-    """Return a request in a list as JSON fields."""
+    """Return the JSON fields of a request for a list."""
     return {
         "id": one.asked.id,
         "run": one.summary.id,
@@ -67,7 +67,7 @@ def whole_request_fields(one: OpenRequest) -> dict[str, Any]:
 
 
 def _step_fields(one: OpenRequest, started: RunStarted) -> dict[str, Any]:
-    """Return the plan step that a request belongs to, and the run with the plan; both are empty without one.
+    """Return the plan step that a request belongs to, and the run with the plan; both are empty if there is none.
 
     The plan of a step that a worker carries out is on the timeline of the run that started the worker.
     """

@@ -132,7 +132,7 @@ class RunAssembly:
             allowance=self._make_allowance(timeline, settings, started),
             rules=self._rules if settings is self._settings else settings.build_rules(),
             mode=settings.permission_mode,
-            # On every machine the same, so that an approval applies wherever the run continues.
+            # The same folder on every machine, so that an approval applies wherever the run continues.
             directory=recorded.repo,
             also=() if recorded.errand is None else tuple(one.path for one in recorded.errand.also),
             unattended=unattended,

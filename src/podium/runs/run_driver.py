@@ -1,7 +1,7 @@
 """Drive a run: this process works on it until it ends, pauses or is interrupted.
 
 The driver runs the first agent, handles messages from the run's mailbox, and records how the run ended. All requests
-from people, such as to pause the run, arrive as messages in the mailbox.
+from people, for example to pause the run, arrive as messages in the mailbox.
 """
 
 from __future__ import annotations

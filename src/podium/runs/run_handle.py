@@ -171,7 +171,7 @@ class Run:
 
 @asynccontextmanager
 async def drive_run(driver: RunDriver) -> AsyncIterator[Run]:
-    """Work on a run until the block ends. Exiting the block stops the run; after cancellation, it can be resumed."""
+    """Work on a run until the block ends. Exiting the block stops the run; cancelling it interrupts the run."""
     run = Run(driver)
     trouble: BaseException | None = None
     try:

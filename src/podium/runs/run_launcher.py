@@ -263,7 +263,7 @@ class RunLauncher:
         return [decode_entry(row.line) for row in await self._store.read_rows(run)]
 
     async def fail_run(self, run: str, why: str) -> None:
-        """End a run that no process is working on as failed, because it cannot continue."""
+        """End a run as failed, because it cannot continue. Raise RunHeld if a process is working on it."""
         await (await self.claim_idle_run(run)).record_failure(why)
 
     async def pause_run(self, run: str) -> None:

@@ -82,7 +82,7 @@ def derive_run_state(summary: RunSummary) -> RunState:
             return "waiting" if until else "paused"
     if summary.owner is not None and summary.owner.is_alive:
         return "running"
-    # Notices are recorded when a worker is delegated, before it starts.
+    # Notices are recorded when a task is delegated, before its worker starts.
     is_not_started = summary.owner is None and isinstance(summary.last.event, RunStarted | Noticed)
     return "queued" if is_not_started and is_worker_run(summary) else "resumable"
 

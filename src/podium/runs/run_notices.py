@@ -122,9 +122,9 @@ class RunNotices:
 
 
 async def follow_with_notices(settings: Settings, run: Run, tell: Callable[[str], None]) -> None:
-    """Wait until a run has ended, and send the notifications about it to commands and webhooks.
+    """Send the notifications about a run to commands and webhooks, until this process stops working on the run.
 
-    `tell` is called with problems in sending them.
+    `tell` is called with a message if sending fails.
     """
     from ..setup.settings import Settings  # imported here for start-up time: most commands send no notifications
     from .notifier import open_notifier

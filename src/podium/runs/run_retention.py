@@ -26,7 +26,7 @@ ENDED_STATES: tuple[Outcome, ...] = ("succeeded", "failed", "timed_out", "cancel
 
 
 def select_removable(store: StoreAddress, *, before: float, states: Collection[str]) -> list[RunSummary]:
-    """Return the runs that ended before this time in one of these states and that nothing needs, newest first."""
+    """Return the runs that ended before this time in one of these states and are not needed, newest first."""
     with StoreReader(store) as reader:
         runs, damaged = reader.read_run_list()
         decisions = collect_decisions(reader.read_decision_entries())
@@ -55,8 +55,9 @@ def make_archive_path(folder: Path, run: str) -> Path:
 
 
 def find_references(runs: Collection[RunSummary], decisions: Collection[DecisionRecord]) -> defaultdict[str, set[str]]:
-    """Return the runs to which each run refers: its parent, its workers, its original run, and the runs it continues.
+    """Return the runs that each run refers to.
 
+    A run refers to its parent, its workers, its original run, and the runs that it continues or waits for.
     A run that made a decision also refers to the run that replaced the decision. If only the later run were removed,
     the old decision would be in force again.
     """

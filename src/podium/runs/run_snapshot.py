@@ -92,7 +92,10 @@ def _choose_name(entries: Sequence[Entry], name: str | None) -> str:
 
 
 async def _keep_commits(entries: Sequence[Entry], name: str) -> tuple[dict[str, str], str]:
-    """Return the commits of the run's checkout and of its workers' branches, and the reason if there are none."""
+    """Commit the run's checkout, and protect this commit and those of its workers' branches from garbage collection.
+
+    Return the commits, keyed by branch, and the reason if there are none.
+    """
     started = _get_started(entries)
     if not started.repo:
         return {}, "the run has no folder"

@@ -28,7 +28,7 @@ def send_message(
     files: Sequence[AttachedFile] = (),
     ref: str = "",
 ) -> str:
-    """Send a message to an agent of a run, by default the first agent, and return a text for the user.
+    """Send a message to an agent of a run, by default the first agent, and return a confirmation for the user.
 
     A message with a known `ref` is not sent again.
     """
@@ -44,7 +44,7 @@ def send_message(
 
 
 async def pause_run(launcher: RunLauncher, run: str, *, by: str = "") -> str:
-    """Pause a run and return a text for the user. If a process works on the run, its current steps finish first.
+    """Pause a run and return a message for the user. If a process works on the run, its current steps finish first.
 
     Raise Mistake if the run has ended.
     """

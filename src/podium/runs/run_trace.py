@@ -1,6 +1,6 @@
-"""Record a run as OpenTelemetry spans and metrics, named by the conventions for generative AI.
+"""Record a run as OpenTelemetry spans and metrics, named according to the conventions for generative AI.
 
-The spans follow the entries of the timeline: a span for the run, for each agent's operation, model call, tool call and
+The entries of the timeline determine the spans: one for the run, and one for each operation, model call, tool call and
 wait for a person. Prompts, answers and arguments are not recorded; the timeline has them.
 """
 
@@ -120,7 +120,7 @@ class RunTrace:
         self._tracer = tracer
         self._meters = meters
         self._spans: dict[str, Span] = {}
-        """The spans that have not ended, keyed by operation, call or request; empty for the run itself."""
+        """The spans that have not ended, keyed by operation, call or request. The run's own span has an empty key."""
         self._began: dict[str, float] = {}
         self._calls: dict[bytes, str] = {}
         """The keys of tool calls' spans, keyed by operation and action."""
@@ -193,7 +193,7 @@ class RunTrace:
                 self._end(id, entry.at, {})
 
     def _record_call(self, entry: Entry, model: str, usage: Usage, more: Mapping[str, Any], *, error: str = "") -> None:
-        """Record a model call, which has just ended."""
+        """Record a model call that has just ended."""
         provider, _, name = model.rpartition(":")
         shared = {OPERATION_NAME: "chat", PROVIDER_NAME: provider or name, REQUEST_MODEL: name}
         began = entry.at - usage.seconds if usage.seconds else self._last.get(entry.operation, entry.at)
@@ -266,12 +266,12 @@ def _action_key(path: str, action: Action) -> bytes:
 
 
 def to_nanoseconds(at: float) -> int:
-    """Return a time in the unit of spans."""
+    """Return a time in nanoseconds, the unit of spans."""
     return int(at * 1_000_000_000)
 
 
 def format_parent(span: Span) -> str:
-    """Return the value of TRACEPARENT for which a span is the parent."""
+    """Return the TRACEPARENT value that makes a span the parent."""
     where = span.get_span_context()
     return f"00-{where.trace_id:032x}-{where.span_id:016x}-{int(where.trace_flags):02x}"
 

@@ -35,7 +35,7 @@ UndoState = Literal["can be undone", "undone", "already as before", "changed sin
 
 
 class UndoneFile(Struct, frozen=True, kw_only=True):
-    """A file that a run changed, and whether it can be or was restored. `change` is what the run did."""
+    """A file that a run changed, and whether it can be or was restored. `change` is what the run did to it."""
 
     path: str
     change: Literal["added", "changed", "deleted"]

@@ -14,7 +14,7 @@ POLL_SECONDS = 1.0
 
 
 async def wait_for_end_or_pause(store: StoreAddress, run: str) -> RunEnded | RunPaused | None:
-    """Wait for the event that ends or pauses a run, and return it; None if no process is working on it any more."""
+    """Wait for the event that ends or pauses a run, and return it. Return None if no process is working on it."""
     with StoreReader(store) as reader:
         while True:
             summary = await to_thread.run_sync(reader.read_summary, run)

@@ -27,7 +27,7 @@ class Push(Protocol):
 
 
 def locate_run(first: Entry, home: Path) -> Entry:
-    """Return the first entry of a run with the paths on this machine; the same entry for a run that cannot move."""
+    """Return the first entry of a run with the paths on this machine. It is unchanged if the run cannot move."""
     started = first.event
     if not isinstance(started, RunStarted) or started.errand is None or started.errand.origin is None:
         return first

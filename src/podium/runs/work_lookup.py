@@ -35,7 +35,7 @@ class WorkRun:
 
     @property
     def started(self) -> RunStarted:
-        """The start of the run."""
+        """The event that started the run."""
         started = self.entries[0].event
         assert isinstance(started, RunStarted), "the first entry of a run is RunStarted"
         return started
@@ -53,7 +53,7 @@ class WorkRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeamResult:
-    """How the work on a team's result branch ended. `run` is the run, and `lead` is the agent that leads the team."""
+    """How the work on a team's result branch ended. `run` is the team's run, and `lead` is its lead."""
 
     run: str
     lead: str
@@ -61,7 +61,7 @@ class TeamResult:
 
 
 def find_team_result(store: StoreAddress, branch: str) -> TeamResult | None:
-    """Return the result of a collaborating team that is on a branch, or None if the branch is not a result branch."""
+    """Return the team result that is on a branch, or None if the branch is not a result branch."""
     _, _, run = branch.removesuffix("/result").rpartition("/")
     if branch != make_result_branch(run) or not store.exists():
         return None

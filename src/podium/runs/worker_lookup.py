@@ -82,7 +82,7 @@ class RepoContext:
         return open_worktrees(self.repository, None if self.base_settings is None else self.settings)
 
     def load_workers(self) -> list[WorkerState]:
-        """Return the workers of the repository, in the order in which they were delegated."""
+        """Return the workers of the repository, in the order in which their tasks were delegated."""
         return load_worker_states(self.store, (row.run for row in WorkerIndex(self.store).list_all(self.root)))
 
     def find_worker(self, name: str) -> WorkerState:
@@ -134,7 +134,7 @@ async def _read_status(store: StoreAddress, worker: WorkerState, root: str) -> W
 
 
 def _add_status(own: WorktreeStatus, there: WorktreeStatus, name: str) -> WorktreeStatus:
-    """Return the status with the changed files of an additional repository added, under the name `name`."""
+    """Return the status with the changed files of an additional repository added. Their paths get the prefix `name`."""
     files = tuple(replace(file, path=f"{name}/{file.path}") for file in there.files)
     modified, untracked = own.modified + there.modified, own.untracked + there.untracked
     return replace(own, modified=modified, untracked=untracked, files=(*own.files, *files))
