@@ -320,7 +320,7 @@ async def test_a_groups_sentinel_does_not_end_one_agents_own_loop(studio: Studio
 @pytest.mark.parametrize(
     ("keys", "given", "message"),
     [
-        ({}, {"mode": "broadcast"}, "has no team for mode broadcast"),
+        ({}, {"mode": "broadcast"}, "has no team for broadcast mode"),
         ({}, {"max_iterations": 3}, "has no team; without a team it can only reflect: --reflect, or mode="),
         ({"handoff": "other"}, {"mode": "reflect"}, "does not give its own answer"),
         ({}, {"mode": "reflect", "max_iterations": 0}, "max_iterations must be at least 1, got 0"),

@@ -25,7 +25,7 @@ from ..values.tool_names import UPDATE_MEMORY
 from .settings import Settings
 
 MOST_BYTES = 32_000
-"""The limit for the part of a memory that its agent reads."""
+"""The maximum size of the part of a memory that its agent reads."""
 PROJECT_FOLDER = ".podium/memory"
 SQUAD_FILES = (".squad/team.md", ".ai-team/team.md")
 

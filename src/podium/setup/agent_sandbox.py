@@ -1,7 +1,7 @@
-"""Choose whether a coding agent runs in a sandbox, from which it reaches the network through a relay, or without one.
+"""Choose whether a coding agent runs in a sandbox. Inside the sandbox, it reaches the network through a relay.
 
 The key of a model that Podium chooses stays outside the sandbox. An agent that uses its own login can also reach the
-hosts that are listed for this agent. Agents run without a sandbox outside Linux, or if the user's settings say so.
+hosts that are listed for it. Outside Linux, or if the user's settings say so, agents run without a sandbox.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ async def _open_with_notice(name: str, command: AgentCommand) -> AsyncIterator[C
 
 @asynccontextmanager
 async def _serve_on_loopback(router: CoordinationRouter) -> AsyncIterator[str]:
-    """Serve Podium's tools on a free port of this machine, to programs that know the token of an agent's session."""
+    """Serve Podium's tools on a free port of this machine to programs that know the token of an agent's session."""
     from anyio import create_task_group, create_tcp_listener
     from anyio.abc import SocketAttribute
 

@@ -1,6 +1,6 @@
 """Choose fallback models for agents whose own models are not available when a run starts.
 
-Agent files, the charters of squad members, and teams can list fallback models. A model that is only missing from
+Agent files, the charters of squad members, and teams can list fallback models. A model that is merely missing from
 the price list is still called first, because the list may be older than the model. If the provider rejects the model,
 the model caller falls back in the same order.
 """

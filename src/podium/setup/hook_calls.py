@@ -1,4 +1,4 @@
-"""Call hooks: run their commands, in the sandbox unless the user says otherwise, and read what they reply.
+"""Call hooks: run their commands, in the sandbox unless the user says otherwise, and read their replies.
 
 A hook's command gets the event as JSON on standard input. If it exits with code 0, its output may be a JSON object with
 the keys `decision`, `reason` and `context`. The decision `deny` and any other exit code are denials. A timeout, too
@@ -59,7 +59,7 @@ class HookCalls:
             return HookResult(outcome="failed", reason=str(error).rstrip("."))
         except ProgramNotStarted as error:
             return HookResult(outcome="failed", reason=f"{hook.command[0]} cannot be started: {error}")
-        # What has happened already cannot be denied.
+        # A hook cannot deny something that has already happened.
         is_too_late = result.outcome == "denied" and not event.startswith("before_")
         return replace(result, outcome="failed") if is_too_late else result
 

@@ -28,7 +28,7 @@ async def call_plugin_hook(hook: Hook, event: HookEvent, payload: bytes) -> Hook
     fields: dict[str, Any] = msgspec.json.decode(payload)
     with move_on_after(hook.timeout):
         try:
-            # A function that is not async may block, so it runs in a thread, which is left behind when time is up.
+            # A function that is not async may block, so it runs in a thread, which is abandoned after a timeout.
             reply = await to_thread.run_sync(function, fields, abandon_on_cancel=True)
             reply = await reply if isawaitable(reply) else reply
         except Exception as error:

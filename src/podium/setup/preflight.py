@@ -44,7 +44,7 @@ def validate_budget(budget: Budget) -> None:
 
 
 def require_repository(team: Iterable[Agent], repo: Path | None) -> None:
-    """Raise Mistake if a team needs checks or checkouts and there is no git repository."""
+    """Raise Mistake if a team has checks or separate worktrees, but there is no git repository."""
     for agent in team:
         options = {} if agent.team is None else agent.team.options
         if options.get("checks"):
@@ -68,7 +68,7 @@ def apply_run_mode(agent: Agent, mode: Mode | None, max_iterations: int | None) 
     """Return a run's first agent with the mode for this run. Raise Mistake if the agent does not support the mode."""
     team = agent.team
     if team is None and mode != "reflect":
-        what = "has no team" if mode is None else f"has no team for mode {mode}"
+        what = "has no team" if mode is None else f"has no team for {mode} mode"
         raise Mistake(
             f'{agent.name} {what}; without a team it can only reflect: --reflect, or mode="reflect" in Python'
         )
@@ -78,8 +78,8 @@ def apply_run_mode(agent: Agent, mode: Mode | None, max_iterations: int | None) 
         raise Mistake(f"max_iterations must be at least 1, got {max_iterations}")
     team = team or Team(mode="reflect", members=())
     if max_iterations is not None and (mode or team.mode) != "reflect":
-        what = f"works in mode {mode or team.mode}, which has no iterations"
-        raise Mistake(f"{agent.name} {what}; max_iterations requires mode reflect")
+        what = f"works in {mode or team.mode} mode, which has no iterations"
+        raise Mistake(f"{agent.name} {what}; max_iterations requires reflect mode")
     most = {} if max_iterations is None else {"max_iterations": max_iterations}
     return structs.replace(agent, team=structs.replace(team, mode=mode or team.mode, options=team.options | most))
 
@@ -88,7 +88,7 @@ def add_constraints(agent: Agent, constraints: Iterable[str]) -> Agent:
     """Return a run's first agent with constraints added to its team. Raise Mistake if they would have no effect."""
     team = agent.team
     if team is None or team.mode != "collaborate":
-        what = "has no team" if team is None else f"leads a team in mode {team.mode}"
+        what = "has no team" if team is None else f"leads a team in {team.mode} mode"
         raise Mistake(f"{agent.name} {what}, so constraints have no effect; put them in the request instead")
     if not all(text.strip() for text in constraints):
         raise Mistake("a constraint is empty; describe a rule that the team must follow")
