@@ -81,11 +81,11 @@ class OperationNode:
     engine: str = ""
     activity: str = "starting"
     waits_until: float | None = None
-    """When the provider's limit that the agent is waiting for resets, in seconds since the epoch."""
+    """When the limit resets, in seconds since the epoch, if the agent is waiting for a provider's limit."""
     status: str = ""
     """The status that the agent last reported."""
     judged_text: str = ""
-    """The operation's text at the time when the team's work was last evaluated."""
+    """The operation's text when the team's work was last evaluated."""
     has_dispatched: bool = False
     own_usage: Usage = NO_USAGE
     children: list[OperationNode] = field(default_factory=list)

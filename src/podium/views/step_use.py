@@ -1,7 +1,7 @@
 """Compute how much of its budget each step of a team's plan has used, from the timeline.
 
 Usage is counted in the same way as for the limits of a step: the tokens and the changed files of all work on the step,
-and the time of its owners' turns, except the time in which they wait for a person.
+and the time of its owners' turns, not including the time that they spend waiting for a person.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class OwnerTurn:
 
     started: float
     waiting: set[str] = field(default_factory=set)
-    """The ids of its open requests."""
+    """The ids of the requests and questions in this turn that have no answer yet."""
     waited: float = 0.0
     waiting_since: float = 0.0
 
@@ -70,7 +70,7 @@ class StepUseBuilder:
     seconds: float = 0.0
     files: set[str] = field(default_factory=set)
     turns: dict[str, OwnerTurn] = field(default_factory=dict)
-    """The turns of owners that have not ended, by operation."""
+    """The owners' turns that have not ended, keyed by operation."""
 
     def apply(self, entry: Entry) -> None:
         operation, at = entry.operation, entry.at
@@ -106,7 +106,7 @@ class StepUseBuilder:
 def read_step_use(entries: Iterable[Entry], work: TeamWork, *, until: float) -> dict[str, StepUse]:
     """Return what each step of a team's plan has used up to the time `until`, keyed by step.
 
-    `entries` is the whole timeline with the team's work.
+    `entries` must be the whole timeline that contains the team's work.
     """
     steps = work.progress.steps
     place = f"{work.operation}/{PLAN_STEP}"
@@ -122,7 +122,7 @@ def read_step_use(entries: Iterable[Entry], work: TeamWork, *, until: float) -> 
 def _find_builder(
     builders: Mapping[str, StepUseBuilder], id: str, is_done: bool, version: int
 ) -> StepUseBuilder | None:
-    """Return the builder of a step. A step that is done may be from an earlier version of the plan."""
+    """Return the builder of a step, or None. A step may have been done in an earlier version of the plan."""
     for number in range(version, 0 if is_done else version - 1, -1):
         if (found := builders.get(id if number == 1 else f"{id}~{number}")) is not None:
             return found

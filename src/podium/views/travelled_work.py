@@ -28,7 +28,7 @@ class TravelledWork:
     """Where the files of a run are.
 
     `host` and `path` are the machine and the folder of its last checkout, and `base` is the commit that its branch
-    started at. `host` is empty if the run cannot move. `pushed` is the last push, and `push_failure` is why a later
+    started from. `host` is empty if the run cannot move. `pushed` is the last push, and `push_failure` is why a later
     push failed. `unpushed` describes the steps that are not in the last push, in order.
     """
 
@@ -45,7 +45,7 @@ def derive_travelled_work(entries: Iterable[Entry]) -> TravelledWork:
     host, path, base, push_failure = "", "", "", ""
     pushed: WorkPushed | None = None
     open_steps: dict[str, int] = {}
-    """The entries with which unfinished steps began, keyed by scope."""
+    """The sequence number of the entry that began each unfinished step, keyed by scope."""
     steps: dict[int, str] = {}
     ended_at: dict[int, int] = {}
     for entry in entries:

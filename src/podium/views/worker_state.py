@@ -236,7 +236,7 @@ class WorkerStateBuilder:
         self._tools = {call: tool for call, tool in self._tools.items() if not _is_below(call, place)}
 
     def build_state(self, *, owner_alive: bool, posted: Collection[str] = ()) -> WorkerState:
-        """Return the worker's current state. `posted` are the ids of requests with an answer in the mailbox."""
+        """Return the worker's current state. `posted` contains the ids of requests with an answer in the mailbox."""
         view, started = self.view, self.view.started
         assert started is not None, "the first entry of a run is RunStarted"
         assert started.errand is not None, "a worker's run has a worker task"
