@@ -97,24 +97,24 @@ def build_app(
 
 
 def handle_podium_error(request: Request[Any, Any, Any], error: PodiumError) -> Response[bytes]:
-    """Return a Podium error with the message that the command line prints."""
+    """Return the response to a Podium error, with the message that the command line prints."""
     status = find_status(error, path=request.url.path)
     return _build_response(request, status, str(error))
 
 
 def handle_http_error(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
-    """Return an error of the request itself, such as a field that is missing."""
+    """Return the response to an error in the request itself, such as a missing field."""
     extra = {"errors": error.extra} if error.extra else {}
     return _build_response(request, error.status_code, error.detail, headers=error.headers, **extra)
 
 
 def handle_deep_body(request: Request[Any, Any, Any], _: RecursionError) -> Response[bytes]:
-    """Return an error for JSON that is nested more deeply than the decoder allows."""
+    """Return the response to JSON that is nested more deeply than the decoder allows."""
     return _build_response(request, 400, "the JSON is nested too deeply")
 
 
 def handle_internal_error(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    """Return an unexpected error in one sentence, and write the traceback to the log."""
+    """Return the response to an unexpected error, with its type only, and print the traceback to stderr."""
     sys.stderr.write(f"podium serve: {request.method} {request.url.path}\n{''.join(traceback.format_exception(error))}")
     why = f"internal error in Podium: {type(error).__name__}; podium serve printed the details"
     return _build_response(request, 500, why)

@@ -1,1 +1,1 @@
-"""The HTTP API: access rules, one resumable stream of entries, and a route for each thing a client reads or does."""
+"""The HTTP API: access rules, one resumable stream of entries, and the routes that clients call."""

@@ -136,7 +136,7 @@ class LoginCodes:
         self._failures: list[float] = []
 
     def create_code(self, scopes: Iterable[Scope], *, seconds: float = CODE_SECONDS, size: int = 18) -> str:
-        """Return a new code that gives these scopes."""
+        """Return a new code that grants these scopes."""
         if len(self._codes) >= MOST_CODES:
             self._codes.pop(next(iter(self._codes)))
         code = secrets.token_urlsafe(size)

@@ -1,4 +1,4 @@
-"""Register the browsers and programs in which a person can answer requests, each for as long as it has a stream.
+"""Register the browsers and programs through which a person can answer requests, each while it has a stream open.
 
 The tabs of a browser share one stream, so they count as one client. If another tab continues the stream, or the
 stream is opened again for another run, the client stays the same, so the deadlines of requests do not restart.
@@ -28,7 +28,7 @@ class ConnectedClients:
 
     @contextmanager
     def connect(self, token: str) -> Iterator[None]:
-        """Register a client until the block ends, or longer if another block with its token begins soon after that."""
+        """Register a client until shortly after the block ends, or longer if another block with its token has begun."""
         self._streams[token] += 1
         try:
             if token not in self._registered:

@@ -74,7 +74,7 @@ class DiffSyntax:
     def __init__(self, *, seconds: float = SECONDS) -> None:
         self._seconds = seconds
         self._known: dict[tuple[str, str], list[HunkSpans]] = {}
-        """The spans of each file, keyed by its path and digest, the newest last; empty for a file that stays plain."""
+        """The spans of each file, keyed by path and digest, most recently used last. Plain files have none."""
         self._lock = Lock()
 
     async def add_to(self, files: list[dict[str, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""Read each new entry of the store once, and give it to all streams.
+"""Read each new entry of the store once, and share it with all streams.
 
 The hub keeps the newest entries in memory. A stream has only a position: it reads new entries from memory, or
 from the store if it is far behind. So a slow stream needs no buffer and delays neither the other streams nor the
@@ -97,7 +97,7 @@ class EntryHub:
         self._announce_news()
 
     async def wait_news(self, position: int, mail: int) -> None:
-        """Wait until there is an entry after `position` or a message other than `mail`, or until the hub is closed."""
+        """Wait until there is an entry after `position` or a mailbox message after `mail`, or the hub is closed."""
         while self._end <= position and self.last_mail == mail and not self.is_closed:
             await self._news.wait()
 

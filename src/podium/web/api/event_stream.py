@@ -1,7 +1,7 @@
 """Encode the stream of entries as server-sent events.
 
 An `entries` event has the entries of the runs that the client follows, in order. A `changes` event names the other
-runs in which something happened, with the kinds of their new entries, so that lists can be loaded again. A `mail` event
+runs in which something happened, with the kinds of their new entries, so that clients can reload lists. A `mail` event
 says that somebody sent a run a message or an answer, which the run may not have received yet. The id of an event is a
 cursor: a client that reconnects with it as `Last-Event-ID` misses nothing.
 """

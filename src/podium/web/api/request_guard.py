@@ -1,8 +1,8 @@
 """Reject HTTP requests before they reach a route: wrong host, another site's page, too large, or no valid token.
 
 A browser lets any page send requests to the loopback address, and an attacker's domain can resolve to that address.
-So the `Host` must be one that this server answers to, and a request that a browser sends for another origin is
-rejected. Authentication is a bearer token in a header, which a browser never adds by itself, unlike a cookie.
+So the `Host` must be one that this server answers to, and requests from pages of other origins are rejected.
+Authentication is a bearer token in a header, which a browser never adds by itself, unlike a cookie.
 """
 
 from __future__ import annotations

@@ -141,9 +141,9 @@ class ServedCommands:
 
 
 def build_environment(environ: Mapping[str, str], settings: Settings) -> dict[str, str]:
-    """Return the environment of a command: the server's, with its home and store.
+    """Return the environment of a command: the server's environment, with variables for the server's home and store.
 
-    PODIUM_SERVER is removed, so that the command does not call another server.
+    PODIUM_SERVER is removed, so that the command does not call another server, and so is PODIUM_DEBUG.
     """
     kept = {name: value for name, value in environ.items() if name not in ("PODIUM_SERVER", "PODIUM_DEBUG")}
     return kept | {"PODIUM_HOME": str(settings.home), "PODIUM_STORE": format_store_setting(settings.store)}

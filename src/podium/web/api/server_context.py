@@ -96,7 +96,7 @@ class ServerContext:
                 _cancel(tasks)
 
     async def resume_run(self, run: str) -> None:
-        """Continue a run: a worker with its commander, any other run in this process. Raise PodiumError on failure."""
+        """Continue a run: a worker's through a commander, any other in this process. Raise PodiumError on failure."""
         workers = await to_thread.run_sync(self._load_worker, run)
         if workers:
             await resume_workers(self.settings, workers)

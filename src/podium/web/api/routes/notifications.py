@@ -1,4 +1,4 @@
-"""Notifications: read and change the settings for them, which the command line uses too, and send a test."""
+"""Notifications: read and change their settings, which the command line also uses, and send a test notification."""
 
 from __future__ import annotations
 

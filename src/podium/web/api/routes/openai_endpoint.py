@@ -104,7 +104,7 @@ async def _wait_result(request: ApiRequest, run: ClientRun) -> Result:
 async def _stream_chat(
     starting: AbstractAsyncContextManager[ClientRun], chat: ChatRequest, may_go_on: Callable[[], bool]
 ) -> AsyncIterator[bytes]:
-    """Yield the events of a stream, and a comment if nothing happens for long. Closing the iterator stops the run."""
+    """Yield a stream's events, and a comment if nothing happens for a while. Closing the iterator stops the run."""
     async with starting as run:
         writer = CompletionWriter(run.id, chat.model, created=int(time.time()))
         yield writer.encode_opening()

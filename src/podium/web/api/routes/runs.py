@@ -236,7 +236,7 @@ async def pause(run: RunPrefix, server: Server) -> dict[str, Any]:
 
 @post("/api/runs/{run:str}/resume", guards=[may_act], status_code=200)
 async def resume(run: RunPrefix, server: Server) -> dict[str, Any]:
-    """Resume a run that was paused or interrupted, in the server's process or, for a worker, with its commander."""
+    """Resume a paused or interrupted run: a worker's through a commander, any other in the server's process."""
     id = _find_run(server, run)
     await server.resume_run(id)
     return {"run": id, "text": f"run {id} continues"}
@@ -309,7 +309,10 @@ async def retry(
 
 
 async def _continue_fork(server: ServerContext, id: str) -> dict[str, Any] | None:
-    """If an earlier attempt of the same request created the fork with this id, continue and return it."""
+    """Continue and return the fork with this id, which an earlier attempt at the same request created.
+
+    Return None if there is no such fork.
+    """
     if not id:
         return None
     try:

@@ -82,7 +82,7 @@ def create_team(data: JSONBody[TeamToSave], server: Server) -> dict[str, Any]:
 
 
 def _find_saved_name(preset: Preset, roster: Roster, source: Source) -> str:
-    """Return the name for starting the saved team. It is qualified if another agent with the same name is in effect."""
+    """Return the name that starts the saved team. It is qualified unless the plain name refers to this team."""
     name = to_agent_name(preset.name)
     used = roster.agents.get(name)
     return name if used is not None and used.source == source else f"{source}:{name}"
