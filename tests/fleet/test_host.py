@@ -265,7 +265,7 @@ async def test_a_run_that_waits_for_a_label_is_left_alone_by_everybody_else_and_
     lab.start_commander()
     await lab.wait_finished_commanders()
 
-    assert lab.notices(run)[-1].endswith("no host that is alive has them, so the worker waits for one.")
+    assert lab.notices(run)[-1].endswith("no such host is alive, so the worker waits for one.")
     assert not lab.events(run, RunResumed)
     assert (await lab.run_podium("stop", run)).returncode == 0
     assert (await lab.wait_ended(run)).outcome == "cancelled"
@@ -323,8 +323,8 @@ async def test_a_host_does_not_start_beside_an_active_host_with_an_incompatible_
 
     assert refused.returncode == 2
     assert refused.stderr.strip().endswith(
-        f"host beta has Podium {__version__}, and host alpha, which is active, has Podium 0.0.1, which is not "
-        "compatible; update the older one, or stop alpha first"
+        f"Podium {__version__} on host beta is not compatible with Podium 0.0.1 on the active host alpha; "
+        "update the older one, or stop alpha first"
     )
     assert (await lab.list_hosts())["beta"].state == "gone"
 

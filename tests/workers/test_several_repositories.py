@@ -242,7 +242,7 @@ def _checked_out(other: Repo) -> Path:
     [
         pytest.param("--times=2", "it cannot be combined with --times", marks=pytest.mark.slow),
         pytest.param("--read-only", "it cannot be combined with --read-only", marks=pytest.mark.slow),
-        ("--label=gpu", "a task in several repositories runs only on its own machine"),
+        ("--label=gpu", "a task in several repositories cannot run on a host of the fleet"),
     ],
 )
 async def test_options_that_need_a_single_repository_are_refused(
@@ -262,8 +262,8 @@ async def test_a_branch_of_an_unfinished_worker_is_taken_in_all_its_repositories
     crossed = await lab.run_podium("delegate", BRANCH, "do it", "--repo", str(third.path), "--also", str(other.path))
 
     assert (said.returncode, crossed.returncode) == (2, 2)
-    assert f"branch '{BRANCH}' already has a worker of another repository" in said.stderr
-    assert f"no worktree can be created in {other.path}: branch '{BRANCH}' already has a worker" in crossed.stderr
+    assert f"branch '{BRANCH}' is used by a worker that was started in another repository" in said.stderr
+    assert f"no worktree can be created in {other.path}: branch '{BRANCH}' is used by a worker" in crossed.stderr
 
 
 async def test_if_the_second_checkout_cannot_be_created_the_first_is_removed(lab: WorkerLab, other: Repo) -> None:

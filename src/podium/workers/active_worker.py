@@ -1,4 +1,4 @@
-"""Define the data that a commander has about each worker that it supervises."""
+"""Define the data that a commander keeps about each worker that it supervises."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ActiveWorker:
     restrictions: Rules = field(default_factory=Rules)
     """The deny and ask rules that the run started with; they apply even if the settings have changed since."""
     approval_seconds: float = inf
-    """The time limit for answers that the run recorded, which a host enforces."""
+    """The time limit for answers, as the run recorded it. Only a host uses this value."""
     process: ForkedProcess | FreshProcess | None = None
     link: Link[Report, Order] | None = None
     checkout: Checkout | None = None

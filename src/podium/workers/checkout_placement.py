@@ -134,7 +134,9 @@ async def _choose_checkout_path(
         raise Mistake(f"branch {branch!r} already has a worker (see podium workers); use another branch")
     others = await to_thread.run_sync(_list_other_tasks, store, worker_index, root, branch)
     if any(root in other.roots and other.branch == branch for other in others):
-        raise Mistake(f"branch {branch!r} already has a worker of another repository; use another branch")
+        raise Mistake(
+            f"branch {branch!r} is used by a worker that was started in another repository; use another branch"
+        )
     taken = [*reserved, *(Path(path) for other in others for path in other.paths)]
     path = await of.must_be_creatable(branch, base=base or None, reserved=taken)
     if base:

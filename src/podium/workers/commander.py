@@ -3,8 +3,7 @@
 There is at most one commander per store. It is started when a task is delegated, a worker is resumed or a schedule is
 added, and exits when there is no more work, no active schedule and no run that waits for a provider's limit to reset.
 Its decisions are based only on the timelines of its workers' runs, the index of workers, the schedules and the
-settings. If it dies, its workers exit, and the next
-commander resumes their runs.
+settings. If it dies, its workers exit, and the next commander resumes their runs.
 """
 
 from __future__ import annotations
@@ -61,11 +60,14 @@ INTERRUPT_SECONDS = LAST_PUSH_SECONDS + 2
 """How long a host waits for a worker that it interrupts."""
 
 Schedule = Callable[[Wakeup, TaskGroup], Awaitable[None]]
-"""Starts workers in the task group until there is no more work. The wakeup tells when to look for work."""
+"""Starts workers in the task group until there is no more work. The wakeup signals that there may be new work."""
 
 
 def _find_shorter_wait(until_due: float | None, wakeups: Iterable[float]) -> float | None:
-    """Return how many seconds to wait for schedules and wake-ups. The wait is limited, because the clock can jump."""
+    """Return how many seconds to wait until the next schedule or run is due; None if there is nothing to wait for.
+
+    The wait is limited, because the clock can jump.
+    """
     first = min(wakeups, default=None)
     if first is None:
         return until_due
@@ -289,8 +291,8 @@ class Commander:
     async def _run_process_once(self, worker: ActiveWorker) -> ProcessEnding:
         """Run a worker's process once. Return how it ended, or why it could not be started.
 
-        Return an empty description if the process paused its run, or could not claim it because another process had.
-        The run may be open again because somebody resumed it. That is not a crash; the next scan handles it.
+        Return an empty description if the process paused its run, even if somebody has resumed the run since, or if
+        another process owns the run. Neither is a crash; the next scan handles the run.
         """
         try:
             process = await self._run_process(worker)

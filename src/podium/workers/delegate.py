@@ -52,10 +52,9 @@ async def delegate_to_worker(
 ) -> str:
     """Delegate a task to a worker on its own branch and return the id of its run.
 
-    Raise Mistake if the worker or its checkout cannot be created.
     `at` is a folder in the repository. For a reader, `branch` is only a name. `parent` is the run that starts the
-    worker, and `operation` is the operation in that run. `run` is an id chosen in advance; if that run
-    exists, nothing is done. `settings` override the settings of this process.
+    worker, and `operation` is the operation in that run. `run` is an id chosen in advance; if that run exists, nothing
+    is done. `settings` override the launcher's. Raise Mistake if the worker or its checkout cannot be created.
     """
     if run and await launcher.has_run(run):
         return run
@@ -123,8 +122,7 @@ async def enqueue_worker_run(
 ) -> str:
     """Write a worker's run to the store, so that a commander or a host starts it, and return its id.
 
-    `run` is an id chosen in advance; if that run exists, nothing is done. `settings` override the
-    launcher's.
+    `run` is an id chosen in advance; if that run exists, nothing is done. `settings` override the launcher's.
     """
     if run and await launcher.has_run(run):
         return run
@@ -150,7 +148,7 @@ async def enqueue_worker_run(
 
 
 def _find_parent_team(store: StoreAddress, parent: str) -> str:
-    """Return the team for which a run delegates, or an empty string if its first agent has no team."""
+    """Return the name of the team that a run's first agent leads, or an empty string if it leads none."""
     if not parent:
         return ""
     with StoreReader(store) as reader:
@@ -159,7 +157,7 @@ def _find_parent_team(store: StoreAddress, parent: str) -> str:
 
 
 def _find_preceding_runs(worker_index: WorkerIndex, root: str, branches: Iterable[str], branch: str) -> list[str]:
-    """Return the runs of the newest workers on these branches. Raise Mistake if one is unknown or is `branch`."""
+    """Return the run of the newest worker on each branch. Raise Mistake if a branch has none, or is `branch`."""
     found: list[str] = []
     for name in branches:
         if name == branch:

@@ -103,8 +103,8 @@ def choose_place(
 def _stay_with_repositories(fleet: Fleet, options: WorkerOptions) -> WorkerPlace:
     """Place a worker with several repositories on this machine. Raise Mistake if it has labels or this is a host."""
     if options.labels or fleet.own_host:
-        why = "a task in several repositories runs only on its own machine, not on a host of the fleet"
-        raise Mistake(f"{why}; delegate it there without labels")
+        why = "a task in several repositories cannot run on a host of the fleet"
+        raise Mistake(f"{why}; delegate it without labels on the machine that has the repositories")
     if not fleet.hosts:
         return HERE
     return WorkerPlace(notice="This worker works in several repositories, so it runs on this machine, not on a host.")
@@ -134,7 +134,7 @@ def _describe_queue(fleet: Fleet, job: FleetJob) -> str:
     wanted = ", ".join(job.labels)
     if any(set(job.labels) <= set(host.labels) for host in fleet.alive):
         return f"Queued for a host with the labels {wanted}."
-    return f"Queued for a host with the labels {wanted}; no host that is alive has them, so the worker waits for one."
+    return f"Queued for a host with the labels {wanted}; no such host is alive, so the worker waits for one."
 
 
 def find_provider_name(agent: Agent, settings: Settings) -> str:

@@ -134,8 +134,8 @@ def _require_compatible_hosts(name: str, hosts: Sequence[HostRow]) -> None:
     for host in hosts:
         if host.name != name and host.is_alive and not are_compatible(host.version, __version__):
             raise Mistake(
-                f"host {name} has Podium {__version__}, and host {host.name}, which is active, has Podium "
-                f"{host.version}, which is not compatible; update the older one, or stop {host.name} first"
+                f"Podium {__version__} on host {name} is not compatible with Podium {host.version} on the active host "
+                f"{host.name}; update the older one, or stop {host.name} first"
             )
 
 
@@ -224,7 +224,10 @@ class HostWork:
         return HandBack() if status == "open" else None
 
     def _read_run(self, run: str) -> tuple[RunStarted, RunStatus, str]:
-        """Return a run's first event, its status, and why it cannot start: `not yet`, or how a preceding run ended."""
+        """Return a run's first event, its status, and why it cannot start because of a preceding run.
+
+        The reason is `not yet` if that run has not ended, a clause if it did not succeed, and otherwise empty.
+        """
         with StoreReader(self._launcher.settings.store) as reader:
             summary = reader.read_summary(run)
             started = get_run_started(summary)
@@ -245,8 +248,8 @@ class HostWork:
         """Return why this machine cannot run the agents of a run, or an empty string."""
         if not are_compatible(started.version, __version__):
             return (
-                f"the run was created by Podium {started.version}, and this host has Podium {__version__}, which is "
-                "not compatible"
+                f"it was created by Podium {started.version}, which is not compatible with Podium {__version__} "
+                "on this host"
             )
         try:
             self._launcher.check_agents(started)

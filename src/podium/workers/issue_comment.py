@@ -26,7 +26,7 @@ OUTCOMES = {"succeeded": "has finished", "failed": "failed", "stopped": "was sto
 
 
 def format_comment(claim: IssueClaim, worker: WorkerState | None) -> str:
-    """Return the comment on an issue whose work has ended, or that needs a person. `worker` has the result."""
+    """Return the comment on an issue that needs a person, or on which work has ended. `worker` has the result."""
     return "\n\n".join([f"<!-- {make_marker(claim)} -->", *_iter_blocks(claim, worker)]) + "\n"
 
 

@@ -16,11 +16,11 @@ from ..workspace.issues.issue_source import Issue, IssueSource
 class WatchOptions:
     """Which issues to take from a source, and what to do with them.
 
-    If `agents` contains one agent, it works on every issue; otherwise triage chooses an agent. If there are `authors`,
-    only their issues are taken; otherwise, issues by strangers are skipped unless `is_any_author`. At most `limit`
-    issues are taken in a round, and at most `most_active` are worked on at once. `is_delegated` says whether the work
-    is done in worktrees. If it is None, that is the case if the agent can change files and there is a git repository.
-    With `comments`, the outcome is posted as a comment on the issue.
+    If `agents` contains one agent, it works on every issue; otherwise triage chooses an agent. With `authors`, only
+    their issues are taken; otherwise, issues by strangers are skipped unless `is_any_author`. At most `limit` issues
+    are taken in a round, and at most `most_active` are worked on at once. `is_delegated` says whether the work is done
+    in worktrees; if it is None, worktrees are used if the agent can change files and there is a git repository. With
+    `comments`, the outcome is posted as a comment on the issue.
     """
 
     agents: tuple[str, ...] = ()

@@ -27,7 +27,7 @@ LONGEST_SLUG = 40
 class IssueStart:
     """Starts the runs for issues in the repository `place`, with the agents as they are now.
 
-    `is_delegated` says whether the work is done in worktrees. If it is None, that is the case if the agent can change
+    `is_delegated` says whether the work is done in worktrees; if it is None, worktrees are used if the agent can change
     files and `place` is in a git repository.
     """
 

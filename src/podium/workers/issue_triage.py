@@ -77,7 +77,7 @@ def find_candidates(roster: Roster, names: Sequence[str]) -> tuple[Agent, ...]:
 
     If the repository has a squad, these are its team and its members. If it has no agents, they are the user's own or,
     if there are none either, Podium's own worker. Agents with errors are left out. Raise BadAgent if one of the names
-    is not the name of an agent that can be used.
+    does not belong to a usable agent.
     """
     if names:
         return tuple(roster.resolve_team(name)[0] for name in dict.fromkeys(names))

@@ -1,4 +1,4 @@
-"""Watch a source of issues: take new ones, have an agent chosen, start the work, and report how it ended.
+"""Watch a source of issues: take new ones, choose an agent for each, start the work, and report how it ended.
 
 An issue is claimed in the store before any work on it starts, and the ids of its runs are derived from the claim. So
 no work is lost or repeated if a process is killed at any point, or if two processes watch the same source. Runs belong
@@ -56,7 +56,7 @@ WatchEventKind = Literal["taken", "started", "asks", "person", "ended", "comment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchEvent:
-    """Something that happened in a round, for the person who watches. `count` is a number of issues."""
+    """An event to report to the user. `count` is the number of skipped or waiting issues."""
 
     kind: WatchEventKind
     claim: IssueClaim | None = None
@@ -95,7 +95,7 @@ class IssueWatch:
         self._reported: set[str] = set()
 
     async def run_round(self) -> None:
-        """Continue with the issues that were taken before, and take new ones."""
+        """Continue with the issues that have already been taken, and take new ones."""
         await self.advance(is_round=True)
         start = await self._load_start()
         open_claims = await self._list_open()

@@ -64,7 +64,7 @@ MakeCheck = Callable[[RepoContext], CheckRunner]
 async def find_repository_merges(
     context: RepoContext, candidates: Sequence[MergeCandidate], target: str, onto: str, make_check: MakeCheck
 ) -> list[RepositoryMerge]:
-    """Return what to merge in each repository of these candidates. Raise Mistake if there is no target in one.
+    """Return what to merge in each repository of these candidates. Raise Mistake if one has no target.
 
     `target` is the target in the primary repository. In the others it is `onto`, or the branch that is checked out.
     """
@@ -116,7 +116,10 @@ async def _run_train(
 
 
 def _find_torn_branches(outcome: JointOutcome) -> Iterator[tuple[str, str, str]]:
-    """Yield each branch that one repository merges and another leaves out: the former, the branch and the reason."""
+    """Find branches that one repository merges and another leaves out.
+
+    Yield the root of the repository that merges the branch, the branch, and why the other repository leaves it out.
+    """
     reasons = {
         left.branch: f"it cannot be merged in {part.context.root}: {left.reason}: {left.why}"
         for part, one in reversed(outcome.parts)

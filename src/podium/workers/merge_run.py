@@ -48,7 +48,7 @@ async def run_merge_train(
 ) -> TrainOutcome:
     """Merge branches one after another into a new integration branch, after calling `on_forecast` with the forecast.
 
-    `excluded` are branches that are left out, and why.
+    `excluded` maps each branch that must be left out to the reason.
     """
     train_branches = [await _make_train_branch(repository, one) for one in candidates]
     bases = {one.branch: one.base for one in candidates}

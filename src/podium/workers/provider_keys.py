@@ -85,7 +85,7 @@ class KeyReceiver:
                 await sleep(POLL_SECONDS)
             return
         what = "the keys of the shell that delegated the task"
-        raise OutsideFailed(f"{what} did not arrive within {within:g} s; delegate it again")
+        raise OutsideFailed(f"{what} did not arrive within {within:g} s; delegate the task again")
 
     def get_keys(self, run: str) -> dict[str, str]:
         """Return the keys received for a run; empty if there are none, so that only the commander's own keys apply."""

@@ -94,7 +94,7 @@ async def delegate_review(
 
 
 def format_review_task(worker: WorkerState, review: str) -> str:
-    """Return the task of a worker that continues the work of another one with a review."""
+    """Return the task for a worker that continues another worker's work after a review."""
     branch = escape_unprintable(worker.worker_task.branch)
     return (
         f"Continue the work on {branch} after a review\n\n"

@@ -37,7 +37,7 @@ CHECK_SECONDS = 30.0
 HOST_CHECK_SECONDS = 5.0
 """How often a host checks the schedules, because a new one may be due soon."""
 MOST_MISSED = 10_000
-"""The maximum number of missed times that are counted. After a long downtime, the others are skipped."""
+"""The maximum number of missed times that are counted. After a long downtime, the rest are skipped."""
 
 GetSettings = Callable[[str], Settings]
 
@@ -65,7 +65,7 @@ class ScheduleFiring:
         self._schedules = Schedules(launcher.settings.store)
 
     async def fire_as_host(self, report: Callable[[str], None]) -> None:
-        """Start due runs regularly until cancelled. `report` is called with each error, but not with repetitions."""
+        """Start due runs regularly until cancelled. `report` is called once for each new error."""
         last = ""
         while True:
             try:
@@ -140,7 +140,7 @@ class ScheduleFiring:
         return ""
 
     def _choose_place(self, run: str) -> WorkerPlace:
-        """Return where a run is worked on. The repository is on this machine, so only this host can claim the run."""
+        """Return where a run is executed. The repository is on this machine, so only this host can claim the run."""
         if not self._host:
             return HERE
         job = FleetJob(run=run, host=self._host, store_version=self._store_version)
@@ -159,7 +159,7 @@ def list_active_schedules(settings: Settings) -> list[Schedule]:
 
 
 def describe_unattended_schedules(settings: Settings) -> str:
-    """Return a sentence if schedules are active but no commander is running to start their runs; otherwise empty."""
+    """Return a warning if schedules are active but no process is running to start their runs; empty otherwise."""
     active = list_active_schedules(settings)
     if not active or is_commander_listening(commander_socket_path(settings.store)):
         return ""

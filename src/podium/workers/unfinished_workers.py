@@ -95,7 +95,8 @@ def load_unfinished_workers(
 def has_work(store: StoreAddress, excluded: Collection[str] = ()) -> bool:
     """Return whether a commander is needed.
 
-    It is if a worker must be started, now or when a limit resets, or must be stopped, ended as failed or watched.
+    One is needed if a worker must be started, now or when a limit resets, or must be stopped or ended as failed, or if
+    another process is working on a worker's run.
     """
     unfinished = load_unfinished_workers(store, ours=(), excluded=excluded)
     is_needed = unfinished.has_taken_runs or bool(unfinished.stop_requested or unfinished.wakeups)
@@ -116,7 +117,7 @@ def get_run_started(summary: RunSummary) -> RunStarted:
 
 
 def derive_run_status(last: Entry) -> RunStatus:
-    """Return the status of a run from the last entry of its timeline. A run whose waiting time is over is open."""
+    """Return the status of a run from the last entry of its timeline. A run whose limit has reset is open."""
     match last.event:
         case RunEnded(outcome="succeeded" | "failed" | "timed_out" | "cancelled" as outcome):
             return outcome

@@ -14,7 +14,7 @@ from ..workspace.travel.repository_cache import RepositoryCache, run_ref
 
 
 async def make_origin(repository: Repository, run: str, base: str, home: Path) -> RepositoryOrigin:
-    """Return the origin of a run that may move between machines. A base that is not on a remote branch is pushed.
+    """Return the origin of a run that may move between machines. Push its base if no remote branch contains it.
 
     Raise Mistake if the repository's remote cannot be used, or if the base cannot be pushed.
     """

@@ -29,7 +29,7 @@ from ..workspace.worktrees.worktree import WorktreeHook, Worktrees
 async def fetch_code(launcher: RunLauncher, run: str, worker_task: WorkerTask) -> TravelledWork | None:
     """Make sure that a run's repository is on this machine, with the commits that the run needs.
 
-    `worker_task` contains the paths on this machine. If the run was on another machine before, return what is known
+    `worker_task` contains the paths on this machine. If the run was on another machine earlier, return what is known
     about its files; otherwise return None. Raise Mistake if the repository cannot be used here, and OutsideFailed if
     the remote does not provide the commits.
     """
@@ -125,7 +125,7 @@ async def remove_pushed_clone(launcher: RunLauncher, run: str, worker_task: Work
 def record_move(
     timeline: Timeline, entries: Sequence[Entry], agent: str, worker_task: WorkerTask, *, host: str
 ) -> None:
-    """Record that a run continues on this machine if it was on another before, and tell `agent` what was not pushed.
+    """Record that a run has moved here, if it was on another machine, and tell `agent` what was not pushed.
 
     `entries` is the timeline before this machine's checkout was recorded. If the run cannot move, record why.
     """

@@ -176,7 +176,7 @@ async def _merge_sides(repository: Repository, whole: MergeSide, side: MergeSide
 async def _find_worker_side(launcher: RunLauncher, repository: Repository, root: str, run: str) -> MergeSide | None:
     """Return a worker's last commit in a repository, or the tip of its branch if that is later.
 
-    Return None for a worker without a branch there.
+    Return None if the worker has no branch there.
     """
     entries = await launcher.read_entries(run)
     started = entries[0].event

@@ -37,7 +37,7 @@ def apply_options_to_agent(options: WorkerOptions, agent: Agent, settings: Setti
 
 
 def apply_options_to_settings(options: WorkerOptions, settings: Settings) -> Settings:
-    """Return the settings with the allow rules of the options and the role added, and in plan mode for a reader.
+    """Return the settings with the allow rules of the options and the role, and with plan mode for a reader.
 
     Raise Mistake for an invalid rule or an unknown role.
     """

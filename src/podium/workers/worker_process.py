@@ -39,7 +39,7 @@ PR_SET_PDEATHSIG = 1
 
 
 class ProcessEnding(NamedTuple):
-    """How a worker's process ended. `is_crash` is False if it lost its store, so that it may be started again."""
+    """How a worker's process ended. Restarts are limited only for crashes; losing the store is not a crash."""
 
     how: str
     is_crash: bool = True
@@ -153,7 +153,7 @@ async def _cancel_on_signals(working: CancelScope) -> None:
 
 
 async def _handle_orders(link: Link[Order, Report], run: Run) -> bool:
-    """Stop the run when the commander orders it. When the connection closes, return False, so that the work stops."""
+    """Stop the run when the commander requests it. When the connection closes, return False, so that the work stops."""
     async for order in link:
         with suppress(Mistake):  # the run may have just ended
             await run.stop(by=order.reason or "commander")
@@ -164,7 +164,7 @@ async def _handle_orders(link: Link[Order, Report], run: Run) -> bool:
 
 
 async def _send_requests(link: Link[Order, Report], waiting: MemoryObjectReceiveStream[str]) -> bool:
-    """Announce each request or question that waits for an answer to the commander, until cancelled."""
+    """Tell the commander about each request or question that waits for an answer, until cancelled."""
     async for id in waiting:
         await link.send(PermissionRequest(request=id))
     return True

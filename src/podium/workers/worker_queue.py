@@ -40,9 +40,9 @@ def plan_worker_starts(
 ) -> StartPlan:
     """Return which workers to start now and which can never be started.
 
-    `statuses` includes workers that have ended. Waiting workers are started in the order in which they were
-    delegated, each after all runs in its `after` have succeeded. At most `most` workers run at once, and `within` has
-    the limit for each repository. Regardless of these limits, each running parent can have one running worker.
+    `statuses` includes workers that have ended. Waiting workers are started in the order of `jobs`, each after all
+    runs in its `after` have succeeded. At most `most` workers run at once, and `within` maps repositories to their own
+    limits. Regardless of these limits, each running parent can have one running worker.
     `end_texts` describes how preceding workers ended.
     """
     served_parents = {job.parent for job in jobs if job.run in running}

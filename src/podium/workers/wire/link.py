@@ -73,7 +73,7 @@ ControlMessage = Handshake | HandshakeAck | Ping | Pong
 
 
 class Link(Generic[Heard, Said]):
-    """One end of a connection. Iterating over a link returns received messages until the connection closes.
+    """One end of a connection. Iterating over a link yields received messages until the connection closes.
 
     The link's tasks run in the block that opened the link.
     """

@@ -37,7 +37,7 @@ from .link import (
 from .wire_message import Handshake, HandshakeAck, Order, Report, decode_from_worker
 
 RETRY_SECONDS = 0.02
-"""How long to wait if the operating system has no room for another connection."""
+"""How long to wait if the operating system cannot accept another connection."""
 
 
 def _ignore_error(*_: object) -> None:
