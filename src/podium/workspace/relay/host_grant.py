@@ -1,6 +1,6 @@
 """Define the hosts that commands in the sandbox may reach, and check whether a request is for one of them.
 
-The decision is made on the host and port that are then dialled, not on the text of the request.
+The decision is based on the host and port that are then dialled, not on the text of the request.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def find_grant(grants: Iterable[HostGrant], host: str, port: int) -> HostGrant |
 def split_host(text: str) -> tuple[str, int | None] | None:
     """Return the host, in its canonical form, and the port if there is one. Return None if the text is invalid.
 
-    Names are in lower case and without a final dot. Numbers must be complete IP addresses: what a resolver would also
-    accept as a number, such as `127.1` or `0x7f.1`, is refused.
+    Names are in lower case and without a final dot. Numbers must be complete IP addresses: other forms that a resolver
+    would accept, such as `127.1` or `0x7f.1`, are refused.
     """
     if text.startswith("["):
         inner, mark, rest = text[1:].partition("]")

@@ -149,7 +149,7 @@ async def _copy_bytes(source: ByteReceiveStream, target: ByteStream) -> None:
 
 
 class _GrantedResolver(AbstractResolver):
-    """Resolves names for the HTTP client to addresses that were checked."""
+    """Resolves host names for the HTTP client, and returns only checked addresses."""
 
     def __init__(self, resolve_host: Callable[[str, int], Awaitable[list[str]]]) -> None:
         self._resolve_host = resolve_host

@@ -36,7 +36,7 @@ async def start_agent(
     readable: Sequence[Path] = (),
     grace: float = GRACE,
 ) -> AsyncIterator[ChildProcess]:
-    """Start an agent in the sandbox of its checkout, and stop it with everything it started when the block ends.
+    """Start an agent in the sandbox of its checkout, and stop it and all its processes when the block ends.
 
     `home` is the agent's home directory, which is created if necessary. `relay` is everything that the agent can reach;
     its addresses inside are MODEL_URL, COORDINATION_URL and PROXY_URL. `env` is added to the few variables that the

@@ -78,12 +78,12 @@ LEFTHOOK_NAMES = tuple(f"{dot}lefthook-local.{kind}" for dot in ("", ".") for ki
 class Sandbox:
     """A sandbox for the commands in one checkout. Use `find` to create and test a sandbox.
 
-    `home` is the Podium home; neither `home` nor `store` is visible from inside. `secrets` are paths in
-    the checkout that are hidden, and `protected` are paths that commands can only read, besides protected names at its
-    top. `submodules` are the paths of the submodules' `.git`, which commands can neither change nor create. `creatable`
-    are protected names that a command can create, because some programs fail if there is a placeholder. `hosts` are
-    the hosts that commands can reach, through a proxy. `agent_home` is the folder that is the home directory of an
-    agent whose whole process runs in the sandbox. `report` is called with a sentence about each nested
+    `home` is the Podium home; neither `home` nor `store` is visible from inside. `secrets` are paths in the checkout
+    that are hidden. `protected` are paths that commands can only read, in addition to the protected names at the top of
+    the checkout. `submodules` are the paths of the submodules' `.git`, which commands can neither change nor create.
+    `creatable` are protected names that a command can create, because some programs fail if there is a placeholder.
+    `hosts` are the hosts that commands can reach, through a proxy. `agent_home` is the folder that is the home
+    directory of an agent whose whole process runs in the sandbox. `report` is called with a sentence about each nested
     repository that a command created and each refused host. `also` are the sandboxes of additional checkouts that
     commands can use in the same way; of these sandboxes, only the checkouts and the protected paths are used.
     """
@@ -150,7 +150,7 @@ class Sandbox:
     async def _survey(
         cls, checkout: Path, *, home: Path, profile: Profile, store: Path | None, shown: Sequence[str] = ()
     ) -> Sandbox:
-        """Return the sandbox for a checkout, not tested. Raise Mistake if no sandbox is available."""
+        """Return a sandbox for a checkout, without testing it. Raise Mistake if no sandbox is available."""
         checkout = _resolve_checkout(checkout, profile)
         program = find_bubblewrap(outside=checkout)
         seccomp.compile_filter()

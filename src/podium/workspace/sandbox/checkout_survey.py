@@ -81,7 +81,7 @@ class _Walk:
         self.unexamined: set[str] = set()
 
     def examine_all(self, folders: Iterable[Path]) -> None:
-        """Examine folders that were skipped before, without skipping any folder in them."""
+        """Examine folders that were skipped earlier, without skipping any folder in them."""
         self._examines_all = True
         self.unexamined.difference_update(map(str, folders))
         self.examine(folders)

@@ -18,7 +18,8 @@ from ...values.errors import Mistake
 from ..git.repository import Repository
 
 MountKind = Literal["read", "write", "private", "empty", "secret"]
-"""In order: read-only, writable, an empty writable folder, an empty read-only folder, a file that nobody can open."""
+"""What a command finds at the path of a mount. In order: read-only content, writable content, an empty writable
+folder, an empty read-only folder, or a file that nobody can open."""
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/sys/devices/system/cpu")
 CONFIGURATION = (
@@ -184,7 +185,7 @@ def _is_system_path(path: Path) -> bool:
 
 
 def find_git_mounts(checkout: Path) -> Iterator[Mount]:
-    """Yield read-only mounts for the git data of a checkout that is outside the checkout, so that git works.
+    """Yield read-only mounts for a checkout's git data, if that is outside the checkout, so that git works.
 
     Only data that points back to the checkout is included, because the files of an unpacked archive could point to any
     repository. For the same reason, objects that are borrowed from another repository are not included.

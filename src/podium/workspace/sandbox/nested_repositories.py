@@ -63,8 +63,8 @@ def is_git_shaped(names: Iterable[str]) -> bool:
 class NestedRepositories:
     """Finds the repositories that commands create below a checkout, and moves their `.git` or `HEAD` to `aside`.
 
-    `folders` are the folders that existed before, with their states. Paths in `unexamined` are ignored unless they are
-    replaced.
+    `folders` are the folders that existed before the first command, with their states. Paths in `unexamined` are
+    ignored unless they are replaced.
     """
 
     def __init__(

@@ -64,7 +64,7 @@ def _cap_to_hard_limit(wanted: int, kind: int) -> int:
 
 
 class DiskSpace:
-    """Watches the free disk space while a command runs. If little is free at the start, a command can use half."""
+    """Watches the free disk space while a command runs. If little is free at first, a command can use half of it."""
 
     def __init__(self, folder: Path, limits: SandboxLimits) -> None:
         self._folder = folder
