@@ -74,7 +74,7 @@ async def test_if_the_second_move_fails_the_first_is_undone(
 ) -> None:
     (repos[1].path / ".git" / "refs" / "heads" / "main.lock").touch()
 
-    with pytest.raises(Mistake, match="all targets are where they were: main could not be moved"):
+    with pytest.raises(Mistake, match="the merge was undone in all repositories: main could not be moved"):
         await move_together(tmp_path / "home", tmp_path / "home" / "podium.db", moves)
 
     (repos[1].path / ".git" / "refs" / "heads" / "main.lock").unlink()

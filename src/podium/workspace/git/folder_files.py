@@ -28,14 +28,14 @@ async def list_folder_blobs(place: GitLocation, tree: str, folder: str) -> dict[
 
 
 async def read_folder_files(place: GitLocation, tree: str, folder: str) -> dict[str, str]:
-    """Return the texts of the files directly in a folder, keyed by path; empty for a file that is not UTF-8."""
+    """Return the texts of the files directly in a folder, keyed by path. A file that is not UTF-8 has an empty text."""
     blobs = await list_folder_blobs(place, tree, folder)
     texts = await read_blobs(place, blobs.values())
     return {path: texts[blob] for path, blob in blobs.items()}
 
 
 async def read_blobs(place: GitLocation, blobs: Iterable[str]) -> dict[str, str]:
-    """Return the texts of these blobs, keyed by id; empty for a blob that is not UTF-8.
+    """Return the texts of these blobs, keyed by id. A blob that is not UTF-8 has an empty text.
 
     Raise OutsideFailed if git fails or a blob is missing.
     """

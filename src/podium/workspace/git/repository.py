@@ -291,7 +291,7 @@ def _is_submodule(git_dir: Path, root: Path) -> bool:
 def _must_be_own_file(path: Path) -> None:
     """Raise Mistake if another user owns the path, because that user could change it at any time.
 
-    If root runs Podium with sudo, the user who called sudo may own the path too.
+    If Podium runs as root through sudo, the path may also belong to the user who called sudo.
     """
     owners = {os.geteuid(), int(os.environ.get("SUDO_UID") or 0)} if os.geteuid() == 0 else {os.geteuid()}
     if (owner := path.lstat().st_uid) not in owners:
@@ -326,7 +326,7 @@ def _must_match_common_dir(place: Repository | Checkout) -> None:
 
 
 def _location_variables(place: GitLocation, index: Path | None) -> dict[str, str]:
-    """Return environment variables with the paths of the index and, except for a plain path, of the repository."""
+    """Return environment variables with the paths of the index, if given, and of the repository, if it is located."""
     found = {} if index is None else {"GIT_INDEX_FILE": str(index)}
     if isinstance(place, Path):
         return found

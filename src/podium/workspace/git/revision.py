@@ -59,7 +59,7 @@ async def contains_commit(repo: GitLocation, commit: str, earlier: str) -> bool:
 
 
 async def must_contain_commits(repo: GitLocation, branch: str, commits: Mapping[str, str]) -> None:
-    """Raise Mistake if a branch exists but does not contain one of these commits. The keys are display names."""
+    """Raise Mistake if a branch exists but lacks any of these commits, which are keyed by display name."""
     if (now := (await branch_tips(repo, [branch])).get(branch)) is None:
         return
     for name, commit in commits.items():

@@ -52,8 +52,8 @@ async def take_snapshot(
 ) -> str:
     """Write a commit on top of HEAD with all current files that git does not ignore, and return its id.
 
-    The commit does not contain the changes to paths for which `skip` returns True.
-    Untracked nested repositories and the files in submodules are not included. Raise Mistake if there is no commit yet.
+    Changes to paths for which `skip` returns True, untracked nested repositories and the files in submodules are not
+    included. Raise Mistake if there is no commit yet.
     """
     at = resolve_location(place)
     head = await call_git(at, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
@@ -63,8 +63,8 @@ async def take_snapshot(
         index = folder / "index"
         own = at.git_dir / "index"
         if own.is_file():
-            # A copy of the index shows which files are unchanged, so git need not read them. The copy has the time
-            # stamp of the original: git reads a file again if it changed just when the index was written.
+            # A copy of the index shows which files are unchanged, so git need not read them. The copy keeps the
+            # timestamp of the original, because git reads a file again if it changed when the index was written.
             await to_thread.run_sync(shutil.copy2, own, index)
         else:
             await read_git_output(at, "read-tree", "HEAD", index=index)
@@ -246,7 +246,7 @@ async def write_worktree_files(checkout: Checkout, *, lock: int) -> None:
     """Write the files of a worktree that was added without files.
 
     Git could write the files when it adds the worktree. But it would then use settings that apply only to the new
-    worktree, and these settings can be checked only after the worktree was added.
+    worktree, and these settings can be checked only after the worktree has been added.
     """
     told = ("reset", "--hard", "--no-recurse-submodules", "--quiet")
     await read_git_output(checkout, *told, timeout=SNAPSHOT_SECONDS, lock=lock)

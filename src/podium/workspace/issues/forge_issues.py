@@ -37,7 +37,7 @@ MEMBERS = frozenset(("OWNER", "MEMBER", "COLLABORATOR"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgeProject:
-    """A repository on a forge, and the program that reaches it. `folder` is a folder without a repository."""
+    """A repository on a forge, and the program that calls its API. `folder`, where it runs, has no repository."""
 
     kind: ForgeKind
     host: str
@@ -68,7 +68,7 @@ class ForgeProject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedIssue:
-    """An issue in a reply of a forge. `issue` is None if it is something else, such as a pull request."""
+    """An item in a forge's list of issues. `issue` is None if the item is something else, such as a pull request."""
 
     id: str
     issue: Issue | None
@@ -269,7 +269,7 @@ class GitlabIssues(ForgeIssues):
         return [_list_gitlab_issue(one) for one in decode_reply(reply, list[_GitlabIssue], self.project.program)]
 
     async def is_by_member(self, issue: Issue) -> bool:
-        """Return whether the author is a member of the project with at least the access of a developer."""
+        """Return whether the author is a member of the project with at least developer access."""
         if not issue.author_id:
             return False
         try:

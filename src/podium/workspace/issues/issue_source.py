@@ -18,7 +18,7 @@ LONGEST_BODY = 60_000
 LONGEST_NAME = 200
 
 FindKnown = Callable[[Sequence[str]], Awaitable[set[str]]]
-"""Returns the ids of those issues that have already been taken."""
+"""Returns which of these issue ids have already been taken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class Issue:
 
 
 def format_issue_name(id: str) -> str:
-    """Return the name of an issue in messages."""
+    """Return the name of an issue as messages show it."""
     return f"#{id}" if id.isdecimal() else id
 
 
@@ -86,7 +86,7 @@ class IssuePage:
 
 
 class IssueSource(Protocol):
-    """A place where people write issues."""
+    """A source of issues: a folder of files, or a project on a forge."""
 
     @property
     def name(self) -> str:
@@ -100,7 +100,7 @@ class IssueSource(Protocol):
 
     @property
     def has_members(self) -> bool:
-        """Whether strangers can write issues too, so that the authors have to be checked."""
+        """Whether people outside the project can also open issues, so that authors have to be checked."""
         ...
 
     @property

@@ -24,10 +24,11 @@ _PART = re.compile(r"[\w.][\w.-]*", re.ASCII)
 
 
 def choose_source(given: str, *, folder: Path, outside: Path, home: Path, host: str) -> IssueSource:
-    """Return the source with this name. Raise Mistake if there is none, DependencyMissing if its program is missing.
+    """Return the source with this name.
 
     Relative paths are relative to `folder`. Programs in `outside`, where workers can write, are ignored. `home` is a
-    folder without a repository, and `host` is the id of this machine.
+    folder without a repository, and `host` is the id of this machine. Raise Mistake if there is no such source, and
+    DependencyMissing if the forge's program is not installed.
     """
     kind, colon, rest = given.partition(":")
     if colon and kind in PROGRAMS:
@@ -46,7 +47,7 @@ async def find_own_source(
 ) -> IssueSource:
     """Return the issues of the project to which a repository's remote belongs. Raise Mistake if there is none.
 
-    `setting` is the kind of forge; if it is None, the host name of the remote must show it.
+    `setting` is the kind of forge; if it is None, it is derived from the host name of the remote.
     """
     remote = await find_remote(repository)
     if remote is None:

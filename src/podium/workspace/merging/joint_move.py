@@ -71,7 +71,7 @@ async def move_together(home: Path, store: StoreAddress, moves: Sequence[TargetM
                 if torn := await _move_all_back(moves):
                     raise Mistake(f"{error}; {torn}; podium merge tries to complete this merge again") from error
                 file.unlink(missing_ok=True)
-                raise Mistake(f"all targets are where they were: {error}") from error
+                raise Mistake(f"the merge was undone in all repositories: {error}") from error
             file.unlink(missing_ok=True)
 
 
@@ -96,7 +96,7 @@ async def finish_joint_moves(home: Path, store: StoreAddress) -> list[str]:
 
 
 async def _finish_moves(moves: Sequence[TargetMove]) -> tuple[str, bool]:
-    """Complete these moves, or undo them. Return a sentence about that, and whether all targets agree now."""
+    """Complete these moves, or undo them. Return a sentence about the result, and whether one of the two succeeded."""
     targets = " and ".join(map(str, moves))
     try:
         for move in moves:
@@ -146,4 +146,4 @@ def _conditions(move: TargetMove) -> dict[str, str]:
 
 
 def _do_nothing() -> None:
-    """Do nothing, where no fault is injected."""
+    """Do nothing. This is used instead of a fault if no fault is to be injected."""

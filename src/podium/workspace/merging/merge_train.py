@@ -133,7 +133,7 @@ async def build_train(
 
     The new branch is called `integration`. If that branch exists, a number is appended to the name. With
     `can_be_deleted`, the commit of a branch that no longer exists is merged; otherwise that branch is left out.
-    `excluded` are branches that are left out, and why, because they cannot be merged in another repository.
+    `excluded` maps each branch that is left out, because another repository cannot merge it, to the reason.
     """
     place = resolve_location(repo)
     ordered = sort_by_dependency(branches)
@@ -219,7 +219,7 @@ class _TrainBuilder:
             self.left_out.append(left_out)
 
     async def _find_obstacle(self, train_branch: TrainBranch) -> LeftOutBranch | None:
-        """Return the branch with a reason if it must be left out without trying to merge it, otherwise None."""
+        """Return the branch and the reason if it must be left out without a merge attempt; otherwise return None."""
         now = self._tips.get(train_branch.branch)
         if now is None:
             return self._leave_out(
@@ -305,7 +305,7 @@ class _TrainBuilder:
 async def leave_out_conflict(
     place: GitLocation, clash: ConflictingMerge, ours: MergeSide, theirs: MergeSide
 ) -> LeftOutBranch:
-    """Return the record that the branch `theirs` is left out because it conflicts with `ours`."""
+    """Return the record of the branch `theirs`, which is left out because it conflicts with `ours`."""
     why = "; ".join(escape_unprintable(one.text) for one in clash.conflicts) or "it conflicts with the train"
     return LeftOutBranch(
         branch=theirs.name,

@@ -109,7 +109,7 @@ async def forecast_merges(
 ) -> Forecast:
     """Try to merge the branches with each other and with the branch `onto`. `branches` maps branches to their bases.
 
-    `parts` maps the branches of which only a part is merged to commits with that part.
+    `parts` maps each branch that is merged only in part to a commit with that part.
     """
     place = resolve_location(repo)
     commits = parts or {}

@@ -63,7 +63,7 @@ class _GitlabRequest(Struct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forge:
-    """A forge's command line, and the repository there. `folder` is a folder without a repository."""
+    """A repository on a forge, and the forge's program. `folder`, where the program runs, has no repository."""
 
     kind: ForgeKind
     program: str
@@ -145,7 +145,7 @@ def choose_forge(remote: RemoteUrl, *, setting: ForgeKind | None, outside: Path,
 
 
 def find_kind_by_host(remote: RemoteUrl) -> ForgeKind | None:
-    """Return the forge that is part of a remote's host name, such as gitlab.example.org, or None."""
+    """Return the forge whose name is part of a remote's host name, such as gitlab.example.org, or None."""
     host = ""
     if remote.protocol != "file":
         text = remote.text

@@ -136,7 +136,7 @@ class Mirror:
         return "" if done.code == 0 else describe_remote_failure(self.remote, done)
 
     async def push_branch(self, objects: Path, commit: str, branch: str) -> None:
-        """Push a commit from an object folder to a branch on the remote, without replacing commits of others.
+        """Push a commit from an object folder to a branch on the remote, without overwriting others' commits.
 
         Raise OutsideFailed if the push fails, for example because the branch there has other commits.
         """

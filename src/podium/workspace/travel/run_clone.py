@@ -22,7 +22,7 @@ PARTS = (".pack", ".rev", ".idx")
 
 
 async def open_run_clone(mirror: Mirror, run: str, commit: str) -> Repository:
-    """Return the repository of a run, with all commits of the mirror and its HEAD at `commit`. Create it if needed."""
+    """Return the repository of a run, with HEAD at `commit` and all commits of the mirror. Create it if necessary."""
     folder = run_folder(mirror, run)
     path = folder / REPOSITORY_FOLDER
     async with mirror.hold_lock() as lock:

@@ -318,7 +318,7 @@ class Worktrees:
         return await save_work(checkout)
 
     async def _finish_removal(self, noted: WorktreeRow, lock: int) -> None:
-        """Unregister the worktree from git, which shows that its work is saved; then delete the renamed folder."""
+        """Unregister the worktree from git, as a sign that its work is saved, and then delete the renamed folder."""
         await self._unregister_worktree(noted, lock)
         aside = _removal_path(noted.path)
         if aside.exists():

@@ -59,7 +59,7 @@ class _SlotFile(Struct, frozen=True, kw_only=True):
     slots: dict[str, int] = {}
     """The slot of each worktree, keyed by the worktree's path."""
     repositories: dict[str, str] = {}
-    """The name of the repository for each worktree that shares the slot of a worktree in that repository."""
+    """For each worktree that shares another worktree's slot, keyed by its path, the name of the other's repository."""
 
 
 def lease_slot(home: Path, worktree: Path, repository: Path) -> Slot:
@@ -79,7 +79,7 @@ def lease_slot(home: Path, worktree: Path, repository: Path) -> Slot:
 def share_slot(home: Path, worktree: Path, owner: Path, repository: Path) -> Slot:
     """Give a worktree the slot of the worktree `owner`, which is in `repository`. Raise Mistake if that fails.
 
-    The slot stays leased as long as one of the two folders exists.
+    The slot stays leased as long as at least one of the two folders exists.
     """
     slot = lease_slot(home, owner, repository)
     file = home / FILE
