@@ -337,7 +337,7 @@ def test_a_run_continues_when_the_laptop_stops_following_it(machines: Machines) 
         _, said = read_until_exit(following)
 
     assert following.returncode == 130
-    run = re.findall(r"run (\w+) continues there; follow it with: podium --server http", said)[0]
+    run = re.findall(r"run (\w+) continues on the server; follow it with: podium --server http", said)[0]
     with StoreReader(machines.store) as reader:
         assert derive_run_state(reader.read_summary(run)) == "running"
     assert machines.call("stop", run).exit_code == 0

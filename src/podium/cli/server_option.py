@@ -53,7 +53,7 @@ def call_on_server(server: str, arguments: Sequence[str]) -> int:
 
 
 def make_call(client: ServerClient, arguments: Sequence[str]) -> RemoteCall:
-    """Return a call that runs a command on the server. If an argument is `-`, standard input is sent with it."""
+    """Return a call that runs a command on the server. If an argument is `-`, the call includes standard input."""
     input = sys.stdin.buffer.read() if "-" in arguments else b""
     return RemoteCall(client, arguments, input=input, is_changing=is_changing(arguments))
 
@@ -68,7 +68,7 @@ def run_and_follow(client: ServerClient, arguments: Sequence[str]) -> int:
         write_to_stream(STDERR, bytes(collected[STDERR]))
         return code
     run: str = msgspec.json.decode(collected[STDOUT])["id"]
-    how = f"run {run} continues there; follow it with: podium --server {client.address} follow {run}"
+    how = f"run {run} continues on the server; follow it with: podium --server {client.address} follow {run}"
     try:
         return make_call(client, ["follow", run, *output]).run(write_to_stream)
     except LostConnection as error:

@@ -24,7 +24,7 @@ from ..terminal.answer_report import get_channel, get_username, submit_answer
     is_flag=True,
     help="Always allow such actions in the run's repository by saving a rule.",
 )
-@click.option("--everywhere", is_flag=True, help="With --always, allow them in all repositories.")
+@click.option("--everywhere", is_flag=True, help="With --always, allow such actions in all repositories.")
 def approve_command(id: str, for_run: bool, for_good: bool, everywhere: bool) -> int:
     """Approve the permission request ID, by default once. podium approvals lists the open requests.
 

@@ -151,14 +151,15 @@ def build_usage_columns(usages: Sequence[Usage]) -> list[Column]:
 
 
 def format_tokens(usage: Usage, count: int) -> str:
-    """Return a token count: `1,200`, `~1,200` if it is estimated, empty if it is zero."""
+    """Return a token count as text: `1,200`, or `~1,200` if it is estimated. Return an empty string for zero."""
     return f"{'~' if usage.estimated else ''}{count:,}" if count else ""
 
 
 def format_cost(usage: Usage) -> str:
-    """Return a cost: `$0.0123`, `~$0.0123` if estimated, `unpriced` if unknown, empty if there were no calls.
+    """Return a cost as text: `$0.0123`, `~$0.0123` if it is estimated, `unpriced` if no price is known.
 
-    If all calls were rehearsed, return `rehearsed`.
+    If only some prices are unknown, ` + unpriced` follows the cost. If all calls were rehearsed, return `rehearsed`; if
+    there were no calls, an empty string.
     """
     if not usage.calls and not usage.usd:
         return "rehearsed" if usage.rehearsed_calls else ""

@@ -23,7 +23,7 @@ from ..terminal.text import align_columns, as_json, escape_for_terminal, print_t
 @json_option
 @click.pass_context
 def engines_command(ctx: click.Context, repo: Path | None, is_json: bool) -> None:
-    """List the coding agents that can be used as engines: installed or not, version, and how to install them.
+    """List the coding agents that can be used as engines, with their versions, and how to install the missing ones.
 
     An agent uses one with engine: NAME in its file.
     """

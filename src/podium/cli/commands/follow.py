@@ -25,14 +25,14 @@ from ..terminal.terminal_notifier import make_terminal_notifier
 from ..terminal.text import as_json
 
 MOST_IDLE_POLLS = 5
-"""How many polls to wait for a worker without a process, because a commander restarts workers that crash."""
+"""How many polls to wait for a worker that has no process. A commander restarts workers that crash."""
 
 
 @click.command("follow")
 @click.argument("run")
 @output_options
 def follow_command(run: str, **output: bool) -> int:
-    """Show the progress of RUN, which another process is working on, until it ends or pauses; then print its answer.
+    """Show the progress of RUN while another process works on it. When RUN ends or pauses, print its answer.
 
     The output and the exit code are those of podium run. Ctrl-C ends this command; the run continues. RUN can
     also be the branch or name of a worker in this repository.

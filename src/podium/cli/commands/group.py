@@ -104,7 +104,7 @@ def group_unpin_command(names: tuple[str, ...]) -> None:
 @group_command.command("archive")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 def group_archive_command(names: tuple[str, ...]) -> None:
-    """Hide groups or runs from lists; --all shows them. A new run in an archived group unarchives it."""
+    """Hide groups or runs from lists; --all shows them. A new run in an archived group unarchives the group."""
     with open_groups() as groups:
         for thing in find_groups_and_runs(groups, names):
             groups.archive(thing, is_archived=True)
@@ -139,9 +139,9 @@ def group_move_command(run: str, group: str) -> None:
     "--newest", "is_newest", is_flag=True, help="Sort the groups, or the runs in the given groups, newest first."
 )
 def group_order_command(names: tuple[str, ...], is_newest: bool) -> None:
-    """List the given groups first, in this order; or the given runs of one group first in that group.
+    """List the given groups first, in this order, or list the given runs first within their group.
 
-    The others follow, newest first. Pinned groups and runs come before all of them.
+    The other groups or runs follow, newest first. Pinned groups and runs come before all of them.
     """
     if not names and not is_newest:
         raise click.UsageError("give the groups or runs to list first, or --newest")
@@ -167,7 +167,7 @@ def group_order_command(names: tuple[str, ...], is_newest: bool) -> None:
 
 
 def clear_order(groups: Groups, named: Sequence[Group], runs: Sequence[GroupedRun]) -> None:
-    """Sort the runs in the given groups newest first again. If no group is given, sort the groups themselves.
+    """Sort the runs in the given groups newest first again or, if no group is given, the groups themselves.
 
     Raise Mistake if runs are given.
     """

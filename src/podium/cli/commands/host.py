@@ -39,9 +39,9 @@ from .hosts import require_host_store
 def host_command(labels: str, slots: int, name: str, grace: float, lease: float) -> None:
     """Work on the runs of the store's fleet on this machine, until SIGTERM or Ctrl-C.
 
-    The store must be a PostgreSQL database, with the login that podium hosts add prints. The keys of the models come
-    from the environment of this command. After the first signal, the host takes no more runs and ends when its runs
-    have ended or are handed back; after the second, it hands them back at once.
+    The store must be a PostgreSQL database, with the login that podium hosts add prints. The keys of model
+    providers are read from the environment of this command. After the first signal, the host takes no more runs, and
+    exits when its runs have ended or been handed back. After the second, it hands them back at once.
     """
     wanted = tuple(sorted({label.strip() for label in labels.split(",")} - {""}))
     anyio.run(_offer_machine, dict(os.environ), wanted, slots, name, grace, lease)

@@ -1,4 +1,4 @@
-"""`podium login`: sign in to the server of another machine, for `podium --server`."""
+"""`podium login`: sign in to a server on another machine, for `podium --server`."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def choose_fingerprint(address: str, expected: str | None) -> str:
             raise Mistake(f"{says}, not {expected}; use the fingerprint that podium serve printed there")
         return seen.fingerprint
     if not is_attended():
-        raise Mistake(f"{says}; if podium serve printed the same there, give it with --fingerprint")
+        raise Mistake(f"{says}; if podium serve printed the same one there, give it with --fingerprint")
     print_to_stderr(says)
     if not click.confirm("Did podium serve print the same fingerprint there?", err=True):
         raise Mistake("not signed in, because the fingerprint is not the one that podium serve printed")

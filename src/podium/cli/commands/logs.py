@@ -88,7 +88,7 @@ def _require_known_kinds(kinds: tuple[str, ...]) -> None:
 
 
 def follow_run(settings: Settings, run: str, wanted: EntryFilter, *, after: int, is_jsonl: bool) -> None:
-    """Print the entries of a run that meet all criteria until it ends or pauses. Send notifications about the run."""
+    """Print the entries that meet all criteria until the run ends or pauses. Send notifications about the run."""
     with open_reader(settings.store) as reader:
         id = reader.find_run(run)
         if derive_run_state(reader.read_summary(id)) == "resumable":
@@ -183,7 +183,7 @@ def print_entry(entry: Entry, *, is_jsonl: bool) -> None:
 
 
 def format_log_line(entry: Entry, *, is_jsonl: bool, is_with_run: bool = False) -> str | None:
-    """Return an entry as a line of the log, with its run and date if `is_with_run`; None if it has no text form."""
+    """Return an entry as a log line, or None if it has no text form. With `is_with_run`, add the run and the date."""
     if is_jsonl:
         return format_entry_json(entry)
     if (said := format_entry(entry)) is None:

@@ -25,7 +25,7 @@ NAMES = ("list", "use", "test", "add", "remove")
 def models_command(ctx: click.Context, address: str | None, model: str | None, repo: Path | None, is_json: bool) -> Any:
     """List the available models, choose a local server, test what a model can do, or add and remove local models.
 
-    Without a subcommand, it lists the models, like podium models list.
+    Without a subcommand, list the models, like podium models list.
     """
     if ctx.invoked_subcommand is not None:
         return require_no_group_options(ctx, use=address, model=model, repo=repo, json=is_json)

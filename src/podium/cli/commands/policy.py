@@ -264,7 +264,7 @@ class RuleTestRun:
 
 
 def _find_rule_files(home: Path, repo: Path | None) -> Iterator[tuple[Path, Path | None]]:
-    """Yield every file that can contain rules, with the folder that the resolved path must be in, if there is one."""
+    """Yield every file that can contain rules, and the folder that must contain its resolved path, if any."""
     place = repo or find_repo(Path.cwd(), home=home)
     for path, root in ((home / USER_FILE, None), (place / REPO_FILE, place)):
         if path.exists():

@@ -49,8 +49,8 @@ def policy_revoke_command(rule: str, repo: Path | None, is_json: bool) -> None:
         publish_saved_rules(home, Settings.load().store)
     except PodiumError as error:
         raise StoreFailed(
-            f"{revoked.rule} is revoked on this machine, but workers on hosts still have it ({error}); delegate or "
-            "revoke something when the store can be reached, and it is removed there too"
+            f"{revoked.rule} is revoked on this machine, but workers on hosts still have it ({error}); "
+            "it is removed there when you next delegate a task or revoke a rule while the store can be reached"
         ) from error
 
 

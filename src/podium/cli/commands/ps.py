@@ -101,7 +101,7 @@ def describe_unattended_wakeups(store: StoreAddress, runs: Iterable[RunSummary])
 
 
 def format_omissions(*, older: int, archived: int) -> str:
-    """Format the numbers of older and of archived runs that the list omits."""
+    """Return how many older and archived runs the list omits, as text."""
     counts = ((older, "older ended"), (archived, "archived"))
     return ", ".join(f"{count} {what}" for count, what in counts if count)
 

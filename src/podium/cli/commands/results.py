@@ -42,7 +42,7 @@ ICONS: dict[ReflectEnd | None, tuple[str, str]] = {
     "paused": ("‖", "|"),
     None: ("●", "*"),
 }
-"""A symbol for each way in which a loop can end, and for a loop that has not ended, in Unicode and in ASCII."""
+"""The symbols, in Unicode and in ASCII, for each way a loop can end and for a loop that has not ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,7 +80,7 @@ def run_command(
 
     The answer goes to standard output, everything else to standard error. Ctrl-C interrupts the
     run, which can be resumed; a second Ctrl-C exits immediately. Permission requests are shown on
-    the terminal; without a terminal they are denied.
+    the terminal; without a terminal, they are denied or, with --park, queued.
     """
     require_compatible_options(mode, reflects=reflects, most=most, cannot_detach=is_detached and (is_bare or is_dry))
     shown = OutputOptions(**output)
@@ -158,7 +158,7 @@ def require_compatible_options(mode: Mode | None, *, reflects: bool, most: int |
     if cannot_detach:
         raise click.UsageError(
             "--detach cannot be combined with --no-sandbox or --dry-run; "
-            "in the background, dry runs are not possible, and the settings decide about the sandbox"
+            "dry runs are not possible in the background, and the settings determine whether runs there use the sandbox"
         )
     if reflects and mode not in (None, "reflect"):
         raise click.UsageError(f"--reflect means --mode reflect; it cannot be combined with --mode {mode}")
@@ -179,7 +179,7 @@ def start_detached_run(
 
 
 async def _enqueue_run(settings: Settings, place: Path, agent: str, request: str, run_options: RunOptions) -> str:
-    """Queue a run, which the commander starts in the repository itself, and return the run's id."""
+    """Queue a run that the commander starts in the repository itself, not in a worktree. Return the run's id."""
     from ...app import App  # imported here for start-up time: the help does not need it
     from ...workers.background_run import enqueue_background_run
 

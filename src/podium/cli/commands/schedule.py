@@ -207,7 +207,7 @@ def load_zone(name: str) -> ZoneInfo:
 
 
 def find_local_zone() -> str:
-    """Return the name of this machine's time zone; UTC if it has no name."""
+    """Return the name of this machine's time zone, or UTC if the zone has no name."""
     named = [os.environ.get("TZ", "").lstrip(":"), str(Path("/etc/localtime").resolve()).partition("zoneinfo/")[2]]
     for name in filter(None, named):
         try:

@@ -48,7 +48,7 @@ scope_option = click.option(
 
 @click.group("serve", invoke_without_command=True)
 @click.option("--open", "opens", is_flag=True, help="Open the dashboard in the browser.")
-@click.option("--lan", "is_lan", is_flag=True, help="Let other devices in the local network connect, over TLS.")
+@click.option("--lan", "is_lan", is_flag=True, help="Let other devices on the local network connect, over TLS.")
 @click.option("--host", help="Address to listen on; default: 127.0.0.1. Other machines connect over TLS.")
 @click.option("--port", type=click.IntRange(0, 65535), default=DEFAULT_PORT, show_default=True, help="Port; 0: any.")
 @scope_option

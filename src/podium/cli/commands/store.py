@@ -119,9 +119,9 @@ def store_prune_command(
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--skip-running", "is_skipping", is_flag=True, help="Leave out runs that a process is working on.")
 def store_export_command(file: Path, is_skipping: bool) -> None:
-    """Write everything in the store to FILE, to import it into another store.
+    """Write everything in the store to FILE, so that it can be imported into another store.
 
-    FILE is a copy: continue an unfinished run in one of the two stores only.
+    FILE is a copy: continue an unfinished run in only one of the two stores.
     """
     store = require_current_store()
     if file.exists():

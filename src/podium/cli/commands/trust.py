@@ -43,7 +43,7 @@ MEANINGS = {
     "worktrees.quota": "the disk space that workers' worktrees can use; when it is used up, no more are created",
     "worktrees.": "a command that runs in workers' checkouts, after they are created or before they are removed",
     "providers.": "the address of a model provider, which receives agents' prompts and your key",
-    "model": "a model on a server of this machine, which receives agents' prompts",
+    "model": "a model on a local server, which receives agents' prompts",
     "hooks.": "commands that are called on events in runs",
     "agents.": "commands that are called for the actions of an agent",
     "mcp__": "a tool that its server now describes differently than when it was trusted",

@@ -50,7 +50,7 @@ def format_plan(plan: UndoPlan) -> Iterator[str]:
     if not plan.files:
         yield f"run {plan.run} left no changes in your checkout"
     for file in plan.files:
-        origin = "" if file.is_certain else " (by a command of the run, or by someone else at that time)"
+        origin = "" if file.is_certain else " (by a command in the run, or by someone else during it)"
         yield f"{file.path}: {file.change}{origin}: {file.state}"
 
 

@@ -96,7 +96,7 @@ def filter_recent_workers(workers: list[WorkerState]) -> list[WorkerState]:
 
 
 def format_worker_branch(worker_task: WorkerTask) -> str:
-    """Return a worker's branch, and the names of additional repositories. Without a checkout, return name and kind."""
+    """Return a worker's branch and the names of additional repositories or, without a checkout, its name and kind."""
     if worker_task.has_checkout:
         return " + ".join((worker_task.branch, *(one.name for one in worker_task.also)))
     return f"{worker_task.name} {'(here)' if worker_task.is_here else '(reader)'}".lstrip()

@@ -80,7 +80,10 @@ def worktrees_command(ctx: click.Context, repo: Path | None, is_json: bool) -> N
 async def _load_worktrees(
     worktrees: Worktrees,
 ) -> tuple[list[WorktreeSummary], WorktreeDiskUsage, list[AlsoWorktree]]:
-    """Return the repository's worktrees, the store's disk usage, and its workers' worktrees in other repositories."""
+    """Return the repository's worktrees, the disk usage of all worktrees of the store, and worktrees elsewhere.
+
+    The last are the worktrees of this repository's workers in other repositories.
+    """
     listed = await list_worktrees(worktrees)
     elsewhere = await list_also_worktrees(worktrees.ledger, worktrees.repository)
     return listed, await read_disk_usage(worktrees.ledger, worktrees.quota), elsewhere

