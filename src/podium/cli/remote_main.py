@@ -26,7 +26,7 @@ WIDEST = 1000
 
 
 class CallerStream(TextIOWrapper):
-    """An output stream of the client. It is a terminal if the client's own stream is one."""
+    """An output stream to the client. `isatty` returns whether the client's own stream is a terminal."""
 
     def __init__(self, buffer: IO[bytes], *, is_terminal: bool, encoding: str) -> None:
         super().__init__(buffer, encoding=encoding, line_buffering=True)
@@ -37,7 +37,7 @@ class CallerStream(TextIOWrapper):
 
 
 class RemoteCommandGroup(RootCommandGroup):
-    """The commands as a client calls them: each checks the client's scopes and options first."""
+    """The commands that a client can call. The client's scopes and options are checked before a command runs."""
 
     def __init__(self, command: RemoteCommand) -> None:
         super().__init__("podium", context_settings={"help_option_names": ["-h", "--help"]})
@@ -89,7 +89,7 @@ def require_options(ctx: click.Context, path: str, allowed: tuple[str, ...]) -> 
 
 
 def apply_terminal(terminal: CallerTerminal, *, has_time_zone: bool) -> None:
-    """Make this process write for the client's terminal and, with `has_time_zone`, use the client's time zone.
+    """Set up this process to write to the client's terminal and, with `has_time_zone`, to use its time zone.
 
     A command that changes something keeps the time zone of this machine, because it may start processes for agents.
     """
@@ -109,7 +109,7 @@ def apply_terminal(terminal: CallerTerminal, *, has_time_zone: bool) -> None:
 
 
 def main() -> int:
-    """Run the command on standard input and return its exit code."""
+    """Run the command that is described on standard input, and return its exit code."""
     command = msgspec.json.decode(sys.stdin.buffer.read(), type=RemoteCommand)
     sys.stdin = TextIOWrapper(BytesIO(command.input), encoding="utf-8")
     apply_terminal(command.terminal, has_time_zone=not is_changing(command.arguments))

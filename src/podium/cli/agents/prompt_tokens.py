@@ -32,14 +32,14 @@ REQUEST = "Measure the prompt."
 
 
 class ToolTokens(Struct, frozen=True, kw_only=True):
-    """How many tokens the name, description and schema of a tool take, as an estimate."""
+    """The estimated number of tokens that the name, description and schema of a tool take."""
 
     name: str
     tokens: int
 
 
 class PromptTokens(Struct, frozen=True, kw_only=True):
-    """How many tokens an agent's system prompt and tools take in every model call, as an estimate.
+    """The estimated number of tokens that an agent's system prompt and tools take in every model call.
 
     `uncounted` lists the agent's MCP tools. They cannot be counted, because only their servers know their schemas.
     """

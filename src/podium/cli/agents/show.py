@@ -81,7 +81,7 @@ def format_agent(agent: Agent) -> Iterator[str]:
 
 
 def guidance_fields(agent: Agent, guidance: Guidance | None) -> dict[str, Any]:
-    """Return what an agent is told about the repository as JSON fields."""
+    """Return the JSON fields for what an agent is told about the repository."""
     skills = () if guidance is None or not can_load_skills(agent) else guidance.skills
     memory = None if guidance is None else guidance.memories.get(agent.name)
     return {

@@ -1,6 +1,6 @@
 """Implement a line-based chat console for terminals without cursor control.
 
-The terminal handles line editing, and a key is entered as a line: `y`, then Enter.
+The terminal handles line editing. A single-key answer is entered as a line: `y`, then Enter.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class PlainConsole:
         """Do nothing: only complete lines are printed."""
 
     def show_activity(self, activity: str) -> None:
-        """Print only the first activity, because printed text cannot be removed."""
+        """Print only the first of several activities in a row, because printed text cannot be removed."""
         if activity and not self._is_busy:
             self.print_line(f"  ({activity})")
         self._is_busy = bool(activity)

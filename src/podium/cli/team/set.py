@@ -71,7 +71,7 @@ def team_set_command(name: str, member: str | None, model: str | None, prompt: s
 
 
 def validate_model_name(model: str, repo: Path) -> str:
-    """Return the model name, empty for the default model. Raise Mistake if it is not a valid name."""
+    """Return the model name, or an empty string for the default model. Raise Mistake if the name is not valid."""
     if model == DEFAULT_MODEL_WORD:
         return ""
     if not is_model_name(model):

@@ -42,6 +42,6 @@ def load_team_context(repo: Path | None) -> TeamContext:
 
 
 def print_overridden_builtin(name: str, context: TeamContext) -> None:
-    """If a saved team overrides a built-in agent, print the qualified name that still refers to the agent."""
+    """Print the qualified name of the built-in agent that a saved team overrides, if any."""
     if builtin := find_overridden_builtin(name, context.roster):
         print_to_stderr(f"note: {name} now refers to this team; the built-in one is still available as {builtin}")

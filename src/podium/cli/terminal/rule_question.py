@@ -1,4 +1,4 @@
-"""Format the question whether to save a rule, with examples of what the rule allows and what it does not."""
+"""Format the question of whether to save a rule, with examples of what the rule allows and what it does not."""
 
 from __future__ import annotations
 

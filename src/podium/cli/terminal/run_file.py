@@ -21,7 +21,7 @@ file_option = click.option(
 
 @contextmanager
 def open_run(run: str, file: Path | None) -> Iterator[tuple[StoreReader, str]]:
-    """Open the store or the file, and yield a reader and the id of the run. `run` can be empty if a file has one run.
+    """Open the store or the file, and yield a reader and the run's id. `run` can be empty if the file has only one run.
 
     Raise UsageError if no run is given, and NoSuchRun unless exactly one run matches.
     """

@@ -112,7 +112,7 @@ def format_refusals(run: str, refusals: Sequence[ActionRefused]) -> str:
 
 
 def _print_follow_up(result: Result, ending: RunEnding) -> int:
-    """If there is no answer, print why and how to continue. Return the exit code."""
+    """Print why there is no answer and how to continue, unless the run succeeded. Return the exit code."""
     go_on = f"continue with: podium resume {result.run_id}"
     match result.outcome:
         case "paused":

@@ -21,7 +21,7 @@ LONGEST_CHECK = 60
 
 
 def format_train_report(result: Train) -> list[str]:
-    """For each branch, return a line that says that it was merged, or why it was left out."""
+    """Return a line for each branch: that it was merged, or why it was left out. Any output or conflicts follow."""
     lines = [
         f"merged: {'a part of ' if one.is_part else ''}{one.branch} at {one.commit[:SHORT]}" for one in result.merged
     ]
