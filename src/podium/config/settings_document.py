@@ -47,9 +47,9 @@ S = TypeVar("S", bound=Struct)
 class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A coding agent's program with its arguments and environment variables.
 
-    `mode` is the agent's mode in which it asks for permission. `sandbox` says whether the agent runs in the sandbox,
-    where it can reach `hosts` and read the folders in `readable`. An entry without a command is for an agent that
-    Podium knows.
+    `mode` is the mode in which the agent asks for permission. `sandbox` says whether the agent runs in the sandbox,
+    where it can reach `hosts` and read the folders in `readable`. An entry without a command configures an
+    agent that Podium supports itself.
     """
 
     command: str = ""
@@ -134,7 +134,7 @@ class LimitSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class SettingsDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The content of a settings file. None or empty means not set.
 
-    `store` is `local` or a path. `approval_seconds` is infinite if requests never time out.
+    `store` is `local`, a path or a PostgreSQL URL. `approval_seconds` is infinite if requests never time out.
     """
 
     model: str | None = None

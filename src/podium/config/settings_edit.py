@@ -61,7 +61,7 @@ def _edit_settings(
     *,
     advice: str,
 ) -> None:
-    """Edit the text of a settings file. Raise Mistake if the result would not be exactly the changed settings."""
+    """Edit the text of a settings file. Raise Mistake if the edit would not make exactly the intended change."""
     name = format_path(path)
     try:
         data = read_file_bytes(path) if path.exists() else b""

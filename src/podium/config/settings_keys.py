@@ -171,7 +171,7 @@ def read_providers(reader: FieldReader) -> dict[str, ProviderLimits]:
 
 
 def read_budgets(reader: FieldReader) -> dict[str, Budget]:
-    """Read the limits for each run, and those for all runs of a day, in total and in each repository."""
+    """Read the limits for each run, and the daily limits for all runs, in total and per repository."""
     found: dict[str, Any] = reader.read_values(
         {**BUDGET_READERS, "per_day": read_day_budget, "per_repository_day": read_day_budget}
     )
@@ -181,12 +181,12 @@ def read_budgets(reader: FieldReader) -> dict[str, Budget]:
 
 
 def read_day_budget(reader: FieldReader) -> Budget:
-    """Read the limits for a day. The time and the changed files are limited for each run only."""
+    """Read daily limits. Time and changed files can be limited only per run."""
     return Budget(**reader.read_values({key: BUDGET_READERS[key] for key in ("usd", "tokens", "turns")}))
 
 
 def read_limits(reader: FieldReader) -> LimitSettings:
-    """Read what happens if a provider accepts no calls for a long time."""
+    """Read the settings that apply if a provider accepts no calls for a long time."""
     return LimitSettings(**reader.read_values(LIMIT_READERS))
 
 
@@ -303,6 +303,6 @@ READERS: Readers = {
     "squad_history": FieldReader.read_bool,
     "forge": partial(FieldReader.read_choice, words=("github", "gitlab")),
 }
-"""The reader for each key that becomes one field, and that is read in the same way from all files."""
+"""The reader for each key that sets a single field and is read in the same way from all files."""
 
 KEYS = (*READERS, "budget", "models", "mcpServers", "hooks", "permissions", "approvals")

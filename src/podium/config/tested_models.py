@@ -1,6 +1,6 @@
-"""Store the results of tests of what models can do, in `model_abilities.json` in Podium's home folder.
+"""Store the results of testing what models can do, in `model_abilities.json` in Podium's home folder.
 
-A model can have different abilities on different servers, so a result is stored for an address and a model.
+A model can have different abilities on different servers, so each result is stored for a pair of address and model.
 """
 
 from __future__ import annotations
