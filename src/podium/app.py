@@ -52,7 +52,7 @@ class App:
     """A Podium instance: one store, its engines, and the runs that this process works on.
 
     `engines` maps the names that agents use in `engine` to custom engines. `owner` is the id under which this process
-    owns runs, if it shares the id with other processes.
+    owns runs, and how long its leases last; by default, it gets a new id.
     """
 
     launcher: RunLauncher
@@ -133,7 +133,7 @@ class App:
     ) -> AsyncIterator[Run]:
         """Resume a run that was interrupted or paused, and yield it. Exiting the block before the run ends stops it.
 
-        `tools` are the functions that were passed to `start`, and `patterns` are the patterns of its agents.
+        `tools` are the functions that were passed to `start`; `patterns` are the custom patterns of the run's agents.
         """
         claimed = await self.launcher.take_over_run(
             run, tools=tools, patterns=patterns, is_attended=is_attended, on_discussion=on_discussion
@@ -189,7 +189,7 @@ class App:
         return traces.trace_run
 
     async def _open_provider_rates(self, opening: AsyncExitStack) -> Callable[[str], Awaitable[float]] | None:
-        """Return the function that reserves calls at the rates that all machines share; None for a SQLite store."""
+        """Return a function that reserves calls within the rate limits that all machines share, or None for SQLite."""
         if not isinstance(self.settings.store, PostgresAddress):
             return None
         from .fleet.provider_rates import ProviderRates  # imported here because the packages are an extra

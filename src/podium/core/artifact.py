@@ -1,4 +1,4 @@
-"""Store texts from a run as artifacts. The store keeps each content once; timeline entries refer to it by digest."""
+"""Store texts from a run as artifacts. Identical content is stored once; timeline entries refer to it by digest."""
 
 from __future__ import annotations
 

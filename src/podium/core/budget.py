@@ -144,7 +144,7 @@ class Allowance:
         return Reservation(self._levels, reserved, longest_reply=longest)
 
     def _longest_reply(self, estimate: CallEstimate) -> int | None:
-        """Return the maximum length of the reply to a call, in tokens; None if it is unlimited."""
+        """Return the maximum length of the reply to a call, in tokens, or None if it is unlimited."""
         if not self._limited_levels:
             return None
         left = self._remaining_limits()
@@ -167,14 +167,14 @@ class Allowance:
         return next((one.message for one in failures if one.message.startswith(refusals)), None)
 
     def describe_overshoot(self) -> str | None:
-        """Return a message about the first exceeded limit; None if no limit was exceeded."""
+        """Return a message about the first exceeded limit, or None if no limit was exceeded."""
         for limit, used, _, name in self._iter_limits():
             if limit is not None and used > limit:
                 return f"{self._describe_limit(limit, name)} was exceeded by the last reply: {used:,.6g} used"
         return None
 
     def compute_worker_budget(self, own: Budget | None, *, share: float, agent: str) -> Budget | None:
-        """Return the budget for a worker that this operation starts; None if nothing is limited.
+        """Return the budget for a worker that this operation starts, or None if nothing is limited.
 
         For each limit, the worker gets the amount in its own budget, up to the remaining amount. If its budget
         does not set the limit, the worker gets a share of the remaining amount. The limit on changed files is not
@@ -202,7 +202,7 @@ class Allowance:
         return left
 
     def _remaining_files(self) -> int | None:
-        """Return how many more files can be changed; None if there is no limit. Files are never reserved."""
+        """Return how many more files can be changed, or None if there is no limit. Files are never reserved."""
         limits = [(one, one.budget.files_changed) for one in self._levels if one.budget is not None]
         left = [most - len(one.timeline.files_changed_below(one.path)) for one, most in limits if most is not None]
         return max(0, min(left)) if left else None
@@ -239,7 +239,7 @@ class Allowance:
             root._released = None
 
     def _explain_exceeded_limit(self, estimate: Usage, *, alone: bool = False) -> str | None:
-        """Return why a call with this estimate would exceed a limit; None if it would not.
+        """Return why a call with this estimate would exceed a limit, or None if it would not.
 
         With `alone`, ignore the budget reserved for running calls.
         """

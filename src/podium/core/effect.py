@@ -1,4 +1,4 @@
-"""Effects: actions that reach outside the run, such as model calls and commands. Their intent is written first."""
+"""Effects: actions outside the run, such as model calls and commands. Their intent is recorded before they begin."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Effect:
     """A context manager that must be entered around every external effect.
 
     Entering it waits until all earlier entries are written. While the run is being paused, entering it blocks
-    forever. The run is quiet when no such block is open.
+    forever. A run that is being paused can stop when no such block is open.
     """
 
     __slots__ = ("_timeline",)

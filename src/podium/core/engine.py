@@ -145,11 +145,11 @@ class EngineAction:
 
 
 class EngineGate(Protocol):
-    """Permits or refuses actions that an engine takes itself. The rules and people are the same as for tool calls."""
+    """Permits or refuses actions that an engine takes itself, by the same rules and people as for tool calls."""
 
     @property
     def directory(self) -> str:
-        """The directory that the agent works in; empty if there is none."""
+        """The directory that the agent works in, or an empty string if there is none."""
         ...
 
     @property
@@ -158,7 +158,7 @@ class EngineGate(Protocol):
         ...
 
     async def permit(self, place: Scope, wanted: EngineAction) -> str:
-        """Return why an action is refused; an empty string if it is permitted.
+        """Return why an action is refused, or an empty string if it is permitted.
 
         The decision is recorded at `place` before this returns. If it permits the action, the engine takes exactly this
         action, and records its end.
@@ -227,7 +227,7 @@ class EngineSession(Protocol):
 
     @property
     def is_restored(self) -> bool:
-        """Whether the engine restored this session from its own storage. A restored session may not respond."""
+        """Whether the engine restored this session from its own storage. A restored session might not respond."""
         ...
 
     def ask(self, prompt: str, turn: Scope) -> AbstractAsyncContextManager[AsyncIterator[Piece]]:

@@ -99,7 +99,7 @@ class ActingTool(Protocol):
         ...
 
     async def recover(self, began: Action) -> ToolAnswer | None:
-        """Return the answer for an action that was running when its process died; None to execute it again."""
+        """Return the answer for an action that was running when its process died, or None to execute it again."""
         ...
 
 
@@ -169,7 +169,7 @@ class Gate:
         self._hooks = hooks
 
     def wrap_tool(self, acting: ActingTool, *, is_given: bool = False) -> Tool:
-        """Wrap a tool for an engine session. A tool from code (`is_given`) is allowed if no rule matches."""
+        """Wrap a tool for an engine session. With `is_given`, a person is asked only if a rule says so."""
 
         async def answer_call(call: ToolUse, place: Scope) -> ToolAnswer:
             return await self._answer_call(acting, call, place, is_given=is_given)
@@ -250,7 +250,7 @@ class Gate:
         return verdict, reply.context
 
     async def permit(self, place: Scope, wanted: EngineAction) -> str:
-        """Return why an action that an engine takes itself is refused; an empty string if it is permitted.
+        """Return why an action that an engine takes itself is refused, or an empty string if it is permitted.
 
         The start of a permitted action is recorded. Nobody is asked again about an interrupted action, but the
         rules and hooks can still deny it.

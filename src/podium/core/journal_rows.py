@@ -51,8 +51,8 @@ def chain_hash(previous: bytes, line: bytes) -> bytes:
 def find_chain_break(rows: Iterable[JournalRow]) -> str | None:
     """Describe the first entry that breaks the hash chain. Return None if all entries are intact.
 
-    Every change, removal, insertion and swap is detected, except if entries are removed at the very end, or if all
-    later hashes are recomputed after a change.
+    Every change, removal, insertion and swap is detected, with two exceptions: entries removed from the very end, and
+    changes after which all later hashes were recomputed.
     """
     previous, last_seq, epoch = GENESIS, 0, 0
     for row in rows:

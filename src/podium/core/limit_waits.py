@@ -1,6 +1,6 @@
 """Track which agents of a run are waiting for a provider's limit to reset, and whether anything else is running.
 
-If nothing else is running, the process records when the run continues, and exits.
+If nothing else is running, the process records when the run is to continue, and exits.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ class LimitWait:
 
 @dataclass(slots=True)
 class LimitWaits:
-    """The agents of one run that are waiting for limits. `busy` counts the model calls and prompts that are not."""
+    """The agents of one run that are waiting for limits.
+
+    `busy` counts the model calls and prompts that are not waiting.
+    """
 
     busy: int = 0
     on_wait: Callable[[], object] = lambda: None

@@ -89,7 +89,7 @@ def describe_closing(answered: Answered | None) -> str:
 
 
 def compute_expiry(asked_at: float, seconds: float) -> float:
-    """Return when a request that can wait for this many seconds expires; 0 if it never does."""
+    """Return when a request that can wait for this many seconds expires, or 0 if it never does."""
     return 0.0 if isinf(seconds) else asked_at + seconds
 
 

@@ -87,9 +87,9 @@ class RunContext:
 
     None if there is no repository."""
     get_placement: Callable[[], Placement] | None = None
-    """Returns the placement that starts workers; None if there is no repository for them."""
+    """Returns the placement that starts workers, or None if there is no repository for them."""
     get_repository: Callable[[], WorkRepository] | None = None
-    """Returns the repository that the run works in; None if there is none."""
+    """Returns the repository that the run works in, or None if there is none."""
     before_change: Callable[[], Awaitable[None]] = do_nothing
     """Called before each action that may change files."""
     build_system_prompt: Callable[[Agent], str] = attrgetter("prompt")
@@ -102,12 +102,12 @@ class RunContext:
     also: tuple[str, ...] = ()
     """The checkouts of additional repositories that the run works in."""
     unattended: Unattended | None = "deny"
-    """How agents' requests and questions are handled without a person; None if a person is available to answer."""
+    """How agents' requests and questions are handled without a person, or None if a person is available to answer."""
     turn_limits: TurnLimits = DEFAULT_TURN_LIMITS
     earlier_turns: tuple[PastTurn, ...] = ()
     """The turns of the earlier runs that this run continues."""
     hooks: RunHooks | None = None
-    """The hooks of the run; None if it has none."""
+    """The hooks of the run, or None if it has none."""
     rate_limits: dict[str, RateLimit] = field(default_factory=dict)
     """The rate limit of each agent, keyed by name."""
 
@@ -151,7 +151,7 @@ class Operation:
         """Tools for working with other agents, set by a pattern."""
         self.reply_format: ReplyFormat | None = None
         self.is_correction: bool = False
-        """The format of the reply, and whether the agent no longer sees its previous reply, set by a pattern."""
+        """Set by a pattern: the format of the reply, and whether the previous reply is left out of the conversation."""
         self.worker_options: WorkerOptions = DEFAULT_OPTIONS
         """How a worker that runs this operation is started, set by a pattern."""
         self.time_limit: TimeLimit | None = None
@@ -247,12 +247,12 @@ class Operation:
 
     @property
     def placement(self) -> Placement | None:
-        """The placement that starts workers; None if there is no repository for them."""
+        """The placement that starts workers, or None if there is no repository for them."""
         return None if self._context.get_placement is None else self._context.get_placement()
 
     @property
     def repository(self) -> WorkRepository | None:
-        """The repository that the run works in; None if there is none."""
+        """The repository that the run works in, or None if there is none."""
         return None if self._context.get_repository is None else self._context.get_repository()
 
     @property
@@ -267,7 +267,7 @@ class Operation:
 
     @property
     def unattended(self) -> Unattended | None:
-        """How questions are handled if no person is available; None if a person is available."""
+        """How questions are handled if no person is available, or None if a person is available."""
         return self._context.unattended
 
     def grant_rules(self, approved: tuple[str, ...]) -> None:

@@ -16,7 +16,7 @@ from .scope import Scope
 async def ask_question(
     scope: Scope, question: QuestionAsked, *, unattended: Unattended | None
 ) -> QuestionAnswered | None:
-    """Record a question once and return the answer; None if nobody is available to answer.
+    """Record a question once and return the answer, or None if nobody is available to answer.
 
     The question gets an id, and the digest of the text that is shown with it. An answer to any other text does not
     count: the question is asked again. Until the answer arrives, the caller's timeouts are paused. With `park`, the
