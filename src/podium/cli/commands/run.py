@@ -158,7 +158,7 @@ def require_compatible_options(mode: Mode | None, *, reflects: bool, most: int |
     if cannot_detach:
         raise click.UsageError(
             "--detach cannot be combined with --no-sandbox or --dry-run; "
-            "dry runs are not possible in the background, and the settings determine whether runs there use the sandbox"
+            "a background run cannot be a dry run, and the settings determine whether it uses the sandbox"
         )
     if reflects and mode not in (None, "reflect"):
         raise click.UsageError(f"--reflect means --mode reflect; it cannot be combined with --mode {mode}")
