@@ -141,7 +141,7 @@ class RunAgents:
                 yield f"{agent.name}: {unlisted}; if it is refused, {models[1]} is used."
 
     def check_agents(self, team: Iterable[Agent], settings: Settings, patterns: OwnPatterns = NO_PATTERNS) -> list[str]:
-        """Return notices for the user. Raise Mistake for an agent that cannot run on this machine."""
+        """Return notices for the user about these agents. Raise Mistake if one of them cannot run on this machine."""
         notices = []
         engines = set()
         team = list(team)

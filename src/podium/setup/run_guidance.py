@@ -1,4 +1,4 @@
-"""Collect what the agents of a new run are told: instructions, skills and memories. Add it to their prompts."""
+"""Collect the guidance for the agents of a new run (instructions, skills and memories), and add it to their prompts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .instruction_files import format_instructions, read_instruction_files
 from .settings import Settings
 
 MOST_SKILL_CHARACTERS = 16_000
-"""The limit for the list of skills in a prompt."""
+"""The maximum number of characters of the skills that are listed with their descriptions in a prompt."""
 
 SKILLS_HEADING = """\
 # Skills
@@ -59,10 +59,10 @@ async def read_guidance(
     checkout: Path | None = None,
     also: Sequence[AlsoCheckout] = (),
 ) -> ReadGuidance:
-    """Read what the agents of a run in this repository are told about it, exactly as a resumed run will read it.
+    """Read the guidance for the agents of a run in this repository, in the redacted form that the run records.
 
     `checkout` is the folder that a worker works in, and `also` are its checkouts of additional repositories. The
-    guidance is None without a repository, and if there is nothing to tell.
+    guidance is None if there is no repository, or nothing to tell the agents.
     """
     if repo is None:
         return ReadGuidance(None, [])
@@ -145,7 +145,7 @@ def describe_guidance(guidance: Guidance | None, agent: Agent) -> Iterator[str]:
 
 
 def format_skills(skills: tuple[Skill, ...]) -> str:
-    """Return the list of skills for a prompt, cut to its limit."""
+    """Return the list of skills for a prompt. Skills beyond the limit are listed without their descriptions."""
     from ..patterns.verdict import neutralise  # imported here for start-up time: many repositories have no skills
 
     room = MOST_SKILL_CHARACTERS

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 class RunTools:
     """The tools of one run. When the block ends, everything that was started for these tools is stopped.
 
-    A run without a directory and functions, whose agents list no tools, has no tools and starts nothing.
+    A run that has neither a directory nor functions, and whose agents list no tools, has no tools and starts nothing.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class RunTools:
         self._notices_sent: set[str] = set()
 
     async def offer_tools(self, op: Operation) -> tuple[Tool, ...]:
-        """Return the tools of an operation's agent. All that need a gate are wrapped by the operation's gate."""
+        """Return the tools of an operation's agent. Those that need a gate are wrapped by the operation's gate."""
         agent = op.agent
         if self._directory is None and not self._functions and agent.tools is None:
             return ()
@@ -123,7 +123,7 @@ class RunTools:
         return (load_skill_tool(self._skills, self._directory, make_hidden_test(op.rules)),)
 
     async def _find_plugin_tools(self, names: Sequence[str]) -> dict[str, ActingTool]:
-        """Return the tools of plug-ins with these names. Unlike functions from code, they need permission."""
+        """Return the plug-in tools with these names. Unlike functions from code, they need permission."""
         if not names:
             return {}
         from .plugin_tools import find_plugin_tools  # imported here for start-up time: few agents use plug-ins
@@ -279,7 +279,10 @@ class _DeferredTool:
 
 @asynccontextmanager
 async def _open_task_group() -> AsyncIterator[TaskGroup]:
-    """Open a task group, and wait for its tasks when the block ends. Raise an exception from the block unwrapped."""
+    """Open a task group, and wait for its tasks when the block ends.
+
+    An exception from the block is raised as it is, not in an exception group.
+    """
     trouble: Exception | None = None
     async with create_task_group() as group:
         try:

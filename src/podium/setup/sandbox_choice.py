@@ -1,4 +1,4 @@
-"""Choose the sandbox for a checkout. If it is turned off, or outside Linux, commands run without a sandbox."""
+"""Choose the sandbox for a checkout. Commands run without one if it is turned off, or if the system is not Linux."""
 
 from __future__ import annotations
 

@@ -79,9 +79,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     permission_mode: PermissionMode = "default"
     budget: Budget | None = None
     day_budget: Budget | None = None
-    """The limits for all runs of a day."""
+    """The daily limits across all runs."""
     repository_day_budget: Budget | None = None
-    """The limits for all runs of a day in one repository."""
+    """The daily limits across all runs in one repository."""
     checks: dict[str, tuple[str, ...]] = {}
     worktrees: WorktreeSettings = WorktreeSettings()
     mcp_servers: dict[str, McpServer] = {}
@@ -106,7 +106,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     squad_history: bool = False
     """Whether members of a squad can add notes to their history."""
     forge: Literal["github", "gitlab"] | None = None
-    """The forge of the remote; None to choose it by the remote's host or by the program that is installed."""
+    """The forge of the remote; None to choose it by the remote's host or by the installed program."""
     proposed: SettingsDocument = SettingsDocument()
     notices: tuple[str, ...] = ()
     sources: dict[str, Origin] = {}
@@ -225,10 +225,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         return structs.replace(self, **other) if other else self
 
     def _may_keep_mode(self, mode: PermissionMode) -> bool:
-        """Return whether a run keeps its recorded mode.
-
-        `bypass` is never kept, and a mode that is set now replaces it.
-        """
+        """Return whether a run keeps its recorded mode, which it does unless that is `bypass` or a mode is set now."""
         return mode != "bypass" and "permissions.mode" not in self.sources
 
 

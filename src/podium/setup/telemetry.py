@@ -28,7 +28,7 @@ TIMEOUT_SECONDS = 2.0
 
 @dataclass(frozen=True, kw_only=True)
 class Telemetry:
-    """Where traces and metrics go."""
+    """The OpenTelemetry providers that send traces and metrics to the collector."""
 
     tracers: TracerProvider
     meters: MeterProvider
@@ -43,7 +43,7 @@ def is_telemetry_on(environ: Mapping[str, str]) -> bool:
 
 @contextmanager
 def open_telemetry(environ: Mapping[str, str]) -> Iterator[Telemetry]:
-    """Send to the collector that the environment names, until the block ends.
+    """Send traces and metrics to the collector that the environment names, until the block ends.
 
     Raise DependencyMissing if the SDK is not installed.
     """
@@ -63,7 +63,7 @@ def open_telemetry(environ: Mapping[str, str]) -> Iterator[Telemetry]:
         {"service.name": environ.get("OTEL_SERVICE_NAME", "podium"), "service.version": __version__}
     )
     timeout = None if environ.get(TIMEOUT) else TIMEOUT_SECONDS
-    # The SDK logs each failed attempt, in the middle of what a command prints.
+    # Otherwise, the SDK would log each failed attempt in the middle of a command's output.
     logging.getLogger("opentelemetry").addHandler(logging.NullHandler())
     tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
     tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(timeout=timeout)))

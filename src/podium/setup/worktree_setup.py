@@ -35,8 +35,8 @@ def make_worktree_hook(
 ) -> WorktreeHook | None:
     """Return a hook that runs a command in a worktree, or None if there is no command.
 
-    The command gets the worktree's slot in its environment. The hook raises Mistake if the command fails. `before` runs
-    first.
+    The command gets the worktree's slot in its environment. The hook raises Mistake if the command fails. The hook
+    `before`, if given, runs before the command.
     """
     if not argv:
         return None
