@@ -1,4 +1,4 @@
-"""Read the entries of all runs in one order, from a cursor that never skips an entry.
+"""Read the entries of all runs in one order. A reader that continues from its cursor never misses an entry.
 
 A cursor names the last entry that its owner has seen, as `RUN:SEQ`. SQLite has one writer at a time, so the row ids of
 entries are in commit order. Entries are deleted only with their run. A cursor does not contain a row id, because VACUUM

@@ -1,4 +1,4 @@
-"""The index of entries: finds the entries of an agent, a plan step, a kind or a time, in one run or in all runs.
+"""Index entries by agent, plan step, kind and time, and find them in one run or in all runs.
 
 Writing an entry does not change the index. Each query first adds the entries that were written since the last
 query, so runs never wait for the index. If the store cannot be written, the query uses a temporary index.

@@ -36,7 +36,7 @@ _OPEN = "(state = 'claimed' OR state = 'triage' OR state = 'work' OR comment = '
 class IssueClaim:
     """A claimed issue. Times are in seconds since the epoch.
 
-    `root` is the folder to work on. `body` is removed when the work starts or is left to a person.
+    `root` is the folder to work in. `body` is removed when the work starts or the issue is left to a person.
     `agent` is empty until one is chosen. `note` is the reason for the choice, or why a run could not be started.
     """
 
@@ -77,7 +77,7 @@ class IssueClaim:
 
 
 class IssueClaims:
-    """The claimed issues in a store. Every change survives power loss when the call returns."""
+    """The claimed issues in a store. Once a call returns, its change survives power loss."""
 
     def __init__(self, store: StoreAddress) -> None:
         self._store = store

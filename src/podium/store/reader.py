@@ -140,7 +140,7 @@ class StoreReader:
         return list(map(_require_readable, self._query_summaries("ORDER BY run.created DESC, run.id", ())))
 
     def read_run_list(self) -> RunList:
-        """Return a summary of every run that can be read, and the other runs."""
+        """Return the summaries of the runs that can be read, and the runs that cannot be read."""
         runs = list(self._query_summaries("ORDER BY run.created DESC, run.id", ()))
         readable = [run for run in runs if isinstance(run, RunSummary)]
         return RunList(readable, [run for run in runs if isinstance(run, DamagedRun)])

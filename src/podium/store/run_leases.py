@@ -17,7 +17,7 @@ from .write_statements import DELETE_OLD_OWNERS, RENEW_OWNER, TAKE_OVER_RUN
 LEASE_SECONDS = 30.0
 
 OWNER_COLUMNS = "owner.id, owner.host, owner.boot, owner.pid, owner.born, owner.until - clock_seconds()"
-"""The columns for `make_owner`. The last is the time left, not the end, because the clocks of machines can differ."""
+"""The columns for `make_owner`. The last is the time left, not the time of expiry, because clocks can differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

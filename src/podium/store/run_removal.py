@@ -21,7 +21,7 @@ def remove_run(store: StoreAddress, run: str) -> bool:
         forget_progress(store, run)
     with translate_errors(store), closing(open_connection(store, create=False)) as connection:
         connection.set_durable(True)
-        # Nobody adds the run's entries to the index at the same time.
+        # This lock keeps other processes from adding the run's entries to the index in the meantime.
         with write_transaction(connection, "entry_index"):
             return _delete_rows(connection, run, "worktree" if isinstance(store, Path) else "worktree_of_host")
 

@@ -212,7 +212,7 @@ class RunStore:
             return waiting
 
     def _remember_attachments(self, connection: SqlConnection, messages: Iterable[MailboxMessage]) -> None:
-        """Read the attachments of messages now, so that the event loop never waits for a server that may be away."""
+        """Read the attachments of messages from PostgreSQL now, so that the event loop never waits for the server."""
         if isinstance(self.path, Path):
             return
         for message in messages:

@@ -19,7 +19,7 @@ MOST_PARENTS = 20
 
 
 class PublishedRule(NamedTuple):
-    """A saved rule and the folder of the repository in which it applies. If that is empty, it applies everywhere."""
+    """A saved rule, and the folder of the repository in which it applies; empty if it applies everywhere."""
 
     rule: str
     repo: str
@@ -40,7 +40,10 @@ def publish_rules(store: StoreAddress, machine: str, rules: Sequence[PublishedRu
 
 
 def read_rules_for_run(store: StoreAddress, run: str) -> tuple[str, ...]:
-    """Return the published rules that apply to a run: those of the machine on which the first run was delegated."""
+    """Return the published rules that apply to a run.
+
+    These are the rules of the machine on which the run, or the first of its ancestors, was delegated.
+    """
     with StoreReader(store) as reader:
         origin = None
         for _ in range(MOST_PARENTS):

@@ -1,4 +1,4 @@
-"""The secret with which the hosts on a machine show that the machine's schedules are theirs to start.
+"""The secret with which hosts prove that they may start the schedules of the machine that they run on.
 
 The secret is a file in the Podium home. A PostgreSQL store has only its digest, so another host, which can read the
 store, cannot record that a run was started or missed.

@@ -25,7 +25,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """A schedule. Times are in seconds since the epoch, and 0 if there is none yet.
+    """A schedule. Times are in seconds since the epoch; a time that is not known yet is 0.
 
     `root` is the folder in which its runs work, and `host` is the id of the machine that starts them. `missed` counts
     the times at which no process was running to start a run, and `error` says why the last run could not be started.
@@ -57,7 +57,7 @@ class Schedules:
     """The schedules in a store. Power loss can undo the last changes in a SQLite store."""
 
     def __init__(self, store: StoreAddress, *, host_secret: str = "") -> None:
-        """`host_secret` is the secret of this machine, for a host, which may not write to the table."""
+        """Open the schedules. A host, which cannot write to the table, passes its machine's secret as `host_secret`."""
         self._store = store
         self._host_secret = host_secret
 
@@ -94,7 +94,7 @@ class Schedules:
         self._execute("UPDATE schedule SET is_paused = ?, next_at = ? WHERE id = ?", (int(is_paused), next_at, id))
 
     def record_start(self, schedule: Schedule, *, next_at: float, error: str = "") -> None:
-        """Record that the run for the time `next_at` of the schedule was started, or why it could not be started."""
+        """Record that the run for `schedule.next_at` was started, or why it was not. The next time is `next_at`."""
         run = schedule.last_run if error else schedule.next_run
         if self._host_secret:
             changed = replace(schedule, next_at=next_at, last_at=schedule.next_at, last_run=run, error=error)
@@ -106,7 +106,7 @@ class Schedules:
         )
 
     def record_missed(self, schedule: Schedule, count: int, *, last: float, next_at: float) -> None:
-        """Record that `count` times, the last of which was `last`, passed without a process to start the runs."""
+        """Record that no process was running at the last `count` due times, the latest of which was `last`."""
         if self._host_secret:
             total = schedule.missed + count
             self._record_as_host(schedule, replace(schedule, next_at=next_at, missed=total, missed_at=last))
@@ -126,8 +126,8 @@ class Schedules:
             )
         if refusal is not None:
             raise StoreFailed(
-                f"the store refused what this host recorded about schedule {before.id} ({refusal}); call podium "
-                "schedule start on this machine as a person, so that its hosts may start its schedules"
+                f"the store refused this host's update of schedule {before.id} ({refusal}); to let the hosts on this "
+                "machine start its schedules, run podium schedule start here with your own database login"
             )
 
     def _execute(self, sql: str, values: Sequence[Any], *, create: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Writes to a store, and the part of a store that commits them."""
+"""Define a write to a store, and the interface of the committers that commit batches of writes."""
 
 from __future__ import annotations
 

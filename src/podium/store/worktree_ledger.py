@@ -107,7 +107,7 @@ class Ledger:
         return await self._run_in_thread(select_rows, create=False)
 
     async def find_last_run(self, repository: Path, branch: str) -> str:
-        """Return the run of the newest worktree of a branch, also of a removed one; empty if there is none."""
+        """Return the run of a branch's newest worktree, even if that was removed; empty if there is none."""
         if not self.store.exists():
             return ""
 

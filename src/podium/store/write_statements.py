@@ -1,6 +1,6 @@
 """The statements, besides those that append entries, that a process executes while it works on runs.
 
-They are named because a process on a host of a fleet calls database functions instead of executing them.
+Each has a name here, because a process on a host of a fleet calls a database function instead of the statement.
 """
 
 RENEW_OWNER = (

@@ -31,8 +31,9 @@ from .host_statements import APPEND_AS_HOST, AS_HOST, find_host_name, require_ac
 APPEND = b"SELECT append_entries(%s, %s, %s, %s, %s, %s, %s, %s, %s)"
 REQUIRE = b"SELECT require_leases(%s, %s)"
 WAKE_FOLLOWERS = b"SELECT set_config('synchronous_commit', 'off', TRUE), pg_notify('podium_follower', '')"
-"""Wakes the followers after the commit. It is a separate transaction, because the server commits transactions that
-notify one at a time. It may be lost without harm, because followers also check for new entries once a second."""
+"""Wakes the followers after the commit. It is a separate transaction, because the server never commits two transactions
+with notifications at the same time. It may be lost without harm, because followers also check for new entries once a
+second."""
 
 
 class PostgresCommitter:

@@ -1,8 +1,7 @@
 """Connect to a PostgreSQL store.
 
-When a connection is closed, this process keeps it as an idle connection and reuses it later. A process that was
-connected before waits for an unavailable server, because the server may be restarting. So does a process whose parent
-was connected before.
+A process keeps a few connections idle after use, and reuses them. If the server is unavailable, the process waits for
+it, because it may be restarting, but only if the process or its parent has been connected before.
 """
 
 from __future__ import annotations
@@ -228,7 +227,7 @@ class _FlagDumper(Int2Dumper):
 def is_server_away(error: psycopg.Error) -> bool:
     """Return whether a connection failed because the server is not running, is starting or has closed it."""
     if error.sqlstate is None:
-        # An error while connecting often has no SQLSTATE. What does not change by itself is recognised by the message.
+        # An error while connecting often has no SQLSTATE. Waiting does not help if the message has one of these words.
         return not any(word in str(error) for word in ("password", "certificate", "does not support SSL"))
     return error.sqlstate in ("57P01", "57P02", "57P03")
 

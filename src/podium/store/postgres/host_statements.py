@@ -23,7 +23,7 @@ _NOTHING = "SELECT NULL AS refusal WHERE %s IS NOT NULL"
 
 AS_HOST = {
     statements.RENEW_OWNER: "SELECT renew_owner_as_host(%s, %s, %s, %s, %s, %s) AS refusal",
-    # Expired owners are deleted by others, and the owner of a host's runs belongs to several processes.
+    # A host deletes no owners: others delete the expired ones, and all processes of the host share its owner id.
     statements.DELETE_OLD_OWNERS: _NOTHING,
     statements.DELETE_OWNER: _NOTHING,
     statements.INSERT_RUN: "SELECT begin_run_as_host(run, owner) AS refusal"
@@ -41,7 +41,7 @@ AS_HOST = {
     statements.INSERT_ARTIFACT: "SELECT store_artifact_as_host(%s, %s) AS refusal",
     statements.DELETE_ATTACHMENTS: "SELECT drop_attachments_as_host(%s, %s) AS refusal",
 }
-"""For each statement, what a host executes instead, with the same values."""
+"""The query that a host executes instead of each statement, with the same values."""
 
 
 def find_host_name(store: PostgresAddress) -> str:

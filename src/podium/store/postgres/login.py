@@ -20,7 +20,7 @@ SAFE_MODES = ("verify-ca", "verify-full")
 
 
 def build_connection_options(store: PostgresAddress, settings: Mapping[str, str]) -> dict[str, Any]:
-    """Return the options to connect with, which also apply these settings to the session.
+    """Return the connection options, which also apply these settings to the session.
 
     Raise Mistake if the URL is invalid, or if the connection could leave this machine without verified TLS.
     """
@@ -31,7 +31,7 @@ def build_connection_options(store: PostgresAddress, settings: Mapping[str, str]
         "options": f"{given.get('options', '')} {flags}".strip(),
         "application_name": "podium",
         "connect_timeout": given.get("connect_timeout", "10"),
-        # With these, a server that vanished without closing the connection is noticed within a lease.
+        # With these, the loss of a server that did not close the connection is detected before a lease expires.
         "keepalives_idle": 5,
         "keepalives_interval": 5,
         "keepalives_count": 3,
@@ -40,7 +40,7 @@ def build_connection_options(store: PostgresAddress, settings: Mapping[str, str]
 
 
 def parse_login(store: PostgresAddress) -> dict[str, str]:
-    """Return the parameters of a connection, from the URL and from the environment. Raise Mistake if it is invalid."""
+    """Return the connection parameters from the URL and the environment. Raise Mistake if the URL is invalid."""
     try:
         parsed = Conninfo.parse(store.url.encode())
     except psycopg.OperationalError as error:

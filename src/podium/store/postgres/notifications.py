@@ -51,7 +51,7 @@ class PostgresWakeup:
 
     def wake(self) -> None:
         """Make this socket readable."""
-        with suppress(OSError):  # it is full, so it will wake up anyway, or closed
+        with suppress(OSError):  # the socket is closed, or it is full and so already readable
             self._writing.send(b"!")
 
     def drain(self) -> None:
@@ -72,7 +72,7 @@ class PostgresWakeup:
 
 
 class _Listener:
-    """The thread that listens for one store in this process, and the sockets that it wakes."""
+    """The thread that listens for the notifications of one store, and the sockets that it wakes in this process."""
 
     def __init__(self, store: PostgresAddress) -> None:
         self.wakeups: set[PostgresWakeup] = set()

@@ -91,7 +91,7 @@ def _measure(connection: psycopg.Connection) -> tuple[float, float]:
         [there] = _read_row(connection, "SELECT extract(epoch FROM clock_timestamp())::float8") or (sent,)
         took = time.monotonic() - began
         trips.append((took, sent + took / 2 - float(there)))
-    # The shortest round trip says most about the clock.
+    # The shortest round trip gives the most accurate clock offset.
     return median(took for took, _ in trips), min(trips)[1]
 
 

@@ -1,7 +1,7 @@
 """Commit batches of writes to a SQLite store.
 
 A small transaction takes less time than waking a thread, so it is committed on the event loop. A batch goes to the
-thread if it is large, must be synced to disk or finds the file locked, and after many batches in a row on the loop.
+thread if it is large, must be synced to disk or finds the file locked, or if the loop has committed many in a row.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class SqliteCommitter:
         self._loop_connection.close()
 
     def try_commit_at_once(self, writes: Sequence[Write]) -> bool:
-        """Commit a small batch on the event loop. Return False if the thread must commit it, as after any error."""
+        """Commit a small batch on the event loop. Return False if that failed, or if the thread must commit it."""
         if (
             len(writes) > SMALL_BATCH_WRITES
             or self._inline_batches >= MAX_INLINE_BATCHES
