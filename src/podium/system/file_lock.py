@@ -42,7 +42,7 @@ def lock_descriptor(handle: int) -> None:
 async def wait_file_lock(lock: Path) -> AsyncIterator[int]:
     """Wait until no other process holds `lock`, and hold it until the block ends. Yield its descriptor.
 
-    Pass the descriptor to child processes that must not outlive the lock: they keep it if this process is killed.
+    Pass the descriptor to child processes that work under the lock: they keep the lock if this process is killed.
     """
     from anyio import sleep  # imported here because most users of locks need no event loop
 

@@ -1,4 +1,4 @@
-"""Identify this machine, or more exactly the Podium home on it, among the machines that use the same store."""
+"""Identify this machine, or more precisely the Podium home on it, among the machines that use the same store."""
 
 from __future__ import annotations
 

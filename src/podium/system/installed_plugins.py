@@ -26,7 +26,7 @@ PluginPart = Literal["engines", "tools", "patterns", "commands"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstalledPlugins:
-    """The plug-ins, keyed by name, and why the others cannot be used."""
+    """The plug-ins that were loaded, and the errors of those that could not be loaded, each keyed by name."""
 
     plugins: Mapping[str, Plugin] = field(default_factory=dict)
     broken: Mapping[str, str] = field(default_factory=dict)
@@ -72,7 +72,7 @@ def find_plugin(name: str) -> Plugin:
 def find_plugin_part(part: PluginPart, name: str) -> Any:
     """Return the engine, tool, pattern or command with this name, or None if no plug-in has one.
 
-    Raise Mistake if no plug-in has one and a plug-in that might have it cannot be loaded.
+    Raise Mistake if no loaded plug-in has one and another plug-in, which might have it, cannot be loaded.
     """
     found = load_plugins()
     for plugin in found.plugins.values():

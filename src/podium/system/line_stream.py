@@ -1,4 +1,4 @@
-"""Read and write streams of lines: what programs exchange over their standard input and output."""
+"""Read and write streams of lines, such as the standard input and output of programs."""
 
 from __future__ import annotations
 

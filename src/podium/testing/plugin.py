@@ -49,7 +49,7 @@ def podium_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
 def scripted(
     podium_repo: Path, podium_home: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Scripted:
-    """Return agents with scripted models: define them with `agent` or `says`, then use `run`, `heard` and `entries`."""
+    """Return a runner of scripted agents: define them with `agent` or `says`, then use `run`, `heard` and `entries`."""
     from ..setup.settings import Settings  # for start-up time: pytest loads this plug-in in every project
     from .scripted import Scripted
 

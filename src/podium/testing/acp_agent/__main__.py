@@ -16,7 +16,7 @@ def main() -> None:
     """Parse the options and serve the client until it closes the connection."""
     parser = argparse.ArgumentParser(
         prog="python -m podium.testing.acp_agent",
-        description="Play a script as a coding agent. Without --script, the first prompt of a session contains it.",
+        description="Play a script as a coding agent. Without --script, the first prompt of a session must contain it.",
     )
     parser.add_argument("--script", type=Path, metavar="FILE", help="JSON list of steps")
     parser.add_argument(
@@ -28,7 +28,7 @@ def main() -> None:
     parser.add_argument("--unasked", action="store_true", help="act without asking for permission")
     parser.add_argument("--forgetful", action="store_true", help="do not offer to load sessions")
     parser.add_argument("--steering", action="store_true", help="accept messages while answering a prompt")
-    parser.add_argument("--no-http", action="store_true", help="connect to MCP servers only on stdio")
+    parser.add_argument("--no-http", action="store_true", help="connect to MCP servers only over stdio")
     parser.add_argument("--no-mcp", action="store_true", help="do not connect to MCP servers")
     options = parser.parse_args()
     script = () if options.script is None else parse_script(msgspec.json.decode(options.script.read_bytes()))

@@ -1,7 +1,7 @@
 """Play a script as a coding agent: stream text, ask for permission, change files and run commands.
 
-The steps are those of `podium.engines.script`. A step can call `write_file`, `read_file` and `bash`, which really act,
-and the tools of the MCP servers that the client offers for a session.
+The steps are those of `podium.engines.script`. A step can call `write_file`, `read_file` and `bash`, which work on real
+files, and the tools of the MCP servers that the client offers for a session.
 Sessions are saved in the home folder after each step, so a new process can load them. A step can have a fault: `fails`
 answers the prompt with an error, `silent` never answers, `half` exits in the middle of the text, and `garbled` writes
 invalid messages before the text.
@@ -127,7 +127,7 @@ class ScriptedAgent:
         raise RpcError(METHOD_NOT_FOUND, f"no method {method}")
 
     async def _take_message(self, id: str, blocks: list[Params]) -> Params:
-        """Repeat a message that arrives while a prompt is being answered. Without a prompt, do not accept it."""
+        """Echo a message that arrives while a prompt is being answered. Reject it if none is being answered."""
         if id not in self._prompting:
             return {"outcome": "promptRequired"}
         heard = str(blocks[-1].get("text", "")).splitlines()[-1]

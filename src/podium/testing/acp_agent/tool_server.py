@@ -1,6 +1,6 @@
-"""Call the tools of an MCP server that a client offers to the scripted agent, over HTTP or on stdio.
+"""Call the tools of an MCP server that a client offers to the scripted agent, over HTTP or stdio.
 
-This is only what the agent needs to list and to call tools.
+This module implements only the part of the protocol that lists and calls tools.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ToolServer:
         self._send = send
 
     async def list_tools(self) -> None:
-        """Agree on the protocol with the server and ask for its tools."""
+        """Initialise the session with the server, and read the names of its tools."""
         await self._send("initialize", HELLO)
         self.tools = [str(tool["name"]) for tool in (await self._send("tools/list", {}))["tools"]]
 
@@ -47,7 +47,7 @@ class ToolServer:
 
 
 async def connect_server(described: Params, group: TaskGroup) -> ToolServer:
-    """Connect to a server as ACP describes it, and ask for its tools."""
+    """Connect to the server that the ACP client described, and read the names of its tools."""
     send = _make_http_sender(described) if described.get("type") == "http" else _start_program(described, group)
     server = ToolServer(str(described["name"]), send)
     await server.list_tools()

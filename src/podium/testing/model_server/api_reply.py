@@ -33,7 +33,7 @@ class ScriptedReply:
 
 
 class ReplyRenderer(Protocol):
-    """Renders a reply in the format of one API: as a document, or as events before, for and after its text pieces."""
+    """Renders a reply in the format of one API: as one document, or as an opening, pieces of text and an ending."""
 
     def render_document(self) -> dict[str, Any]: ...
 
