@@ -74,7 +74,7 @@ class Checkout:
     # Locating a path
 
     def locate(self, path: str) -> LocatedPath:
-        """Resolve a path, which need not exist. Raise InvalidCall if it cannot be used, e.g. outside the checkout."""
+        """Resolve a path, which need not exist. Raise InvalidCall if it is outside the checkout or cannot be used."""
         relative = self._make_relative(_validate_path(path))
         located = self._locate_by_kernel(relative) if self._by_kernel else self._locate_by_walking(relative)
         if path.endswith("/") and located.kind != "directory":

@@ -56,7 +56,8 @@ OTHER_NAMES = {"old_text": "old", "new_text": "new", "old_string": "old", "new_s
 class EditFile:
     """`edit_file`: makes one or more exact replacements in a file, either all of them or none.
 
-    The schema shows one replacement, because small models write flat arguments more reliably. Several are accepted.
+    The schema shows one replacement, because small models write flat arguments more reliably. A call
+    can also make several replacements.
     """
 
     name = "edit_file"

@@ -18,7 +18,7 @@ from .checkout_files import open_checkout
 MOST = 200_000
 
 Hidden = Callable[[str], bool]
-"""Returns whether a path is hidden from searches and from diffs of several files. It can still be read by its name."""
+"""Returns whether a path is hidden from searches and from diffs of several files. It can still be read by its path."""
 
 SECRET_NAMES = (".env", ".netrc", ".pgpass", ".npmrc", ".pypirc", ".git-credentials", "credentials.json")
 SECRET_ENDS = (".pem", ".key", ".p12", ".pfx", ".keystore", ".jks", ".kdbx")

@@ -88,7 +88,7 @@ def _resolve_roots(directory: Path, also: Sequence[Path]) -> tuple[Path, ...]:
 
 
 def _name_file(roots: Sequence[Path], path: Path) -> str | None:
-    """Return the key of a file: its path relative to the first root, or absolute in another; None if in none."""
+    """Return the key of a file: its relative path in the first root, its absolute path in another, otherwise None."""
     if path.is_relative_to(roots[0]):
         return str(path.relative_to(roots[0]))
     return str(path) if any(path.is_relative_to(root) for root in roots[1:]) else None
@@ -129,7 +129,10 @@ def _hash_content(path: Path, content: bytes) -> str:
 
 
 def _hash_checkouts(roots: Sequence[Path]) -> str:
-    """Return a hash of the names, sizes and times of all files outside `.git`. Raise InvalidCall for too many files."""
+    """Return a hash of the names, sizes and times of all files outside `.git`.
+
+    Raise InvalidCall if there are too many files.
+    """
     whole = sha256()
     count = 0
     for folder, folders, names in (entry for root in roots for entry in os.walk(root)):

@@ -54,11 +54,14 @@ class SeveralCheckouts:
         return answer if answer is None or checkout == self._primary else _name_checkout(answer, checkout)
 
     def _route_call(self, call: ToolUse) -> tuple[Path, ToolUse]:
-        """Return the checkout for a call, and the call without `directory` and with an absolute path."""
+        """Return the checkout for a call, and the call to pass to the tool of that checkout.
+
+        `directory` is removed from the call, and a path in a checkout other than the primary one is made absolute.
+        """
         key = PATH if self._has_path else DIRECTORY
         given = call.arguments.get(key)
         if not isinstance(given, str):
-            return self._primary, call  # there is none, or the tool says what is wrong with it
+            return self._primary, call  # the argument is missing, or the tool reports that it is invalid
         # Resolved as text only: the tool itself follows links, and none leads out of its checkout.
         whole = os.path.normpath(self._primary / given)
         found = next((one for one in self._tools if _contains(one, whole)), None)

@@ -25,7 +25,7 @@ SHELL = "/bin/bash"
 LONGEST_COMMAND = 100_000
 LONGEST_TIMEOUT = 600
 KEPT = 16 * 1024
-"""The number of bytes of output to keep at the start, and also at the end."""
+"""How many bytes of the start of the output are kept, and how many of its end."""
 
 
 class CommandOutput:
@@ -51,7 +51,7 @@ class CommandOutput:
     def format_tail(self, size: int) -> str:
         """Return the last `size` bytes of the output as text, after a note about the bytes that were cut.
 
-        `size` is at most the size of the end that is kept.
+        `size` must not exceed the number of bytes that are kept of the end.
         """
         tail = CommandOutput(start=0, end=size)
         tail.append_chunk(bytes(self._start + self._end))

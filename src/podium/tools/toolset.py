@@ -126,7 +126,7 @@ class Toolbox:
 def _make_checkout_tools(
     directory: Path, checks: Checks, sandbox: CommandSandbox | None, hidden: Hidden, *, also: tuple[Path, ...]
 ) -> tuple[ActingTool, ...]:
-    """Return the tools for one checkout. Commands in it may name files in the checkouts `also` too."""
+    """Return the tools for one checkout. Its commands may also name files in the checkouts `also`."""
     wrap = None if sandbox is None else sandbox.wrap
     return (
         ReadFile(directory),
@@ -142,7 +142,7 @@ def _make_checkout_tools(
 
 
 def _join_tools(tools_by_checkout: Mapping[Path, Sequence[ActingTool]]) -> list[ActingTool]:
-    """Return each tool once, for all checkouts."""
+    """Combine the tools of several checkouts: return each tool once, for use in all of them."""
     from .several_checkouts import SeveralCheckouts  # imported here for start-up time: few tasks have several checkouts
 
     columns = zip(*tools_by_checkout.values(), strict=True)
