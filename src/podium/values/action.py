@@ -22,7 +22,7 @@ class Action(Struct, frozen=True, kw_only=True, omit_defaults=True):
     environment: dict[str, str] = {}
     sandbox: str = ""
     inputs: dict[str, str] = {}
-    """The hash of each file that the action changes or that its command names, keyed by path; empty for no file."""
+    """The hash of each file that the action changes or its command names, by path; empty if the file does not exist."""
     outputs: dict[str, str] = {}
     """The hash of each changed file after the action, to detect after a crash whether the action was executed."""
     diff: str = ""

@@ -24,7 +24,7 @@ MODE_ALIASES = {"orchestrator": "orchestrate", "orchestrator-reflect": "reflect"
 
 
 class Router(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The options of a router, which chooses the agent that answers instead of answering itself.
+    """The options of a router, an agent that does not answer itself but chooses the agent that does.
 
     With `is_choice_only`, the choice is the answer, and the chosen agent is not called.
     """

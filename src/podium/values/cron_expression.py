@@ -102,7 +102,7 @@ class CronExpression:
 
 @lru_cache(maxsize=16)
 def _list_times(expression: CronExpression, day: date, zone: tzinfo) -> list[float]:
-    """Return the times on a day that matches, in order."""
+    """Return the times at which the expression is due on a matching day, in order."""
     folds = (0, 1) if len(expression.hours) == 24 else (0,)
     found = {
         datetime.combine(day, time(hour, minute, fold=fold), zone).timestamp()

@@ -18,7 +18,7 @@ class Skill(Struct, frozen=True, kw_only=True):
 
 
 class Memory(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What an agent noted in earlier runs, and the file that contains it, as a path below a folder."""
+    """An agent's notes from earlier runs, and the file that contains them: `path` is relative to `folder`."""
 
     folder: str
     path: str

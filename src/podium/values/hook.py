@@ -24,7 +24,7 @@ class Hook(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A command, or a plug-in whose function is called.
 
     `tools` limits the hook to these tools; empty means all tools. With `is_foreign`, the command was written for
-    another program, and also gets the fields of that program.
+    another program, and also receives the fields that the other program passes.
     """
 
     command: tuple[str, ...] = ()

@@ -81,7 +81,7 @@ def _read_tools(reader: FieldReader) -> tuple[str, ...]:
     tools = reader.read_comma_list("a list of tools, such as Bash, Edit")
     for one in tools:
         if not _NAMES.fullmatch(one):
-            # A name that matches no tool would leave them all unguarded.
+            # A name that matches no tool would leave every tool unguarded.
             reader.add_error(
                 f"{quote_text(one)} is not the name of a tool; use names such as Bash, or patterns such as mcp__*"
             )

@@ -57,7 +57,7 @@ LocatedNode = ScalarNode | ListNode | MappingNode
 
 
 class NumberTooLarge(ValueError):
-    """A number that does not fit in stores and message formats."""
+    """The number is too large for stores and message formats."""
 
 
 def parse_scalar(raw: str, *, line: int, is_plain: bool) -> ScalarNode:

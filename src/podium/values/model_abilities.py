@@ -8,10 +8,10 @@ from msgspec import Struct
 class ModelAbilities(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a model can do on the server that offers it. None means that it was not tested.
 
-    `native_calls` is the tool interface of the API, and `written_calls` are tool calls in the text of a
-    reply. `json_schema` means that the server can make a reply follow a schema. `window` is the context window
-    in tokens, `first_token_seconds` is the time until a short reply begins, and `concurrent` is the number of
-    calls that the server answers at the same time.
+    `native_calls` means that it calls tools through the API's tool interface, and `written_calls` that it writes
+    tool calls in the text of a reply. `json_schema` means that the server can make a reply follow a schema. `window`
+    is the context window in tokens, `first_token_seconds` is the time until a short reply begins, and `concurrent`
+    is the number of calls that the server answers at the same time.
     """
 
     streaming: bool | None = None

@@ -97,5 +97,5 @@ def replace_surrogates(text: str) -> str:
 
 
 def quote_lines(text: str) -> str:
-    """Return each line of `text` after a line break and the prefix "> "."""
+    """Return the lines of `text`, each preceded by a line break and the prefix "> "."""
     return "".join(f"\n> {line}" for line in text.splitlines())

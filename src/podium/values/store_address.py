@@ -43,18 +43,18 @@ def is_postgres_url(text: str) -> bool:
 
 
 def make_postgres_address(url: str, home: Path) -> PostgresAddress:
-    """Return the address of a database, with a folder in the home folder that processes of the same store share."""
+    """Return the address of a database. All processes of this home that use the database get the same folder."""
     without_password = str(PostgresAddress(url, home))
     return PostgresAddress(url, home / "stores" / sha256(without_password.encode()).hexdigest()[:12])
 
 
 def make_local_path(store: StoreAddress, name: str) -> Path:
-    """Return the path of a file or folder of a store on this machine: next to a SQLite file, or in the folder."""
+    """Return the path of a store's local file or folder: next to a SQLite file, or in a PostgreSQL store's folder."""
     return store.with_name(f"{store.name}-{name}") if isinstance(store, Path) else store.folder / name
 
 
 def find_local_folder(store: StoreAddress) -> Path:
-    """Return the folder on this machine that has the files of a store."""
+    """Return the folder on this machine that contains a store's local files."""
     return store.parent if isinstance(store, Path) else store.folder
 
 

@@ -9,7 +9,7 @@ from msgspec import Struct, structs
 
 
 class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Amounts that can be added up, and the seconds that the calls took.
+    """Model usage, in amounts that can be added up. `seconds` is how long the calls took.
 
     `usd` covers the calls whose price is known; `unpriced` is the number of other calls. `estimated` is the number of
     calls whose tokens are estimated. Of the input tokens, `cached_tokens` were read from the provider's cache and

@@ -119,7 +119,7 @@ class MessageSent(EventBase, frozen=True, kw_only=True, tag="message_sent"):
 
 
 class MessageAcknowledged(EventBase, frozen=True, kw_only=True, tag="message_acknowledged"):
-    """A message that an agent of this run sent was delivered, or its receiver ended before that."""
+    """A message that an agent of this run sent was delivered, or its receiver ended before it could be delivered."""
 
     id: str
     to: str

@@ -58,7 +58,7 @@ class WorkCommitted(EventBase, frozen=True, kw_only=True, tag="work_committed"):
 
 
 class WorkPushed(EventBase, frozen=True, kw_only=True, tag="work_pushed"):
-    """The files of a worker's checkout are on its remote, as the commit `commit`, which the ref `ref` contains.
+    """The files of a worker's checkout were pushed to the ref `ref` of its remote, as the commit `commit`.
 
     The first parent of that commit is `head`, the tip of the worker's branch. The commit contains everything that was
     done up to the entry `through` of the timeline, except the paths in `ignored`: files that git ignores, and nested

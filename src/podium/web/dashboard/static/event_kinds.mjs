@@ -13,7 +13,7 @@ export const KINDS = Object.freeze({
   message_received: "A message was sent to an agent of the run; it is delivered with the agent's next prompt or model call.",
   messages_delivered: "These messages were added to an agent's prompt at this point, and at no other. `text` is the added text.",
   message_sent: "An agent sent a message to another member of its team. `run` is the run in which that member works.",
-  message_acknowledged: "A message that an agent of this run sent was delivered, or its receiver ended before that.",
+  message_acknowledged: "A message that an agent of this run sent was delivered, or its receiver ended before it could be delivered.",
   checkout_saved: "The files of the run's checkout were saved as a commit: before the first change, or when the run ended.",
   permission_asked: "An agent requested permission for an action, which is executed only if the answer allows it.",
   permission_answered: "The permission request with this id was answered; the answer is final.",
@@ -44,7 +44,7 @@ export const KINDS = Object.freeze({
   tool_called: "A tool call started; with `is_from_text`, the model wrote the call as text.",
   tool_answered: "A tool call ended.",
   advised: "Every advisor gave its advice or was unavailable.",
-  changes_expected: "An agent that must change files started; `commit` is the state of its checkout, empty without a repository.",
+  changes_expected: "An agent that must change files started. `commit` is the state of its checkout; empty if it has no repository.",
   route_refused: "A router chose an agent that is not one of its destinations, or none at all.",
   routed: "A router passed the request to this agent.",
   handed_off: "An agent's answer was handed to another agent, which answers instead.",
@@ -63,7 +63,7 @@ export const KINDS = Object.freeze({
   work_restored: "The chosen work was delivered: its files were written to the run's checkout, or merged on a new branch.",
   worker_placed: "A worker got its checkout; `base` is the commit that its branch started at.",
   work_committed: "A worker's changes were committed to its branch. `commits` are all commits since its base, newest first.",
-  work_pushed: "The files of a worker's checkout are on its remote, as the commit `commit`, which the ref `ref` contains.",
+  work_pushed: "The files of a worker's checkout were pushed to the ref `ref` of its remote, as the commit `commit`.",
   push_failed: "The files of a worker's checkout could not be pushed; the next step tries again.",
   work_moved: "A worker's run continues on another machine, in the checkout `path`, with the files of the pushed `commit`.",
   worker_sent: "This run started a worker, whose own run has the id `run`.",
@@ -356,7 +356,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * An agent that must change files started; `commit` is the state of its checkout, empty without a repository.
+ * An agent that must change files started. `commit` is the state of its checkout; empty if it has no repository.
  * @typedef {object} ChangesExpected
  * @property {"changes_expected"} type
  * @property {string} [commit]
@@ -573,7 +573,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * What an agent noted in earlier runs, and the file that contains it, as a path below a folder.
+ * An agent's notes from earlier runs, and the file that contains them: `path` is relative to `folder`.
  * @typedef {object} Memory
  * @property {string} folder
  * @property {string} path
@@ -591,7 +591,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * A message that an agent of this run sent was delivered, or its receiver ended before that.
+ * A message that an agent of this run sent was delivered, or its receiver ended before it could be delivered.
  * @typedef {object} MessageAcknowledged
  * @property {"message_acknowledged"} type
  * @property {string} id
@@ -983,7 +983,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * The options of a router, which chooses the agent that answers instead of answering itself.
+ * The options of a router, an agent that does not answer itself but chooses the agent that does.
  * @typedef {object} Router
  * @property {Array<string>} [destinations]
  * @property {(string|null)} [fallback]
@@ -1199,7 +1199,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * Amounts that can be added up, and the seconds that the calls took.
+ * Model usage, in amounts that can be added up. `seconds` is how long the calls took.
  * @typedef {object} Usage
  * @property {number} [input_tokens]
  * @property {number} [output_tokens]
@@ -1278,7 +1278,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * The files of a worker's checkout are on its remote, as the commit `commit`, which the ref `ref` contains.
+ * The files of a worker's checkout were pushed to the ref `ref` of its remote, as the commit `commit`.
  * @typedef {object} WorkPushed
  * @property {"work_pushed"} type
  * @property {string} commit
