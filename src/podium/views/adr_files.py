@@ -100,7 +100,7 @@ def find_recorded_decisions(files: Mapping[str, str]) -> dict[str, str]:
 def renumber_adr_files(
     arriving: Mapping[str, str], target: Mapping[str, str], base: Mapping[str, str]
 ) -> dict[str, str | None]:
-    """Renumber a branch's records to fit the target. Return the changed files, keyed by path; None removes a file.
+    """Renumber a branch's records to fit the target. Return the changed files by path; None for a removed file.
 
     The arguments map the paths of the files in the ADR folder to their content: on the branch, on the target, and at
     their merge base. A record that the target also has gets the target's number. If the target uses the number of a

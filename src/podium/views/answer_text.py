@@ -33,9 +33,9 @@ class AnswerText:
         self._root = ""
         self._agents: dict[str, Agent] = {}
         self._streamed = ""
-        """What was streamed since the reply last started."""
+        """The text of the current reply so far."""
         self._early = ""
-        """Text that a recorded reply added before it was streamed. It is skipped when it is streamed."""
+        """Text taken from a recorded reply before it was streamed. It is not added again when it is streamed."""
         self._is_apart = False
         """Whether the next piece starts a new paragraph."""
 

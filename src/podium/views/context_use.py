@@ -44,7 +44,7 @@ class ContextUseBuilder:
         turn = self._turns.get(operation)
         self._uses.pop(operation, None)
         tokens = replied.usage.input_tokens + replied.usage.output_tokens
-        # Only the first model of an agent is recorded with its provider. Another one replied if the first has failed.
+        # The turn names only the agent's first model, with its provider. If that failed, the reply is from another one.
         if turn is not None and tokens and turn.engine.endswith(f":{replied.model}"):
             self._uses[operation] = ContextUse(agent=turn.agent, model=turn.engine, tokens=tokens)
 

@@ -68,7 +68,7 @@ HISTORY_KINDS = (
         )
     ),
 )
-"""The kinds of entries that change a cost history. The others, such as streamed text, need not be read."""
+"""The kinds of entries that change a cost history. Entries of other kinds, such as streamed text, can be skipped."""
 UNKNOWN_MODEL = "unknown"
 
 

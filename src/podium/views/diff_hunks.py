@@ -26,10 +26,10 @@ _NO_FILE = "/dev/null"
 def parse_diff(text: str, *, most_lines: int = MOST_LINES) -> dict[str, Any]:
     """Return the files of a diff as JSON fields.
 
-    Only the first `most_lines` lines of hunks are included; `omitted` is the number of the others. All files and hunks
+    Only the first `most_lines` lines of hunks are included; `omitted` is how many were left out. All files and hunks
     are listed, and `added` and `removed` count all changed lines. The `digest` of a file changes when anything in its
-    part of the diff changes. With `is_whole`, the file's hunks cannot be chosen one by one, as in a new file or a link.
-    Bytes that are not UTF-8 are replaced.
+    part of the diff changes. With `is_whole`, the file's hunks cannot be chosen one by one, for example because it
+    is new or a link. Bytes that are not UTF-8 are replaced.
     """
     files: list[dict[str, Any]] = []
     digests = []

@@ -23,7 +23,7 @@ def format_bullets(lines: Iterable[str]) -> list[str]:
 
 
 def escape_inline(text: str) -> str:
-    """Return `text` as one line, with all characters escaped that have a special meaning in Markdown."""
+    """Return `text` as one line, with Markdown's special characters escaped."""
     return _SIGNS.sub(r"\\\1", escape_for_terminal(" ".join(text.split())))
 
 
