@@ -1,11 +1,12 @@
 """Run `podium` commands in processes that are forked from one that has already imported the commands.
 
-Importing takes most of the processor time of a short command, and the tests call hundreds of them. Each command is still
-a process with its own environment, folder, streams and exit code. Tests of the start itself use the installed program.
+Importing takes most of the processor time of a short command, and the tests call hundreds of them. Each command is
+still a process with its own environment, folder, streams and exit code. Tests of the start use the installed program.
 """
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import pkgutil
@@ -15,12 +16,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 ROOT = Path(__file__).parent.parent
+PODIUM = str(Path(sys.executable).with_name("podium"))
 MESSAGE_BYTES = 1 << 20
 READ_AT_START = ("PYTHON", "LANG", "LC_", "LD_", "TZ")
 """The beginnings of variables that an interpreter reads only when it starts."""
@@ -28,13 +31,33 @@ PACKAGES = ("podium.cli.commands", "podium.engines.model", "podium.patterns", "p
 MODULES = ("aiohttp", "podium.app", "podium.config.settings_reading", "podium.policy.shell_command")
 
 
-class PreloadedPodium:
-    """The connection to the process that forks commands, one at a time."""
+def run_podium_command(
+    arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], input: str | None = None, timeout: float
+) -> subprocess.CompletedProcess[str]:
+    """Run a command until it has exited and its output is closed, like `subprocess.run`."""
+    preloaded = _start_preloaded()
+    if preloaded.can_run(env):
+        return preloaded.run(arguments, cwd=cwd, env=env, input=input, timeout=timeout)
+    stdin: dict[str, Any] = {"stdin": subprocess.DEVNULL} if input is None else {"input": input}
+    return subprocess.run(
+        [PODIUM, *arguments], cwd=cwd, env=env, capture_output=True, encoding="utf-8", timeout=timeout, **stdin
+    )
 
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
+
+class PreloadedPodium:
+    """A process that forks commands, one at a time. It exits when this process does, however that exits."""
+
+    def __init__(self) -> None:
+        self._connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._environ = dict(os.environ)
         self._lock = threading.Lock()
+        command = [sys.executable, "-m", "tests.preloaded_podium", str(theirs.fileno())]
+        self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], cwd=ROOT)
+        theirs.close()
+
+    def close(self) -> None:
+        self._connection.close()
+        self._process.wait()
 
     def can_run(self, env: Mapping[str, str]) -> bool:
         """Return whether a command with this environment can be forked now."""
@@ -45,7 +68,7 @@ class PreloadedPodium:
     def run(
         self, arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], input: str | None, timeout: float
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command until it has exited and its output is closed, like `subprocess.run`."""
+        """Fork a command, and wait until it has exited and its output is closed."""
         request = {"arguments": arguments, "folder": str(cwd), "env": dict(env)}
         pipes = [os.pipe() for _ in range(3)]
         theirs, mine = zip(pipes[0], pipes[1][::-1], pipes[2][::-1], strict=True)
@@ -53,7 +76,8 @@ class PreloadedPodium:
             socket.send_fds(self._connection, [json.dumps(request).encode()], theirs)
             for descriptor in theirs:
                 os.close(descriptor)
-            watchdog = threading.Timer(timeout, os.kill, (int(self._connection.recv(MESSAGE_BYTES)), signal.SIGKILL))
+            pid = int(self._connection.recv(MESSAGE_BYTES))
+            watchdog = threading.Timer(timeout, os.kill, (pid, signal.SIGKILL))
             watchdog.start()
             output, errors = _exchange(mine, input or "")
             code = int(self._connection.recv(MESSAGE_BYTES))
@@ -61,9 +85,17 @@ class PreloadedPodium:
         return subprocess.CompletedProcess(["podium", *arguments], code, output, errors)
 
 
+@cache
+def _start_preloaded() -> PreloadedPodium:
+    """Start the process that forks commands for all tests of this process."""
+    preloaded = PreloadedPodium()
+    atexit.register(preloaded.close)
+    return preloaded
+
+
 def _exchange(streams: Sequence[int], input: str) -> tuple[str, str]:
     """Write the input of a command, and return all that it prints on its two streams."""
-    stdin, stdout, stderr = (open(fd, mode, encoding="utf-8") for fd, mode in zip(streams, "wrr", strict=True))  # noqa: SIM115
+    stdin, stdout, stderr = (os.fdopen(fd, mode, encoding="utf-8") for fd, mode in zip(streams, "wrr", strict=True))
     found: list[str] = []
     with stdin, stdout, stderr:
         reader = threading.Thread(target=lambda: found.append(stderr.read()))
@@ -74,17 +106,6 @@ def _exchange(streams: Sequence[int], input: str) -> tuple[str, str]:
         output = stdout.read()
         reader.join()
     return output, found[0]
-
-
-@contextmanager
-def start_preloaded_podium() -> Iterator[PreloadedPodium]:
-    """Start the process that forks commands. It exits at the end of the block, or if this process dies."""
-    mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    command = [sys.executable, "-m", "tests.preloaded_podium", str(theirs.fileno())]
-    with subprocess.Popen(command, pass_fds=[theirs.fileno()], cwd=ROOT):
-        theirs.close()
-        with mine:
-            yield PreloadedPodium(mine)
 
 
 def main() -> None:

@@ -9,12 +9,12 @@ from pathlib import Path
 import anyio
 import pytest
 
-from ..cli.conftest import desk, preloaded_podium
+from ..cli.conftest import desk
 from ..cli.test_trust import Listener, hostile, listener
 from ..workspace.sandboxed import WHO, Place, new_place, ordinary_user
 from ..workspace.test_sandbox import warm_up
 
-__all__ = ["Listener", "desk", "hostile", "listener", "preloaded_podium"]
+__all__ = ["Listener", "desk", "hostile", "listener"]
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,9 +20,8 @@ from podium.cli.root import podium
 from podium.store.reader import RunSummary, StoreReader
 
 from ..conftest import PROVIDER_VARIABLES
-from ..preloaded_podium import PreloadedPodium, start_preloaded_podium
+from ..preloaded_podium import PODIUM, run_podium_command
 
-PODIUM = str(Path(sys.executable).with_name("podium"))
 TOO_LONG = 120.0
 """Seconds after which a test's process is killed, so that the test fails instead of hanging."""
 
@@ -38,7 +36,6 @@ class Desk:
     repo: Path
     home: Path
     environment: dict[str, str]
-    preloaded: PreloadedPodium
 
     @property
     def store(self) -> Path:
@@ -57,17 +54,7 @@ class Desk:
     ) -> subprocess.CompletedProcess[str]:
         """Call podium in a separate process, and wait for its end."""
         environment = {**self.environment, **variables}
-        if self.preloaded.can_run(environment):
-            return self.preloaded.run(arguments, cwd=self.repo, env=environment, input=input, timeout=TOO_LONG)
-        return subprocess.run(
-            [PODIUM, *arguments],
-            cwd=self.repo,
-            env=environment,
-            input=input,
-            capture_output=True,
-            encoding="utf-8",
-            timeout=TOO_LONG,
-        )
+        return run_podium_command(arguments, cwd=self.repo, env=environment, input=input, timeout=TOO_LONG)
 
     @contextmanager
     def start_podium(self, *arguments: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
@@ -130,16 +117,8 @@ def read_until_exit(process: subprocess.Popen[str]) -> tuple[str, str]:
     return said
 
 
-@pytest.fixture(scope="session")
-def preloaded_podium() -> Iterator[PreloadedPodium]:
-    with start_preloaded_podium() as preloaded:
-        yield preloaded
-
-
 @pytest.fixture
-def desk(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, preloaded_podium: PreloadedPodium
-) -> Desk:
+def desk(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Desk:
     repo, home = (tmp_path_factory.mktemp(name) for name in ("repo", "home"))
     (repo / ".git").mkdir()
     own = {"PODIUM_HOME": str(home), "COLUMNS": "100"}
@@ -151,7 +130,7 @@ def desk(
     monkeypatch.chdir(repo)
     # Every process would compile the sources again if it could not keep the result.
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return Desk(repo=repo, home=home, environment=kept, preloaded=preloaded_podium)
+    return Desk(repo=repo, home=home, environment=kept)
 
 
 @pytest.fixture

@@ -42,6 +42,7 @@ from podium.values.event import (
 from podium.values.store_address import StoreAddress, make_postgres_address
 from podium.workers.delegate import delegate_to_worker
 
+from ..preloaded_podium import run_podium_command
 from ..workspace.merging import Repo
 
 LONG = 40.0
@@ -191,17 +192,10 @@ class WorkerLab:
     async def run_podium(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         """Call podium in a separate process, and wait for its end."""
 
-        def run_process() -> subprocess.CompletedProcess[str]:
-            return subprocess.run(
-                [sys.executable, "-P", "-m", "podium", *arguments],
-                cwd=self.repo.path,
-                env={**self.environ, **variables},
-                capture_output=True,
-                text=True,
-                timeout=LONG,
-            )
-
-        return await to_thread.run_sync(run_process)
+        environ = {**self.environ, **variables}
+        return await to_thread.run_sync(
+            lambda: run_podium_command(arguments, cwd=self.repo.path, env=environ, timeout=LONG)
+        )
 
     def notifier(self) -> AbstractAsyncContextManager[Notifier]:
         """Open a notifier for a commander in this process, without any command or webhook."""
