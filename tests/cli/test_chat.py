@@ -180,7 +180,7 @@ def test_leaving_in_the_middle_leaves_a_run_that_can_be_resumed(desk: Desk) -> N
 def test_a_line_sent_during_a_turn_is_delivered_at_the_next_step(desk: Desk) -> None:
     desk.write_agent(
         "reader",
-        {"calls": [{"name": "read_file", "arguments": {"path": "a.txt"}}], "delay": 3.0},
+        {"calls": [{"name": "read_file", "arguments": {"path": "a.txt"}}], "delay": 6.0},
         "done",
         tools=["Read"],
     )
