@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SYSTEM_PACKAGES := git bwrap rg chromium postgresql
+SYSTEM_PACKAGES := git bwrap rg chromium-headless-shell postgresql
 GOOSE_VERSION := 1.52.0
 GOOSE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/podium-test-agents/goose-$(GOOSE_VERSION)
 

@@ -29,7 +29,7 @@ from podium.web.serving import RunningServer, ServeOptions, open_server
 
 from ..studio import Studio
 
-CHROMIUM = "/usr/bin/chromium"
+CHROMIUM = "/usr/bin/chromium-headless-shell"
 TOO_LONG = 10_000
 """Milliseconds after which a test fails instead of waiting for the page."""
 

@@ -111,6 +111,7 @@ def test_the_board_has_every_step_in_the_column_of_its_state(site: Site, visitor
     page.get_by_role("link", name=re.compile("Export to CSV")).first.click()
 
     expect(page.get_by_text("1 of 7 steps done")).to_be_visible()
+    expect(page.get_by_role("article", name="Step ship")).to_be_visible()
     columns = {
         title: read_column(page, title) for title in ("Planned", "Ready", "Running", "Review", "Done", "Blocked")
     }
