@@ -8,10 +8,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Collection
-from contextlib import closing
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import anyio
@@ -24,6 +25,7 @@ from podium.store.postgres.connection import close_idle_connections
 from podium.store.postgres.login import replace_login
 from podium.store.reader import StoreReader
 from podium.store.store_connection import open_connection
+from podium.testing import ModelServer
 from podium.values.event import Noticed
 from podium.values.store_address import PostgresAddress, make_postgres_address
 
@@ -167,3 +169,16 @@ def create_store(url: str, folder: Path) -> None:
     with closing(open_connection(make_postgres_address(url, folder), create=True)):
         pass
     asyncio.run(install_queue(url))
+
+
+@asynccontextmanager
+async def open_lab(postgres_url: str) -> AsyncIterator[FleetLab]:
+    """Open a lab whose store is an empty database."""
+    with TemporaryDirectory(prefix="pdm-") as folder:
+        await anyio.to_thread.run_sync(create_store, postgres_url, Path(folder))
+        async with ModelServer() as server:
+            lab = FleetLab(Path(folder).resolve(), server, url=postgres_url)
+            try:
+                yield lab
+            finally:
+                await lab.close()

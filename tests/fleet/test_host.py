@@ -6,10 +6,8 @@ import json
 import sys
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import anyio
 import psycopg
@@ -21,7 +19,6 @@ from podium.core.placement import WorkerOptions
 from podium.store.answering_clients import register_client
 from podium.store.run_store import RunStore
 from podium.system.host_id import read_host_id
-from podium.testing import ModelServer
 from podium.testing.postgres_cluster import run_cluster
 from podium.values.agent import Member, Permissions, Team
 from podium.values.event import (
@@ -39,7 +36,7 @@ from podium.values.store_address import make_postgres_address
 from podium.workers.delegate import delegate_to_worker
 
 from ..workers.worker_lab import LONG, bash, make_scripted_agent, write
-from .fleet_lab import LEASE, FleetLab, create_store
+from .fleet_lab import LEASE, FleetLab, open_lab
 
 BUSY = 5.0
 """Seconds by which everything can be late on a busy machine."""
@@ -49,19 +46,6 @@ BUSY = 5.0
 async def lab(postgres_url: str) -> AsyncIterator[FleetLab]:
     async with open_lab(postgres_url) as lab:
         yield lab
-
-
-@asynccontextmanager
-async def open_lab(postgres_url: str) -> AsyncIterator[FleetLab]:
-    """Open a lab whose store is an empty database."""
-    with TemporaryDirectory(prefix="pdm-") as folder:
-        await anyio.to_thread.run_sync(create_store, postgres_url, Path(folder))
-        async with ModelServer() as server:
-            lab = FleetLab(Path(folder).resolve(), server, url=postgres_url)
-            try:
-                yield lab
-            finally:
-                await lab.close()
 
 
 async def wait_for_text(file: Path, text: str) -> None:
