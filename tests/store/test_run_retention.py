@@ -14,9 +14,11 @@ from podium.core.artifact import store_artifact
 from podium.core.scope import Scope
 from podium.core.timeline import Timeline
 from podium.runs.run_retention import ENDED_STATES, archive_and_remove, make_archive_path, select_removable
+from podium.store.entry_feed import EntryFeed
 from podium.store.entry_index import EntryIndex
 from podium.store.group_rows import Groups
 from podium.store.reader import StoreReader
+from podium.store.run_removal import remove_run
 from podium.store.run_store import RunStore
 from podium.store.sqlite.progress_files import Progress, list_recorded_runs, record_progress
 from podium.store.store_check import check_store
@@ -209,3 +211,47 @@ async def test_a_process_that_is_killed_leaves_the_run_whole(
     assert (count_rows(store, "run"), count_rows(store, "entry"), count_rows(store, "artifact")) == (1, 3, 1)
     archive_and_remove(store, "one", tmp_path / "archive")
     assert count_rows(store, "entry") == 0
+
+
+async def test_a_feed_has_every_entry_that_is_written_after_the_newest_run_was_removed(store: StoreAddress) -> None:
+    await record_run(store, "old")
+    await record_run(store, "first")
+    with EntryFeed(store) as feed:
+        end = feed.find_end()
+        assert end is not None
+        assert remove_run(store, "first")
+        assert feed.read_after(end.position, 10) == []
+
+        await record_run(store, "second")
+        new = feed.read_after(end.position, 10)
+        assert remove_run(store, "second")
+        await record_run(store, "third")
+        newest = feed.read_after(new[0].position, 10)
+
+        assert [row.cursor for row in new] == ["second:1", "second:2"]
+        assert [row.cursor for row in newest] == ["third:1", "third:2"]
+        assert [row.cursor for row in feed.read_after(new[-1].position, 10)] == ["third:1", "third:2"]
+        positions = [end.position, *(row.position for row in (*new, *newest))]
+        assert positions == sorted(set(positions))
+
+
+async def test_another_feed_finds_the_same_positions_after_runs_were_removed(store: StoreAddress) -> None:
+    for run in ("old", "gone", "kept", "last"):
+        await record_run(store, run)
+    with EntryFeed(store) as feed:
+        before = {row.cursor: row.position for row in feed.read_after(0, 10)}
+    for run in ("gone", "last"):
+        assert remove_run(store, run)
+    await record_run(store, "new")
+
+    with EntryFeed(store) as feed:
+        rows = feed.read_after(0, 10)
+        positions = [row.position for row in rows]
+        assert [row.run for row in rows] == ["old", "old", "kept", "kept", "new", "new"]
+        assert positions == sorted(set(positions))
+        assert positions[-2] > max(before.values())
+        assert positions[:-2] == [before[row.cursor] for row in rows[:-2]]
+        assert positions == [feed.find_position(row.cursor) for row in rows]
+        assert feed.find_end() == rows[-1]
+        assert feed.read_before(rows[-1].position + 1, 10, ["run_ended"]) == [rows[5], rows[3], rows[1]]
+        assert feed.read_before(before["last:2"], 10, ["run_ended"]) == [rows[3], rows[1]]

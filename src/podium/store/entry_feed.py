@@ -1,9 +1,10 @@
 """Read the entries of all runs in one order. A reader that continues from its cursor never misses an entry.
 
 A cursor names the last entry that its owner has seen, as `RUN:SEQ`. SQLite has one writer at a time, so the row ids of
-entries are in commit order. Entries are deleted only with their run. A cursor does not contain a row id, because VACUUM
-can change row ids, although it keeps their order. PostgreSQL has many writers at a time: entries are in the order of
-their transactions, and an entry is in the feed once every earlier transaction has ended.
+entries are in commit order. Entries are deleted only with their run, and SQLite may give the row ids of removed entries
+to new ones, so a position also counts these removals. A cursor does not contain a row id, because VACUUM can change row
+ids, although it keeps their order. PostgreSQL has many writers at a time: entries are in the order of their
+transactions, and an entry is in the feed once every earlier transaction has ended.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ class EntryFeed:
     def __init__(self, path: StoreAddress) -> None:
         self.path = path
         self._connection = open_for_reading(path)
-        self._order = self._connection.entry_order
+        self._columns = f"{', '.join(self._connection.entry_position)}, run, seq, kind, line"
+        order = self._connection.entry_order
+        self._oldest_first = ", ".join(order)
+        self._newest_first = ", ".join(f"{column} DESC" for column in order)
 
     def __enter__(self) -> EntryFeed:
         return self
@@ -55,11 +59,10 @@ class EntryFeed:
         """Return the last entry in the feed, or None if there is none."""
         with translate_errors(self.path):
             found = self._connection.execute(
-                f"SELECT {', '.join(self._order)}, run, seq, kind, line FROM entry"
-                f" WHERE {self._connection.settled_entries}"
-                f" ORDER BY {', '.join(f'{column} DESC' for column in self._order)} LIMIT 1"
+                f"SELECT {self._columns} FROM entry WHERE {self._connection.settled_entries}"
+                f" ORDER BY {self._newest_first} LIMIT 1"
             ).fetchone()
-        return None if found is None else self._make_row(found)
+        return None if found is None else _make_row(found)
 
     def find_position(self, cursor: str) -> int:
         """Return the position of a cursor; an empty cursor is before the first entry.
@@ -72,38 +75,32 @@ class EntryFeed:
         if run and seq.isdecimal() and len(seq) < 19:
             with translate_errors(self.path):
                 found = self._connection.execute(
-                    f"SELECT {', '.join(self._order)} FROM entry WHERE run = ? AND seq = ?", (run, int(seq))
+                    f"SELECT {self._columns} FROM entry WHERE run = ? AND seq = ?", (run, int(seq))
                 ).fetchone()
             if found is not None:
-                return pack_position(found)
+                return _make_row(found).position
         raise unknown_cursor(cursor)
 
     def read_after(self, position: int, most: int) -> list[FeedRow]:
         """Return the entries after a position, at most `most` of them."""
         with translate_errors(self.path):
-            columns, marks = ", ".join(self._order), ", ".join("?" * len(self._order))
             found = self._connection.execute(
-                f"SELECT {columns}, run, seq, kind, line FROM entry WHERE ({columns}) > ({marks})"
-                f" AND {self._connection.settled_entries} ORDER BY {columns} LIMIT ?",
-                (*unpack_position(position, len(self._order)), most),
+                f"SELECT {self._columns} FROM entry WHERE {self._connection.entries_after}"
+                f" AND {self._connection.settled_entries} ORDER BY {self._oldest_first} LIMIT ?",
+                (*_unpack_position(position), most),
             )
-            return [self._make_row(row) for row in found]
+            return [_make_row(row) for row in found]
 
     def read_before(self, position: int, most: int, kinds: Sequence[str]) -> list[FeedRow]:
         """Return the entries of these kinds before a position, the newest first, at most `most` of them."""
         with translate_errors(self.path):
-            columns, marks = ", ".join(self._order), ", ".join("?" * len(self._order))
             found = self._connection.execute(
-                f"SELECT {columns}, run, seq, kind, line FROM entry WHERE ({columns}) < ({marks})"
+                f"SELECT {self._columns} FROM entry WHERE {self._connection.entries_before}"
                 f" AND kind IN ({', '.join('?' * len(kinds))}) AND {self._connection.settled_entries}"
-                f" ORDER BY {', '.join(f'{column} DESC' for column in self._order)} LIMIT ?",
-                (*unpack_position(position, len(self._order)), *kinds, most),
+                f" ORDER BY {self._newest_first} LIMIT ?",
+                (*_unpack_position(position), *kinds, most),
             )
-            return [self._make_row(row) for row in found]
-
-    def _make_row(self, found: Sequence[Any]) -> FeedRow:
-        size = len(self._order)
-        return FeedRow(pack_position(found[:size]), *found[size:])
+            return [_make_row(row) for row in found]
 
     def find_last_mail(self) -> int:
         """Return the number of the newest mailbox message of any run, or 0."""
@@ -111,17 +108,14 @@ class EntryFeed:
             return int(self._connection.execute("SELECT coalesce(max(id), 0) FROM mail").fetchone()[0])
 
 
-def pack_position(values: Sequence[int]) -> int:
-    """Pack these values into one number that sorts in the same order. Each value must be below 2**64."""
-    position = 0
-    for value in values:
-        position = position << 64 | value
-    return position
+def _make_row(found: Sequence[Any]) -> FeedRow:
+    """Make a row of the columns that were selected. The two values of its position become one number."""
+    return FeedRow(found[0] << 64 | found[1], *found[2:])
 
 
-def unpack_position(position: int, size: int) -> list[int]:
-    """Return the `size` values that `pack_position` packed into a number."""
-    return [position >> 64 * place & 2**64 - 1 for place in reversed(range(size))]
+def _unpack_position(position: int) -> tuple[int, int]:
+    """Return the two values of a position."""
+    return position >> 64, position & 2**64 - 1
 
 
 def unknown_cursor(cursor: str) -> Mistake:

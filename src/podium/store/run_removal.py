@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from ..values.store_address import StoreAddress
@@ -23,7 +24,25 @@ def remove_run(store: StoreAddress, run: str) -> bool:
         connection.set_durable(True)
         # This lock keeps other processes from adding the run's entries to the index in the meantime.
         with write_transaction(connection, "entry_index"):
-            return _delete_rows(connection, run, "worktree" if isinstance(store, Path) else "worktree_of_host")
+            if isinstance(store, Path):
+                with _record_newest_removal(connection):
+                    return _delete_rows(connection, run, "worktree")
+            return _delete_rows(connection, run, "worktree_of_host")
+
+
+@contextmanager
+def _record_newest_removal(connection: SqlConnection) -> Iterator[None]:
+    """Record if the block has removed the newest entry, because SQLite then gives its row id to the next entry."""
+
+    def read_last() -> int:
+        return int(connection.execute("SELECT coalesce(max(rowid), 0) FROM entry").fetchone()[0])
+
+    before = read_last()
+    yield
+    if (last := read_last()) < before:
+        # The new removal has also removed everything that was written since those that left as many entries or more.
+        connection.execute("DELETE FROM entry_removal WHERE last >= ?", (last,))
+        connection.execute("INSERT INTO entry_removal (last) VALUES (?)", (last,))
 
 
 def _delete_rows(connection: SqlConnection, run: str, worktrees: str) -> bool:

@@ -42,6 +42,21 @@ class SqlConnection(Protocol):
         ...
 
     @property
+    def entry_position(self) -> tuple[str, str]:
+        """The expressions for the position of an entry, which no other entry ever has, not even after a removal."""
+        ...
+
+    @property
+    def entries_after(self) -> str:
+        """The condition for entries after a position, with a placeholder for each of its two values."""
+        ...
+
+    @property
+    def entries_before(self) -> str:
+        """The condition for entries before a position, with a placeholder for each of its two values."""
+        ...
+
+    @property
     def settled_entries(self) -> str:
         """The condition for entries that no later commit can precede in `entry_order`."""
         ...

@@ -51,6 +51,9 @@ class PostgresConnection:
     """
 
     entry_order: ClassVar[tuple[str, ...]] = ("tx", "number")
+    entry_position: ClassVar[tuple[str, str]] = ("tx", "number")
+    entries_after: ClassVar[str] = "(tx, number) > (?, ?)"
+    entries_before: ClassVar[str] = "(tx, number) < (?, ?)"
     settled_entries: ClassVar[str] = "tx < pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
     decision_entries: ClassVar[str] = "entry"
 

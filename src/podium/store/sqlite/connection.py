@@ -17,11 +17,24 @@ from ..sql_connection import LOCK_SECONDS
 from .progress_files import find_recorded_run
 from .schema import MIGRATIONS, migrate_schema, read_store_version, require_known_version
 
+_LAST_SEEN = (
+    "SELECT min(column2, coalesce((SELECT min({}) FROM entry_removal WHERE id > column1), column2))"
+    " FROM (VALUES (?, ?))"
+)
+"""Select the row id of a position, or a lower one if later removals have removed the entries up to it."""
+
 
 class SqliteConnection(sqlite3.Connection):
     """A connection to a SQLite store. SQLite has one writer at a time, so one lock covers the whole store."""
 
     entry_order: ClassVar[tuple[str, ...]] = ("rowid",)
+    # The number of the removal after which the entry was written, and its row id.
+    entry_position: ClassVar[tuple[str, str]] = (
+        "(SELECT coalesce(max(id), 0) FROM entry_removal WHERE last < entry.rowid)",
+        "rowid",
+    )
+    entries_after: ClassVar[str] = f"rowid > ({_LAST_SEEN.format('last')})"
+    entries_before: ClassVar[str] = f"rowid < ({_LAST_SEEN.format('last + 1')})"
     settled_entries: ClassVar[str] = "TRUE"
     # Without INDEXED BY, SQLite would read all entries in the order of their rowid.
     decision_entries: ClassVar[str] = "entry INDEXED BY entry_decision"

@@ -206,6 +206,14 @@ MIGRATIONS = (
     CREATE INDEX issue_claim_open ON issue_claim (source, claimed) WHERE state = 'claimed' OR state = 'triage'
     OR state = 'work' OR comment = 'wanted' OR comment = 'posting';
     """,
+    # SQLite reuses the row ids of the newest entries when they are removed. `last` is the newest row id after such a
+    # removal: entries with a higher row id were written later.
+    """
+    CREATE TABLE entry_removal (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        last INTEGER NOT NULL
+    ) STRICT;
+    """,
 )
 
 
