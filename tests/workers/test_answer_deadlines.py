@@ -1,74 +1,60 @@
-"""Deadlines: a worker's request is denied in time, provided that somebody was there who could have answered it."""
+"""The deadlines of requests, whose clients are listed in a database that can be away."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import time
+from pathlib import Path
 
-import pytest
+import anyio
+import psycopg
 
-from podium.store.answering_clients import list_clients, register_client
-from podium.store.open_requests import find_open_request
-from podium.values.errors import RequestClosed
-from podium.values.event import PermissionAnswered, ToolAnswered
+from podium.store.answering_clients import register_client
+from podium.store.postgres.connection import close_idle_connections
+from podium.store.store_connection import open_connection
+from podium.testing.postgres_cluster import PostgresCluster
+from podium.values.store_address import PostgresAddress
+from podium.workers.answer_deadlines import ApprovalDeadlines
 
-from .worker_lab import WorkerLab, bash
-
-
-async def test_a_request_that_no_connected_client_answers_is_denied_and_the_worker_continues(lab: WorkerLab) -> None:
-    lab.write_settings("approvals: {timeout: 1}\n")
-    run = await lab.delegate("feat/one", bash("touch one.txt"), "then not", allow=())
-    lab.start_commander()
-    await lab.wait_asked(run)
-    assert lab.events(run, PermissionAnswered) == []
-    connected_at = time.time()
-
-    with register_client(lab.store):
-        assert (await lab.wait_ended(run)).outcome == "succeeded"
-
-    await lab.wait_finished()
-    [answered] = lab.events(run, PermissionAnswered)
-    assert (answered.decision, answered.by, answered.channel) == ("deny", "commander", "timeout")
-    assert answered.comment == "nobody answered within 1 s"
-    assert answered.at - connected_at >= 1
-    assert "nobody answered within 1 s" in lab.events(run, ToolAnswered)[0].text
-    with pytest.raises(
-        RequestClosed, match=f"{answered.id} expired at .*: nobody answered within 1 s, so bash was denied"
-    ):
-        find_open_request(lab.store, answered.id)
-    lab.assert_clean_end(run)
+from ..fleet.history.fault_proxy import FaultProxy
+from .worker_lab import LONG
 
 
-async def test_without_a_connected_client_a_request_waits_past_the_deadline(lab: WorkerLab) -> None:
-    lab.write_settings("approvals: {timeout: 1}\n")
-    parked = await lab.delegate("feat/one", bash("touch one.txt"), "done", allow=())
-    lab.start_commander()
-    asked = await lab.wait_asked(parked)
-    with register_client(lab.store):
-        pass  # somebody was there for a moment and left
+async def test_deadlines_are_enforced_again_after_the_connection_to_the_database_was_cut(
+    postgres_cluster: PostgresCluster, postgres_url: str, tmp_path: Path
+) -> None:
+    direct = PostgresAddress(postgres_url, tmp_path / "direct")
+    await anyio.to_thread.run_sync(lambda: open_connection(direct, create=True).close())
+    denied = anyio.Event()
 
-    # A worker that only waits for two seconds outlasts the time that the deadline would have allowed.
-    waiting = await lab.delegate("feat/two", bash("sleep 2"), "waited", allow=("Bash",))
-    await lab.wait_ended(waiting)
+    async def deny(seconds: float) -> None:
+        denied.set()
 
-    assert lab.events(parked, PermissionAnswered) == []
-    assert lab.answer(parked, asked, "once")
-    assert (await lab.wait_ended(parked)).outcome == "succeeded"
-    await lab.wait_finished()
+    async with FaultProxy(postgres_cluster.port).listen() as proxy:
+        url = postgres_url.replace(str(postgres_cluster.port), str(proxy.port))
+        deadlines = ApprovalDeadlines(PostgresAddress(url, tmp_path / "behind"))
+        with anyio.fail_after(LONG):
+            async with anyio.create_task_group() as group:
+                group.start_soon(deadlines.enforce_forever)
+                while not await anyio.to_thread.run_sync(has_listed_clients, postgres_url):  # noqa: ASYNC110 - a row
+                    await anyio.sleep(0.02)
+                proxy.stall()
+                deadlines.recheck()
+                while not proxy.held:  # noqa: ASYNC110 - bytes of another process
+                    await anyio.sleep(0.02)
+                proxy.cut()
+                proxy.flow()
+
+                with register_client(direct):
+                    deadlines.add_request("q", by="r", allowed=lambda: 0.1, deny=deny)
+                    await denied.wait()
+                group.cancel_scope.cancel()
+    close_idle_connections()
 
 
-async def test_a_client_that_was_killed_is_no_longer_connected(lab: WorkerLab) -> None:
-    lab.home.mkdir()
-    script = "import sys; from pathlib import Path; from podium.store.answering_clients import register_client\n"
-    script += "with register_client(Path(sys.argv[1])): print('there', flush=True); sys.stdin.read()"
-    with subprocess.Popen(
-        [sys.executable, "-P", "-c", script, str(lab.store)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as client:
-        assert client.stdout is not None
-        client.stdout.readline()
-        while_connected = list_clients(lab.store)
-        client.kill()
-
-    assert len(while_connected) == 1
-    assert list_clients(lab.store) == set()
+def has_listed_clients(url: str) -> bool:
+    """Return whether a connection has listed the clients, and is idle now."""
+    with psycopg.connect(url) as connection:
+        [(count,)] = connection.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle' AND query LIKE 'SELECT pid FROM pg_locks%'"
+            " AND datname = current_database()"
+        ).fetchall()
+    return bool(count)

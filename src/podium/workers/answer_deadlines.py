@@ -10,11 +10,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from math import inf
 
-from anyio import Event, move_on_after, to_thread
+from anyio import Event, move_on_after, sleep, to_thread
 
 from ..core.open_requests import compute_seconds_left
 from ..store.answering_clients import list_clients
+from ..values.errors import StoreUnreachable
 from ..values.store_address import StoreAddress
+
+AWAY_SECONDS = 1.0
+"""How long to wait before listing the clients again if the store's server is away."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +65,11 @@ class ApprovalDeadlines:
         """Enforce the deadlines until cancelled."""
         while True:
             self._changed = changed = Event()
-            clients = await to_thread.run_sync(list_clients, self._store)
+            try:
+                clients = await to_thread.run_sync(list_clients, self._store)
+            except StoreUnreachable:
+                await sleep(AWAY_SECONDS)
+                continue
             now, left = time.monotonic(), inf
             self._clients_since = {one: self._clients_since.get(one, now) for one in clients}
             since = min(self._clients_since.values(), default=inf)

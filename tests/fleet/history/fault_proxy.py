@@ -19,6 +19,8 @@ class FaultProxy:
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.port = 0
+        self.held = 0
+        """How many connections have something that is not passed on."""
 
     @asynccontextmanager
     async def listen(self) -> AsyncIterator[FaultProxy]:
@@ -65,7 +67,9 @@ class FaultProxy:
         try:
             with suppress(OSError):
                 while data := await source.read(CHUNK):
+                    self.held += 1
                     await self._is_flowing.wait()
+                    self.held -= 1
                     sink.write(data)
                     await sink.drain()
         finally:
