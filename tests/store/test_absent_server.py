@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import anyio
+import psycopg
 import pytest
 from anyio import to_thread
 
 from podium.core.timeline import Timeline
 from podium.store.mailbox import post_to_mailbox
 from podium.store.postgres.connection import close_idle_connections, take_connection
+from podium.store.run_leases import OwnerId
 from podium.store.run_store import RunStore
 from podium.testing.postgres_cluster import run_cluster
 from podium.values.attachment import AttachedFile, read_attachments
@@ -62,6 +67,42 @@ async def test_the_attachments_of_a_message_are_there_when_the_server_is_away(tm
 
     close_idle_connections()
     assert data == b"remember"
+
+
+def test_a_store_that_is_closed_reads_no_more_mail(
+    postgres_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = PostgresAddress(postgres_url, tmp_path / "runtime")
+    take_connection(store).close()
+    with psycopg.connect(postgres_url) as other, psycopg.connect(postgres_url, autocommit=True) as watch:
+
+        class UnlockingExecutor(ThreadPoolExecutor):
+            def shutdown(self, *args: Any, **options: Any) -> None:
+                other.rollback()
+                super().shutdown(*args, **options)
+
+        async def close_while_reading() -> None:
+            asyncio.get_running_loop().set_default_executor(UnlockingExecutor())
+            async with RunStore(store, owner=OwnerId(lease_seconds=0.3)):
+                other.execute("LOCK TABLE podium.mail IN ACCESS EXCLUSIVE MODE")
+                await wait_for_row(
+                    watch, "SELECT FROM pg_locks WHERE NOT granted AND relation = 'podium.mail'::regclass"
+                )
+                [(until,)] = watch.execute("SELECT until FROM podium.owner").fetchall()
+                # With each renewal, the store wants to read the mail again.
+                await wait_for_row(watch, f"SELECT FROM podium.owner WHERE until > {until + 0.2}")
+
+        asyncio.run(close_while_reading())
+
+    close_idle_connections()
+    assert caplog.records == []
+
+
+async def wait_for_row(connection: psycopg.Connection, query: str) -> None:
+    """Wait until a query finds something."""
+    with anyio.fail_after(20):
+        while not connection.execute(query.encode()).fetchall():  # noqa: ASYNC110 - a row
+            await anyio.sleep(0.02)
 
 
 def post_with_attachment(store: PostgresAddress, file: AttachedFile) -> None:

@@ -89,6 +89,7 @@ class RunStore:
         """The attachments of active runs in a PostgreSQL store, by run and digest."""
         self._is_reading_mail = False
         self._is_mail_due = False
+        self._is_closed = False
 
     async def __aenter__(self) -> RunStore:
         self._connection = open_connection(self.path, create=True)
@@ -108,6 +109,7 @@ class RunStore:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Commit all queued writes, unregister this owner and close all connections."""
+        self._is_closed = True
         self._renewal.cancel()
         self._loop.remove_reader(self._wakeup)
         self.writer.enqueue(Write(None, after=(DELETE_OWNER, (self.owner.id,))))
@@ -243,7 +245,7 @@ class RunStore:
         self._is_reading_mail = False
         if not reading.cancelled() and reading.exception() is None:
             self._deliver(reading.result())
-        if self._is_mail_due:
+        if self._is_mail_due and not self._is_closed:
             self._deliver_all_mail()
 
     def _read_all_mail(self, connection: SqlConnection | None = None) -> list[MailboxMessage]:
