@@ -54,7 +54,7 @@ class Schedule:
 
 
 class Schedules:
-    """The schedules in a store. Power loss can undo the last changes in a SQLite store."""
+    """The schedules in a store. A change survives power loss, because no timeline has what a person entered here."""
 
     def __init__(self, store: StoreAddress, *, host_secret: str = "") -> None:
         """Open the schedules. A host, which cannot write to the table, passes its machine's secret as `host_secret`."""
@@ -132,6 +132,7 @@ class Schedules:
 
     def _execute(self, sql: str, values: Sequence[Any], *, create: bool = False) -> None:
         with translate_errors(self._store), closing(open_connection(self._store, create=create)) as connection:
+            connection.set_durable(True)
             connection.execute(sql, values)
 
     def _select(self, which: str) -> list[Schedule]:
