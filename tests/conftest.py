@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +27,11 @@ settings.register_profile(
     "same-examples", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("same-examples")
+
+# `git bisect run` and git hooks name the repository in variables that git prefers to the folder in which it is called.
+# They are dropped here, because fixtures of any scope call git.
+for _name in [name for name in os.environ if name.startswith("GIT_")]:
+    del os.environ[_name]
 
 
 @pytest.fixture(scope="session")
