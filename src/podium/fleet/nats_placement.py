@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
-from anyio import fail_after
+from anyio import fail_after, move_on_after, sleep
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
@@ -47,6 +47,8 @@ CHANGES = "podium.changes"
 """The subject of messages that are not stored: there are jobs to claim, or the named run was cancelled."""
 
 LEASE_SECONDS = 30.0
+CLAIMABLE_SECONDS = 1.0
+"""How long to wait for a new message to reach its consumer. Hosts poll this often anyway."""
 ANSWER_SECONDS = 2.0
 CONNECT_SECONDS = 5.0
 RECONNECT_SECONDS = 0.25
@@ -131,11 +133,12 @@ class NatsPlacement:
                 return False
             consumer = await self._ensure_consumer(job)
             try:
-                await self._stream.publish(f"podium.jobs.{consumer}.{job.run}", msgspec.json.encode(job))
+                stored = await self._stream.publish(f"podium.jobs.{consumer}.{job.run}", msgspec.json.encode(job))
             except APIError as error:
                 if error.err_code == _TOO_MANY_FOR_SUBJECT:
                     return False
                 raise
+            await self._wait_claimable(consumer, stored.seq)
             await self._client.publish(CHANGES)
         return True
 
@@ -241,6 +244,18 @@ class NatsPlacement:
                 )
             self._consumers.add(name)
         return name
+
+    async def _wait_claimable(self, consumer: str, message: int) -> None:
+        """Wait until hosts can claim a new message. The server acknowledges it before its consumer has noticed it.
+
+        A host that is told too early would find nothing, and look again only with its next poll.
+        """
+        with move_on_after(CLAIMABLE_SECONDS):
+            while True:
+                info = await self._stream.consumer_info(JOBS, consumer)
+                if info.num_pending or (info.delivered is not None and info.delivered.stream_seq >= message):
+                    return
+                await sleep(0.001)
 
     async def _find_consumers(self, offer: HostOffer) -> list[str]:
         """Return the consumers that may have jobs for this host, those with the highest priority first."""
