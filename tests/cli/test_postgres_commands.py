@@ -11,10 +11,16 @@ from typing import Any
 import pytest
 
 from podium.store.fault_injection import EXIT_CODE
+from podium.store.postgres.connection import close_idle_connections
+from podium.store.reader import StoreReader
 from podium.testing import ModelServer
 from podium.testing.postgres_cluster import PostgresCluster
+from podium.values.event import RunStarted
+from podium.values.store_address import make_postgres_address
 
 from ..workers.worker_lab import WorkerLab, bash, make_scripted_agent, write
+from .conftest import Desk
+from .test_terminal import Terminal
 
 
 @pytest.fixture
@@ -80,3 +86,20 @@ async def test_a_worker_is_delegated_to_and_merged(lab: WorkerLab) -> None:
     assert (lab.repo.path / "feature.txt").exists()
     [worker] = (await load_json(lab, "workers"))["workers"]
     assert worker["branch"] == "feat/x"
+
+
+def test_a_chat_goes_on_from_line_to_line(desk: Desk, postgres_url: str) -> None:
+    desk.write_agent("poet", "a poem about rain", "a shorter poem")
+    terminal = Terminal(desk, "chat", "poet", PODIUM_STORE=postgres_url)
+
+    terminal.wait_for("poet>")
+    for line, answer in (("write a poem", "a poem about rain"), ("shorter", "a shorter poem")):
+        terminal.process.send(f"{line}\r")
+        terminal.wait_for(answer)
+    terminal.process.sendcontrol("d")
+
+    assert terminal.wait_exit() == 0
+    with StoreReader(make_postgres_address(postgres_url, desk.home)) as reader:
+        started = [run.first.event for run in reader.list_runs()]
+    assert {one.request.text for one in started if isinstance(one, RunStarted)} == {"write a poem", "shorter"}
+    close_idle_connections()
