@@ -140,6 +140,12 @@ class FleetLab(TravelLab):
         with psycopg.connect(self.url, autocommit=True) as connection:
             return connection.execute(sql.encode(), values).fetchall()
 
+    def dump_store(self) -> str:
+        """Return all rows of the store and of the queue, with bytes as hexadecimal digits."""
+        tables = self.query("SELECT schemaname, tablename FROM pg_tables WHERE schemaname LIKE 'podium%%'")
+        rows = [self.query(f"SELECT one::text FROM {schema}.{table} one") for schema, table in tables]
+        return "\n".join(text for found in rows for (text,) in found)
+
     def notices(self, run: str) -> list[str]:
         return [event.text for event in self.events(run, Noticed)]
 

@@ -35,7 +35,7 @@ from podium.values.event import (
 from podium.values.store_address import make_postgres_address
 from podium.workers.delegate import delegate_to_worker
 
-from ..workers.worker_lab import LONG, bash, make_scripted_agent, write
+from ..workers.worker_lab import KEY, LONG, bash, make_scripted_agent, write
 from .fleet_lab import LEASE, FleetLab, open_lab
 
 BUSY = 5.0
@@ -54,7 +54,9 @@ async def wait_for_text(file: Path, text: str) -> None:
         await anyio.sleep(0.05)
 
 
-async def test_a_host_does_a_delegated_task_in_a_checkout_of_its_own_and_pushes_the_work(lab: FleetLab) -> None:
+async def test_a_host_does_a_delegated_task_in_a_checkout_of_its_own_pushes_the_work_and_stores_no_key(
+    lab: FleetLab,
+) -> None:
     await lab.start_host("alpha", "--labels", "gpu,linux", "--slots", "2")
 
     run = await lab.delegate("feat/one", write("one.txt", "first\n"), "done", options=WorkerOptions(labels=("gpu",)))
@@ -68,6 +70,11 @@ async def test_a_host_does_a_delegated_task_in_a_checkout_of_its_own_and_pushes_
     await lab.wait_for_job_end(run)
     shown = await lab.run_podium("hosts")
     assert shown.stdout.split()[6:11] == ["alpha", "active", "0/2", "gpu,linux", __version__]
+    stored = lab.dump_store()
+    assert run in stored
+    assert b"one.txt".hex() in stored
+    assert KEY not in stored
+    assert KEY.encode().hex() not in stored
 
 
 async def test_when_a_machine_is_lost_another_host_continues_from_its_last_push_within_the_lease_and_a_second(
