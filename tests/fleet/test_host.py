@@ -307,7 +307,9 @@ async def test_a_host_does_not_start_beside_an_active_host_with_an_incompatible_
     await lab.add_host("beta")
     with psycopg.connect(lab.url, autocommit=True) as connection:
         connection.execute(
-            "UPDATE podium.host SET version = '0.0.1', state = 'active', seen = now() WHERE name = 'alpha'"
+            # The host stays active, however long the other one takes to start.
+            "UPDATE podium.host SET version = '0.0.1', state = 'active', seen = now() + interval '1 hour'"
+            " WHERE name = 'alpha'"
         )
 
     refused = await lab.run_podium("host", PODIUM_STORE=lab.addresses["beta"])
