@@ -36,6 +36,22 @@ async def test_a_conversation_with_calls_and_their_results_goes_on() -> None:
     assert [call.arguments for call in server.calls[1].call.messages[1].calls] == [{"at": 1}, {"input": "+x"}]
 
 
+async def test_a_tool_in_a_namespace_is_called_by_both_names() -> None:
+    space: Any = {"type": "namespace", "name": "eyes", "description": "To see.", "tools": [TOOL]}
+    script: list[Any] = [{"calls": [{"name": "eyes__look", "arguments": {"at": 1}}]}, "It is blue."]
+    async with ModelServer(script) as server, AsyncOpenAI(base_url=server.url, api_key="k") as client:
+        first = await client.responses.create(model="m", input="Look.", tools=[space])
+        call: Any = first.output[0]
+        answer = {"type": "function_call_output", "call_id": call.call_id, "output": "blue"}
+        given: Any = [{"role": "user", "content": "Look."}, call, answer]
+        second = await client.responses.create(model="m", input=given, tools=[space])
+
+    assert (call.type, call.namespace, call.name) == ("function_call", "eyes", "look")
+    assert second.output_text == "It is blue."
+    assert [tool.name for tool in server.calls[0].call.tools] == ["eyes__look"]
+    assert [use.name for use in server.calls[1].call.messages[1].calls] == ["eyes__look"]
+
+
 async def test_a_reply_is_streamed_in_pieces() -> None:
     script = [{"says": "one two", "pieces": 2, "calls": [LOOK]}]
     async with ModelServer(script) as server, AsyncOpenAI(base_url=server.url, api_key="k") as client:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ...core.engine import Tool, ToolAnswer
@@ -16,11 +16,15 @@ from .http_connection import STREAM_END, STREAM_HEAD, TimedResponse, build_json_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
-    """A parsed request. `wants_usage` is true if the reply must contain the usage."""
+    """A parsed request. `wants_usage` is true if the reply must contain the usage.
+
+    `namespaces` are the namespaces of the tools that have one, keyed by the tools' names in scripts.
+    """
 
     call: ModelCall
     is_streaming: bool
     wants_usage: bool = True
+    namespaces: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

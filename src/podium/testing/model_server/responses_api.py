@@ -1,16 +1,18 @@
 """Implement OpenAI's Responses API for the model server, which codex uses: parse requests, and render replies.
 
-Tool calls are function calls. A tool that is not defined as a function receives its argument `input` as text.
+Tool calls are function calls. A tool that is not defined as a function receives its argument `input` as text. A script
+calls a tool that is in a namespace by the name `NAMESPACE__TOOL`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from ...core.engine import Tool
 from ...engines.model.model_wire import Message, ModelCall
 from ...engines.model.stream_events import parse_tool_use
 from ...engines.script import compute_move_usage, make_tool_uses, stop_reason
@@ -24,6 +26,7 @@ class _Tool(Struct, frozen=True):
     name: str = ""
     description: str = ""
     parameters: dict[str, Any] | None = None
+    tools: list[_Tool] | None = None
 
 
 class _Part(Struct, frozen=True):
@@ -38,6 +41,7 @@ class _Item(Struct, frozen=True):
     content: str | list[_Part] | None = None
     call_id: str = ""
     name: str = ""
+    namespace: str | None = None
     arguments: str = ""
     input: str = ""
     output: str | list[_Part] | None = None
@@ -64,18 +68,31 @@ def _parse_request(body: bytes, key: str) -> ModelRequest:
     items = [_Item(role="user", content=request.input)] if isinstance(request.input, str) else request.input
     ruled = ("system", "developer")
     told = (_join_text(item.content) for item in items if item.role in ruled)
+    namespaces = {
+        _join_name(space.name, tool.name): space.name for space in request.tools or () for tool in space.tools or ()
+    }
     call = ModelCall(
         agent=request.model,
         model=request.model,
         system="\n\n".join(filter(None, (request.instructions, *told))),
         messages=tuple(_parse_messages([item for item in items if item.role not in ruled])),
-        tools=tuple(
-            make_caller_tool(tool.name, tool.description, tool.parameters or {}) for tool in request.tools or ()
-        ),
+        tools=tuple(_list_tools(request.tools or [])),
         key=key,
         max_tokens=request.max_output_tokens,
     )
-    return ModelRequest(call=call, is_streaming=request.stream)
+    return ModelRequest(call=call, is_streaming=request.stream, namespaces=namespaces)
+
+
+def _list_tools(tools: list[_Tool], namespace: str = "") -> Iterator[Tool]:
+    for tool in tools:
+        if tool.type == "namespace":
+            yield from _list_tools(tool.tools or [], tool.name)
+        else:
+            yield make_caller_tool(_join_name(namespace, tool.name), tool.description, tool.parameters or {})
+
+
+def _join_name(namespace: str | None, name: str) -> str:
+    return f"{namespace}__{name}" if namespace else name
 
 
 def _parse_messages(items: list[_Item]) -> list[Message]:
@@ -101,7 +118,7 @@ def _parse_messages(items: list[_Item]) -> list[Message]:
 def _parse_call(item: _Item) -> ToolUse:
     if item.type == "custom_tool_call":
         return ToolUse(id=item.call_id, name=item.name, arguments={"input": item.input})
-    return parse_tool_use(item.call_id, item.name, item.arguments)
+    return parse_tool_use(item.call_id, _join_name(item.namespace, item.name), item.arguments)
 
 
 def _join_text(content: str | list[_Part] | None) -> str:
@@ -123,7 +140,10 @@ class _ResponsesRenderer:
         functions = {tool.name for tool in reply.request.call.tools if tool.parameters}
         text = {"type": "output_text", "text": reply.attempt.move.says, "annotations": []}
         self._message = {"type": "message", "id": f"msg-{reply.number}", "role": "assistant", "content": [text]}
-        self._calls = [_encode_tool_use(use, use.name in functions) for use in make_tool_uses(reply.attempt)]
+        self._calls = [
+            _encode_tool_use(use, use.name in functions, reply.request.namespaces.get(use.name, ""))
+            for use in make_tool_uses(reply.attempt)
+        ]
 
     def render_document(self) -> dict[str, Any]:
         move = self._attempt.move
@@ -157,11 +177,12 @@ class _ResponsesRenderer:
         return items + _encode_event(f"response.{document['status']}", response=document)
 
 
-def _encode_tool_use(use: ToolUse, is_function: bool) -> dict[str, Any]:
+def _encode_tool_use(use: ToolUse, is_function: bool, namespace: str) -> dict[str, Any]:
     if not is_function and "input" in use.arguments:
         return {"type": "custom_tool_call", "call_id": use.id, "name": use.name, "input": use.arguments["input"]}
     arguments = use.unreadable or encode(use.arguments).decode()
-    return {"type": "function_call", "call_id": use.id, "name": use.name, "arguments": arguments}
+    call = {"type": "function_call", "call_id": use.id, "name": use.name, "arguments": arguments}
+    return call | {"name": use.name.removeprefix(f"{namespace}__"), "namespace": namespace} if namespace else call
 
 
 def _encode_event(kind: str, **fields: Any) -> bytes:
