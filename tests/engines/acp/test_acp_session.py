@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
 import pytest
 from anyio import create_task_group
 from msgspec import structs
 
+from podium.engines.acp import agent_process
 from podium.policy import Rules
 from podium.values.agent import Budget
 from podium.values.errors import AgentFailed
@@ -18,6 +21,7 @@ from podium.values.event import (
     CallCut,
     MessageReceived,
     ModelReplied,
+    PermissionAsked,
     TextStreamed,
     ToolAnswered,
     TurnEnded,
@@ -203,3 +207,29 @@ async def test_a_reply_that_was_refused_is_not_in_the_conversation_any_more(lab:
 
     assert reply.text == "Wrong."  # the first step of the script, because the session is a new one
     assert len(lab.events(AgentSessionOpened)) == 2
+
+
+async def test_an_answer_to_a_request_of_a_dead_agent_does_not_begin_an_action_that_is_not_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_process, "DRAIN_SECONDS", 2.0)
+    lab = AgentLab("scripted", tmp_path, "--forgetful")
+    async with lab.session([lab.write(), "It is written."]) as session, create_task_group() as group:
+
+        async def kill_and_allow() -> None:
+            await lab.wait_for(PermissionAsked)
+            lab.script.write_text(json.dumps(["I leave it."]))
+            [agent] = lab.children
+            output = os.open(f"/proc/{agent.pid}/fd/1", os.O_WRONLY)  # a child that left its group could hold it too
+            await agent.end(grace=0)
+            await lab.answer_request("once")
+            await lab.wait_for(CallCut)
+            os.close(output)
+
+        group.start_soon(kill_and_allow)
+        reply = await session.ask("Write it.")
+
+    assert reply.text == "I leave it."
+    assert len(lab.children) == 2
+    assert lab.events(ActionBegan) == []
+    assert not (lab.repo / "made.txt").exists()

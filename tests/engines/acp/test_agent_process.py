@@ -55,6 +55,9 @@ class Listener:
     async def answer_permission(self, params: Params) -> Any:
         return {"outcome": {"outcome": "cancelled"}}
 
+    def cancel_requests(self) -> None:
+        pass
+
 
 @asynccontextmanager
 async def run_program(folder: Path, source: str) -> AsyncIterator[tuple[AgentProcess, Listener]]:

@@ -110,6 +110,10 @@ class SessionHandler(Protocol):
         """Return the answer to a permission request."""
         ...
 
+    def cancel_requests(self) -> None:
+        """Answer all open permission requests as cancelled."""
+        ...
+
 
 class AgentProcess:
     """A running agent. `handlers` receive its messages, by session id; messages for other sessions are dropped.
@@ -222,8 +226,10 @@ class AgentProcess:
             self._stderr_ended.set()
 
     async def watch_exit(self) -> None:
-        """Wait until the agent exits, then end its process group and all open calls."""
+        """Wait until the agent exits, then end its process group, its open requests and all open calls."""
         await self._child.wait_exit()
+        for handler in self.handlers.values():
+            handler.cancel_requests()  # so that an answer does not begin an action of a dead agent
         await self._child.end(grace=0)
         with move_on_after(DRAIN_SECONDS):
             await self._output_ended.wait()
