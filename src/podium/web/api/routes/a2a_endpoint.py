@@ -162,7 +162,7 @@ async def _iter_entries(server: ServerContext, run: str) -> AsyncIterator[Any]:
                     entry = await anext(entries)
                 except StopAsyncIteration:
                     is_over = True
-            if is_over or (silence.cancelled_caught and _is_left(server, run)):
+            if is_over or (silence.cancelled_caught and await to_thread.run_sync(_is_left, server, run)):
                 return
             yield entry
 
