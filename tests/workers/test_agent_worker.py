@@ -1,28 +1,44 @@
-"""A coding agent as a worker: in its own process and checkout, with its requests in the common inbox."""
+"""Coding agents as workers, in their own process and checkout, and as leads that delegate to workers."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import podium
 from podium import Agent, App
-from podium.values.event import ActionBegan, AgentSessionOpened
+from podium.values.event import (
+    ActionBegan,
+    AgentSessionOpened,
+    PermissionAsked,
+    ToolAnswered,
+    WorkCommitted,
+    WorkerSent,
+)
 from podium.workers.delegate import delegate_to_worker
 
-from .worker_lab import WorkerLab, write
+from ..installed_agents import find_goose
+from .worker_lab import EVERYTHING, WorkerLab, call, make_scripted_agent, write
 
 
-def make_mate(*moves: Any) -> Agent:
-    return Agent(name="mate", engine="mate", prompt=f"```script\n{json.dumps(moves)}\n```")
+def make_mate(*moves: Any, **keys: Any) -> Agent:
+    return Agent(**{"name": "mate", "engine": "mate", "prompt": f"```script\n{json.dumps(moves)}\n```"} | keys)
 
 
-async def delegate_to_mate(lab: WorkerLab, branch: str, *moves: Any) -> str:
+def add_mate(lab: WorkerLab) -> None:
+    """Add the scripted coding agent `mate` to the settings."""
     source = str(Path(podium.__file__).parent.parent)
     row = {"command": sys.executable, "args": ["-m", "podium.testing.acp_agent"], "mode": "ask", "readable": [source]}
     lab.write_settings(json.dumps({"engines": {"mate": row}}))
+
+
+async def delegate_to_mate(lab: WorkerLab, branch: str, *moves: Any) -> str:
+    add_mate(lab)
     async with App(lab.settings(), environ=lab.environ) as app:
         return await delegate_to_worker(app.launcher, make_mate(*moves), "go", at=lab.repo.path, branch=branch)
 
@@ -59,3 +75,37 @@ async def test_kill_9_of_worker_and_commander_loses_neither_the_session_nor_the_
     assert lab.read_file("feat/a", "made.txt") == "x"
     assert len(lab.events(run, AgentSessionOpened)) == 1
     assert len(lab.events(run, ActionBegan)) == 1
+
+
+@pytest.mark.parametrize(("engine", "prefix"), [("mate", ""), ("goose", "podium__")])
+async def test_a_coding_agent_delegates_a_task_to_a_worker_and_reads_its_result(
+    lab: WorkerLab, engine: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_mate(lab)
+    if engine == "goose":
+        monkeypatch.setenv("PATH", os.pathsep.join((str(Path(find_goose()).parent), os.environ["PATH"])))
+    moves = [
+        call(f"{prefix}delegate_task", branch="feat/x", task="Write it.", agent="hand"),
+        call(f"{prefix}get_worker_result", branch="feat/x"),
+        call(f"{prefix}check_workers"),
+        "All is done.",
+    ]
+    tools = ("delegate_task", "check_workers", "get_worker_result")
+    model = {"model": "openai:m"} if engine == "goose" else {}
+    boss = make_mate(*moves, name="boss", engine=engine, tools=tools, agents=("hand",), **model)
+    hand = make_scripted_agent(write("made.txt"), "The worker is done.")
+
+    async with App(lab.settings(EVERYTHING), environ=lab.environ) as app:
+        result = await app.run(boss, "Have it done.", repo=lab.repo.path, agents=[hand])
+
+    run = result.run_id
+    [sent] = lab.events(run, WorkerSent)
+    started, answer, state = [event.text for event in lab.events(run, ToolAnswered)]
+    assert result.text == "All is done."
+    assert (sent.branch, sent.task) == ("feat/x", "Write it.")
+    assert started == f"Started a worker on feat/x (run {sent.run})."
+    assert answer.startswith("The worker is done.")
+    assert state == "feat/x: succeeded"
+    assert lab.read_file("feat/x", "made.txt") == "x"
+    assert [event.files for event in lab.events(sent.run, WorkCommitted)] == [("made.txt",)]
+    assert lab.events(run, PermissionAsked) == []

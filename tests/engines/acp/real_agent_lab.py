@@ -32,6 +32,17 @@ WRITES = {
 COMMANDERS = ("kimi", "codex")
 """Agents that are tested with a command, because they ask before they run one, but not before they write a file."""
 
+PODIUMS_NAMES = {
+    "copilot": "podium-{}",
+    "codex": "mcp__podium__{}",
+    "claude": "mcp__podium__{}",
+    "opencode": "podium_{}",
+    "gemini": "mcp_podium_{}",
+    "qwen": "mcp__podium__{}",
+    "kimi": "mcp__podium__{}",
+}
+"""What each agent calls Podium's tools when it offers them to its model."""
+
 
 class RealAgentLab(AgentLab):
     """A real coding agent, in the version of its row in the table of agents."""
@@ -54,6 +65,11 @@ class RealAgentLab(AgentLab):
             tool, file, content = WRITES[self.kind]
             arguments = {file: str(self.repo / path), content: TEXT}
         return {"says": "I write it.", "calls": [{"name": tool, "arguments": arguments}]}
+
+    def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """Return a step that calls one of Podium's tools."""
+        name = PODIUMS_NAMES[self.kind].format(tool)
+        return {"says": f"I call {tool}.", "calls": [{"name": name, "arguments": arguments}]}
 
     @asynccontextmanager
     async def engine(self, script: Sequence[Any], group: TaskGroup) -> AsyncIterator[AcpEngine]:

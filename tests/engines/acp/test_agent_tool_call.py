@@ -55,6 +55,16 @@ def make_action(*updates: dict[str, Any], agent: str = "claude") -> EngineAction
         ("copilot", {"kind": "read", "locations": [{"path": "/etc/passwd"}]}, "read_file", {"path": "/etc/passwd"}),
         ("copilot", {"kind": "delete", "rawInput": {"path": "a"}}, "copilot__delete", {"path": "a"}),
         ("opencode", {"_meta": {"toolName": "mcp__files__read"}, "kind": "other"}, "mcp__files__read", {}),
+        (
+            "codex",
+            {
+                "kind": "execute",
+                "rawInput": {"server": "files", "tool": "read"},
+                "_meta": {"is_mcp_tool_call": True},
+            },
+            "mcp__files__read",
+            {"server": "files", "tool": "read"},
+        ),
     ],
 )
 def test_a_call_gets_the_name_and_arguments_of_podiums_tool(

@@ -35,6 +35,8 @@ from podium.values.event import (
 from ...installed_agents import find_goose
 from .agent_lab import AgentLab
 
+CALL, APPROVAL = {"is_mcp_tool_call": True}, {"is_mcp_tool_approval": True}
+
 
 def hand_in_tool() -> Tool:
     """Return a tool that records a status and ends the turn."""
@@ -169,6 +171,19 @@ async def test_an_agent_without_http_gets_the_tools_on_stdio(tmp_path: Path, is_
     assert lab.events(PermissionAsked) == []
 
 
+async def test_a_call_that_an_agent_reports_as_a_command_needs_no_request_if_it_is_marked(tmp_path: Path) -> None:
+    lab = AgentLab("scripted", tmp_path, "--marked-mcp")
+    lab.tools = (report_status_tool(),)
+
+    async with lab.session([lab.call("report_status", text="half done"), "Done."]) as session:
+        reply = await session.ask("Report.")
+
+    assert reply.text == "Done."
+    assert [event.text for event in lab.events(StatusReported)] == ["half done"]
+    assert [event.action.tool for event in lab.events(ToolCalled)] == ["report_status"]
+    assert lab.events(PermissionAsked, ActionBegan, ActionRefused) == []
+
+
 async def test_two_agents_in_one_process_have_their_own_tools(tmp_path: Path) -> None:
     lab = AgentLab("scripted", tmp_path)
     lab.program = structs.replace(lab.program, shares_process=True)
@@ -230,6 +245,14 @@ async def test_a_row_can_turn_the_tools_off(tmp_path: Path) -> None:
         ({"title": "podium-ask_person", "kind": "execute"}, "ask_person", 0),
         ({"title": "rm -rf .", "kind": "other"}, "ask_person", 0),
         ({"title": "podium-ask_person; rm -rf ."}, "", 0),
+        ({"kind": "execute", "_meta": CALL, "rawInput": {"server": "podium", "tool": "ask_person"}}, "", 1),
+        ({"kind": "execute", "_meta": APPROVAL}, "ask_person", 1),
+        ({"kind": "execute", "_meta": APPROVAL}, "", 0),
+        ({"kind": "execute"}, "ask_person", 0),
+        ({"kind": "execute", "rawInput": {"server": "podium", "tool": "ask_person"}}, "", 0),
+        ({"kind": "execute", "_meta": CALL, "rawInput": {"server": "other", "tool": "ask_person"}}, "ask_person", 0),
+        ({"kind": "execute", "_meta": CALL, "rawInput": {"server": "podium", "tool": "remove_all"}}, "", 0),
+        ({"kind": "execute", "_meta": CALL, "rawInput": {"command": "ls"}, "title": "podium-ask_person"}, "", 0),
     ],
 )
 def test_podiums_tools_are_recognised_by_the_names_that_agents_give_them(

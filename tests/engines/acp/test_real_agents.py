@@ -6,20 +6,34 @@ from pathlib import Path
 
 import pytest
 from anyio import create_task_group, fail_after
+from msgspec import structs
 
-from podium.values.event import ActionBegan, AgentSessionOpened, CallCut, PermissionAsked
+from podium.tools.ask_person import report_status_tool
+from podium.values.event import (
+    ActionBegan,
+    ActionRefused,
+    AgentSessionOpened,
+    CallCut,
+    PermissionAsked,
+    StatusReported,
+    ToolAnswered,
+    ToolCalled,
+)
 
 from .real_agent_lab import COMMANDERS, TEXT, WRITES, RealAgentLab
 
 pytestmark = [pytest.mark.engines, pytest.mark.slow, pytest.mark.timeout(600)]
 
-AFTER_LOADING: dict[str, list[str]] = {"claude": ["Not used."], "opencode": [], "codex": []}
+AFTER_LOADING: dict[str, list[str]] = {"claude": ["It is written."], "opencode": [], "codex": []}
 """Agents whose loaded session contains the call that was interrupted, so that their model has to repeat it. Claude adds
-a reply of its own, so that one step of the script is skipped."""
+a reply of its own, so that one step of the script is skipped, unless it was killed before it saved the call."""
 
 
 CANNOT_LOAD = frozenset(["gemini"])
 """Agents that continue in a new session, which is given the conversation as text."""
+
+TRUSTS = {"gemini": {"GEMINI_CLI_TRUST_WORKSPACE": "true"}}
+"""What makes an agent connect to MCP servers that does so only in a folder that it trusts."""
 
 
 @pytest.fixture(params=[*WRITES, *COMMANDERS])
@@ -81,3 +95,17 @@ async def test_an_agent_that_is_killed_in_the_middle_continues(lab: RealAgentLab
     assert (lab.repo / "made.txt").read_text() == TEXT
     assert len(lab.children) == 2
     assert len(lab.events(AgentSessionOpened)) == (2 if lab.kind in CANNOT_LOAD else 1)
+
+
+async def test_it_calls_podiums_tools_and_the_call_is_on_record_once_without_a_request(lab: RealAgentLab) -> None:
+    lab.tools = (report_status_tool(),)
+    if lab.kind in TRUSTS:
+        lab.program = structs.replace(lab.program, env={**lab.program.env, **TRUSTS[lab.kind]})
+    async with lab.session([lab.call("report_status", text="half done"), "It is done."]) as session:
+        reply = await session.ask("Report.")
+
+    assert reply.text.endswith("It is done.")
+    assert [event.text for event in lab.events(StatusReported)] == ["half done"]
+    assert [event.action.tool for event in lab.events(ToolCalled)] == ["report_status"]
+    assert [event.is_error for event in lab.events(ToolAnswered)] == [False]
+    assert lab.events(PermissionAsked, ActionBegan, ActionRefused) == []

@@ -65,7 +65,7 @@ class AgentToolCall:
         self.title = _read_text(update, "title") or self.title
         self.kind = _read_text(update, "kind") or self.kind
         self.status = _read_text(update, "status") or self.status
-        self.own_name = find_own_name(read_mapping(update, "_meta")) or self.own_name
+        self.own_name = find_own_name(update) or self.own_name
         if update.get("rawInput") not in (None, {}):
             self.raw_input = update["rawInput"]
         if update.get("rawOutput") is not None:
@@ -203,8 +203,17 @@ def _complete_command(arguments: dict[str, Any], raw_input: Any, directory: str)
     return rest if command is None else {"command": command, **rest}
 
 
-def find_own_name(meta: Params) -> str:
+def is_mcp_call(message: Params) -> bool:
+    """Return whether an agent marks a call as one to a tool of an MCP server. codex does, and calls it a command."""
+    meta = read_mapping(message, "_meta")
+    return meta.get("is_mcp_tool_call") is True or meta.get("is_mcp_tool_approval") is True
+
+
+def find_own_name(message: Params) -> str:
     """Return the agent's own name for a tool. Agents store it in different places in the metadata."""
+    meta, raw = read_mapping(message, "_meta"), read_mapping(message, "rawInput")
+    if is_mcp_call(message) and (server := _read_text(raw, "server")) and (tool := _read_text(raw, "tool")):
+        return f"mcp__{server}__{tool}"
     outer = [meta, *(one for one in meta.values() if isinstance(one, dict))]
     inner = [one for values in outer[1:] for one in values.values() if isinstance(one, dict)]
     names = (_read_text(one, "toolName") or _read_text(one, "tool_name") for one in (*outer, *inner))

@@ -23,7 +23,7 @@ from ..coordination.coordination_session import (
 from ..coordination.stdio_shim import TOKEN_VARIABLE, build_shim_command
 from .agent_process import AgentProcess, read_mapping
 from .agent_program import McpTransport
-from .agent_tool_call import KIND_TOOLS, find_own_name
+from .agent_tool_call import KIND_TOOLS, find_own_name, is_mcp_call
 
 LIST_SECONDS = 10.0
 """How long the first prompt waits for the agent to request the list of tools."""
@@ -64,10 +64,11 @@ class PodiumTools:
 
         `earlier` is the tool that earlier messages about the same call named; it is returned if this message names no
         tool. A call that the agent describes as access to files, commands or the network is never a call to one of
-        these tools.
+        these tools, unless the agent marks it as a call to an MCP server. Its title does not count then.
         """
-        title, own_name = message.get("title"), find_own_name(read_mapping(message, "_meta"))
-        if message.get("kind") in KIND_TOOLS:
+        is_marked, own_name = is_mcp_call(message), find_own_name(message)
+        title = None if is_marked else message.get("title")
+        if message.get("kind") in KIND_TOOLS and not is_marked:
             return ""
         if not title and not own_name:
             return earlier

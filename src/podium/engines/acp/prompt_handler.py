@@ -341,7 +341,8 @@ class PromptHandler:
         call.is_requested = True
         options = read_objects(params, "options")
         allow = next((one for one in options if one.get("kind") == "allow_once"), None)
-        if allow is not None and self._is_podiums(call, said):
+        marks = {**read_mapping(params, "_meta"), **read_mapping(said, "_meta")}
+        if allow is not None and self._is_podiums(call, {**said, "_meta": marks}):
             return _select(allow)
         await self._begin_call(call)
         if allow is not None and await self._is_permitted(call):

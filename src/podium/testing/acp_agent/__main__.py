@@ -30,6 +30,11 @@ def main() -> None:
     parser.add_argument("--steering", action="store_true", help="accept messages while answering a prompt")
     parser.add_argument("--no-http", action="store_true", help="connect to MCP servers only over stdio")
     parser.add_argument("--no-mcp", action="store_true", help="do not connect to MCP servers")
+    parser.add_argument(
+        "--marked-mcp",
+        action="store_true",
+        help="report calls to MCP servers as commands with a mark, and do not describe them in requests",
+    )
     options = parser.parse_args()
     script = () if options.script is None else parse_script(msgspec.json.decode(options.script.read_bytes()))
     agent = ScriptedAgent(
@@ -40,6 +45,7 @@ def main() -> None:
         can_steer=options.steering,
         has_http=not options.no_http,
         has_mcp=not options.no_mcp,
+        is_marking_mcp=options.marked_mcp,
     )
     anyio.run(agent.run)
 

@@ -64,6 +64,7 @@ class ScriptedAgent:
         can_steer: bool = False,
         has_http: bool = True,
         has_mcp: bool = True,
+        is_marking_mcp: bool = False,
     ) -> None:
         self._script = script
         self._after_denial = after_denial
@@ -72,6 +73,7 @@ class ScriptedAgent:
         self._can_steer = can_steer
         self._has_http = has_http
         self._has_mcp = has_mcp
+        self._is_marking_mcp = is_marking_mcp
         self._folder = Path.home() / SESSIONS_FOLDER
         self._sessions: dict[str, SavedSession] = {}
         self._servers: dict[str, list[ToolServer]] = {}
@@ -223,14 +225,23 @@ class ScriptedAgent:
         self._calls += 1
         server = next((server for server in self._servers.get(id, ()) if call.name in server.tools), None)
         call_id = f"call-{os.getpid()}-{self._calls}"
-        described = {
+        described: Params = {
             "toolCallId": call_id,
             "title": call.name if server is None else f"{server.name}: {call.name}",
             "kind": KINDS.get(call.name, "other"),
             "rawInput": call.arguments,
         }
+        request: Params = {"toolCall": {**described, "status": "pending"}}
+        if server is not None and self._is_marking_mcp:
+            described |= {
+                "kind": "execute",
+                "rawInput": {"server": server.name, "tool": call.name, "arguments": call.arguments},
+                "_meta": {"is_mcp_tool_call": True},
+            }
+            bare = {"toolCallId": call_id, "kind": "execute", "status": "pending"}
+            request = {"toolCall": bare, "_meta": {"is_mcp_tool_approval": True}}
         await self._update(id, "tool_call", status="pending", **described)
-        is_made = not self._is_asking or call.name == "read_file" or await self._ask(id, described)
+        is_made = not self._is_asking or call.name == "read_file" or await self._ask(id, request)
         if not is_made and self._after_denial != "ignores":
             await self._end_call(id, call_id, "failed", "The user denied this.")
             return False
@@ -246,9 +257,9 @@ class ScriptedAgent:
         content = [{"type": "content", "content": {"type": "text", "text": output}}]
         await self._update(id, "tool_call_update", toolCallId=call_id, status=status, content=content)
 
-    async def _ask(self, id: str, described: Params) -> bool:
-        request = {"sessionId": id, "toolCall": {**described, "status": "pending"}, "options": OPTIONS}
-        answer = await self._peer.call("session/request_permission", request)
+    async def _ask(self, id: str, request: Params) -> bool:
+        params = {"sessionId": id, "options": OPTIONS, **request}
+        answer = await self._peer.call("session/request_permission", params)
         outcome = answer["outcome"]
         return outcome["outcome"] == "selected" and str(outcome["optionId"]).startswith("allow")
 
