@@ -15,6 +15,8 @@ from podium.engines.acp.acp_engine import AcpEngine
 from podium.engines.acp.agent_home import AgentModel
 from podium.engines.acp.agent_processes import AgentProcesses
 from podium.engines.acp.agent_program import AGENT_PROGRAMS
+from podium.engines.model.model_wire import ModelCall
+from podium.engines.script import Move, parse_script
 from podium.testing import ModelServer
 
 from ...installed_agents import build_search_path, find_agent
@@ -71,11 +73,20 @@ class RealAgentLab(AgentLab):
         name = PODIUMS_NAMES[self.kind].format(tool)
         return {"says": f"I call {tool}.", "calls": [{"name": name, "arguments": arguments}]}
 
+    def write_until_done(self, call: ModelCall) -> Move:
+        """Return the reply of a model that repeats its call until it gets a result, whatever the agent remembers."""
+        last_reply = max((at for at, one in enumerate(call.messages) if one.role == "assistant"), default=-1)
+        news = call.messages[last_reply + 1 :]
+        is_restored = "your session was restored" in news[-1].text
+        is_done = any(one.role == "tool" for one in news) and not is_restored
+        return parse_script(["It is written." if is_done else self.write()])[0]
+
     @asynccontextmanager
     async def engine(self, script: Sequence[Any], group: TaskGroup) -> AsyncIterator[AcpEngine]:
         environ = {"PATH": build_search_path(), "HOME": str(self.folder / "user")}
         processes = AgentProcesses(group)
-        async with ModelServer(script, port=self.port, api_key=KEY) as self.server:
+        server = ModelServer(script, otherwise=self.write_until_done, port=self.port, api_key=KEY)
+        async with server as self.server:
             self.port = urlsplit(self.server.url).port or 0
             wire = next(iter(self.program.model_env))
             url = self.server.url if wire == "openai" else self.server.url.removesuffix("/v1")
