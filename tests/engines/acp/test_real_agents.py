@@ -24,9 +24,9 @@ from .real_agent_lab import COMMANDERS, TEXT, WRITES, RealAgentLab
 
 pytestmark = [pytest.mark.engines, pytest.mark.slow, pytest.mark.timeout(600)]
 
-SESSIONS = {"gemini": (2,), "claude": (1, 2)}
-"""How many sessions an agent opens if it is killed in between; others load their first one. gemini cannot load any, and
-claude only if it had saved the session before it was killed. The new session gets the conversation as text."""
+SESSIONS = {"gemini": (1, 2), "claude": (1, 2)}
+"""How many sessions an agent opens if it is killed in between; others load their first one. These two can load it only
+if they had saved it before they were killed. Otherwise, a new session gets the conversation as text."""
 
 TRUSTS = {"gemini": {"GEMINI_CLI_TRUST_WORKSPACE": "true"}}
 """What makes an agent connect to MCP servers that does so only in a folder that it trusts."""

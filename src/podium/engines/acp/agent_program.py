@@ -292,7 +292,7 @@ _ROWS = (
         tool_names=_GEMINI_TOOLS,
         after_denial="ends_turn",
         shares_process=True,
-        caution="after a crash, it continues the conversation in a new session; it can use Podium's tools only in a "
+        caution="after a crash, it may continue the conversation in a new session; it can use Podium's tools only in a "
         "folder that it trusts",
     ),
     AgentProgram(
