@@ -124,6 +124,54 @@ def test_bad_limits_and_budgets_of_a_day_are_one_sentence_each(desk: Desk, text:
     assert said.stdout.endswith("settings: 1 error\n")
 
 
+def test_check_reports_the_settings_of_the_repository_as_validate_does(desk: Desk) -> None:
+    (desk.home / "config.yaml").write_text("budget: {per_day: {usd: 1}}\n")
+    (desk.repo / "podium.yaml").write_text(
+        "modle: x\nlimits: {max_wait: 5}\nbudget: {per_day: {usd: 2, turns: 9}}\nchecks: {tests: 'true'}\n"
+    )
+    desk.write_agent("hand", "done")
+
+    said = desk.invoke("check")
+    found = json.loads(desk.invoke("check", "--json").stdout)
+    validated = json.loads(desk.invoke("config", "validate", "--json").stdout)
+    of_one_file = desk.invoke("check", ".podium/agents/hand.md")
+
+    assert said.exit_code == 0
+    assert "warning: podium.yaml:1: modle: unknown key, ignored; the closest known key is model" in said.stdout
+    assert "notice: podium.yaml:2: limits.max_wait: ignored: it takes effect only in your own settings" in said.stdout
+    assert "podium.yaml:3: budget.per_day.usd: ignored: the limit in your own settings is lower (1)" in said.stdout
+    assert "notice: podium.yaml:4: checks.tests: proposed by the repository; ignored until you trust it" in said.stdout
+    assert "turns" not in said.stdout
+    assert found["findings"] == validated["findings"]
+    assert set(found) == {"schema", "agents", "errors", "findings"}
+    assert of_one_file.stdout == "1 agent: no problems\n"
+
+
+@pytest.mark.parametrize("path", [(), (".podium/agents/hand.md",)])
+def test_check_lists_all_errors_in_the_settings_and_in_agent_files_at_once(desk: Desk, path: tuple[str, ...]) -> None:
+    (desk.home / "config.yaml").write_text("workers: many\n")
+    (desk.repo / "podium.yaml").write_text("sandbox: 3\n")
+    desk.write_agent("hand", "done", max_turns=0)
+
+    said = desk.invoke("check", *path)
+
+    assert said.exit_code == 1
+    assert "config.yaml:1: workers: expected an integer of at least 1" in said.stdout
+    assert "error: podium.yaml:1: sandbox: expected true or false" in said.stdout
+    assert "hand.md:4: max_turns: expected an integer of at least 1" in said.stdout
+    assert "notice: settings: the models, tools and hooks of agents are checked only if the settings" in said.stdout
+    assert "3 errors, " in said.stdout
+
+
+def test_check_reports_settings_that_are_wrong_only_together(desk: Desk) -> None:
+    (desk.repo / "podium.yaml").write_text("model: opnai:x\n")
+
+    said = desk.invoke("check")
+
+    assert said.exit_code == 1
+    assert "error: settings: podium.yaml:1: model: model provider 'opnai' not found" in said.stdout
+
+
 def test_another_command_stops_at_the_first_error(desk: Desk) -> None:
     (desk.home / "config.yaml").write_text("workers: many\nsandbox: 3\n")
 

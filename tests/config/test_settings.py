@@ -65,6 +65,35 @@ def test_later_sources_win(home: Path, repo: Path) -> None:
     assert by_flag.budget == Budget(usd=2, turns=9, tokens=5)
 
 
+def test_a_repository_can_lower_a_daily_budget_but_not_raise_it(home: Path, repo: Path) -> None:
+    environ = {"PODIUM_HOME": str(home)}
+    write_repo_file(
+        repo, "budget:\n  per_day: {usd: 2, tokens: 900, turns: 5}\n  per_repository_day: {usd: 1, turns: 7}\n"
+    )
+
+    alone = Settings.load(environ, repo)
+    write_user_file(home, "budget: {per_day: {usd: 1, tokens: 1000}, per_repository_day: {usd: 1}}\n")
+    both = Settings.load(environ, repo)
+    elsewhere = Settings.load(environ, home)
+    by_flag = Settings.load(environ, repo, day_budget=Budget(tokens=5000))
+
+    assert alone.day_budget == Budget(usd=2, tokens=900, turns=5)
+    assert alone.repository_day_budget == Budget(usd=1, turns=7)
+    assert alone.notices == ()
+    assert both.day_budget == Budget(usd=1, tokens=900, turns=5)
+    assert both.repository_day_budget == Budget(usd=1, turns=7)
+    assert {key: origin for key, origin in both.sources.items() if key.startswith("budget.per")} == {
+        "budget.per_day.usd": "user file",
+        "budget.per_day.tokens": "repository file",
+        "budget.per_day.turns": "repository file",
+        "budget.per_repository_day.usd": "user file",
+        "budget.per_repository_day.turns": "repository file",
+    }
+    assert both.notices == ("podium.yaml:2: budget.per_day.usd: ignored: the limit in your own settings is lower (1)",)
+    assert (elsewhere.day_budget, elsewhere.repository_day_budget) == (Budget(usd=1, tokens=1000), Budget(usd=1))
+    assert by_flag.day_budget == Budget(usd=1, tokens=5000, turns=5)
+
+
 def test_a_repository_narrows_permissions_and_changes_no_endpoint_and_starts_nothing(home: Path, repo: Path) -> None:
     write_repo_file(
         repo,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from podium import Agent, App, Settings
+from podium import Agent, App, Result, Settings
 from podium.core.timeline import Timeline
 from podium.engines.script import Move
 from podium.runs.day_usage import DayUsage, find_midnight
@@ -126,6 +126,30 @@ async def test_a_run_beyond_the_budget_of_the_day_fails_and_says_why(tmp_path: P
     assert first.succeeded
     assert (second.outcome, second.usage.calls) == ("failed", 0)
     assert "the daily budget of 1,000 tokens is used up: 1,000 used since midnight" in (second.error or "")
+
+
+@pytest.mark.parametrize("key", ["per_day", "per_repository_day"])
+async def test_a_budget_in_the_file_of_a_repository_limits_the_runs_there(tmp_path: Path, key: str) -> None:
+    repo, home = tmp_path / "repo", tmp_path / "home"
+    (repo / ".git").mkdir(parents=True)
+    home.mkdir()
+    (home / "config.yaml").write_text(f"budget: {{{key}: {{tokens: 9000}}}}\n")
+    (repo / "podium.yaml").write_text(f"budget: {{{key}: {{tokens: 1000}}}}\n")
+    agent = Agent(name="worker", prompt="Work.")
+    async with ModelServer([CALL]) as server:
+        environ = {"OPENAI_API_KEY": "sk-test-test", "OPENAI_BASE_URL": server.url, "PODIUM_HOME": str(home)}
+
+        async def run_in(place: Path | None) -> Result:
+            settings = Settings.load(environ, place, model="openai:m")
+            async with App(settings, environ=environ) as app:
+                return await app.run(agent, "go", repo=place)
+
+        first, second, elsewhere = await run_in(repo), await run_in(repo), await run_in(None)
+
+    assert first.succeeded
+    assert elsewhere.succeeded
+    assert (second.outcome, second.usage.calls) == ("failed", 0)
+    assert (second.error or "").endswith(f"raise budget.{key}.tokens in the repository's podium.yaml")
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from podium import App
 from podium.core.placement import WorkerOptions
 from podium.store.wakeup import send_wakeup
 from podium.values.errors import Mistake, RunHeld, RunOver
-from podium.values.event import CallFailed, LimitReached, ModelReplied, Noticed, RunPaused, RunResumed
+from podium.values.event import CallFailed, LimitReached, ModelReplied, Noticed, RunEnded, RunPaused, RunResumed
 from podium.workers.commander_socket import commander_socket_path, is_commander_listening
 from podium.workers.worker_resumption import mark_runs_resumed
 
@@ -102,6 +102,18 @@ async def test_a_waiting_run_is_shown_with_its_time_and_can_be_stopped(lab: Work
     assert ended.outcome == "cancelled"
     await lab.wait_finished()
     lab.assert_clean_end(run)
+
+
+async def test_the_daily_budget_of_a_repository_limits_its_workers(lab: WorkerLab) -> None:
+    (lab.repo.path / "podium.yaml").write_text("workers: 1\nbudget: {per_repository_day: {turns: 1}}\n")
+    first, second = await lab.delegate_all({"feat/x": ["done"], "feat/y": ["done"]})
+
+    lab.start_commander()
+    await lab.wait_ended(second)
+
+    assert [lab.events(run, RunEnded)[0].outcome for run in (first, second)] == ["succeeded", "failed"]
+    assert "raise budget.per_repository_day.turns in the repository's podium.yaml" in str(lab.events(second))
+    await lab.wait_finished()
 
 
 async def test_a_time_that_passed_while_no_process_was_there_is_said(lab: WorkerLab) -> None:

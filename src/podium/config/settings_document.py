@@ -41,6 +41,9 @@ SPELLED = {
 }
 """The key in settings files for each field that has a different name there."""
 
+DAILY_BUDGETS = ("day_budget", "repository_day_budget")
+"""The budgets of which a repository can set lower limits than the user, but not higher ones."""
+
 S = TypeVar("S", bound=Struct)
 
 
@@ -248,10 +251,28 @@ def merge_documents(low: SettingsDocument, high: SettingsDocument) -> SettingsDo
         name: _merge_fields(low.providers.get(name, ProviderLimits()), limits)
         for name, limits in high.providers.items()
     }
-    for name in ("budget", "day_budget", "repository_day_budget"):
+    for name in ("budget", *DAILY_BUDGETS):
         if getattr(low, name) is not None and getattr(high, name) is not None:
             merged[name] = _merge_fields(getattr(low, name), getattr(high, name))
     return SettingsDocument(**merged)
+
+
+def without_looser_budgets(document: SettingsDocument, other: SettingsDocument) -> SettingsDocument:
+    """Return the document without the limits of daily budgets that are higher than those in `other`."""
+    kept: dict[str, Budget] = {}
+    for name, limit in iter_looser_limits(document, other):
+        kept[name] = structs.replace(kept.get(name) or getattr(document, name), **{limit: None})
+    return structs.replace(document, **kept)
+
+
+def iter_looser_limits(document: SettingsDocument, other: SettingsDocument) -> Iterator[tuple[str, str]]:
+    """Yield the daily budgets and their limits that are higher in the document than in `other`."""
+    for name in DAILY_BUDGETS:
+        mine, theirs = getattr(document, name), getattr(other, name)
+        for limit, value in () if mine is None or theirs is None else _iter_explicit_fields(mine):
+            lower = getattr(theirs, limit)
+            if lower is not None and lower < value:
+                yield name, limit
 
 
 def _merge_fields(low: S, high: S) -> S:

@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 from ..system.locations import format_path
 from ..values.diagnostic import Diagnostic, Severity, filter_errors, summarise_errors
 from ..values.errors import Mistake
-from .settings_document import SettingsDocument, merge_documents
+from .settings_document import SPELLED, SettingsDocument, iter_looser_limits, merge_documents
 
 if TYPE_CHECKING:
     from .settings_reading import SettingsFileContent
@@ -88,6 +88,7 @@ def read_settings_files(home: Path, repo: Path | None = None) -> SettingsFiles:
             *foreign.diagnostics,
             *_report_ignored_keys(own),
             *_report_ignored_keys(foreign),
+            *_report_looser_budgets(own, user.document),
         ),
         user_lines=user.lines,
         repo_lines=foreign.lines | own.lines,
@@ -121,4 +122,15 @@ def _report_ignored_keys(reading: SettingsFileContent) -> list[Diagnostic]:
         severity, message = IGNORED.get(key, ("notice", UNTRUSTED))
         line = reading.line_numbers.get(key)
         found.append(Diagnostic(severity=severity, path=reading.path, line=line, key=key, message=message))
+    return found
+
+
+def _report_looser_budgets(reading: SettingsFileContent, user: SettingsDocument) -> list[Diagnostic]:
+    """Return a notice for each limit of a daily budget that is ignored, because the user's own limit is lower."""
+    found = []
+    for name, limit in iter_looser_limits(reading.document, user):
+        key = f"{SPELLED[name]}.{limit}"
+        message = f"ignored: the limit in your own settings is lower ({getattr(getattr(user, name), limit):,g})"
+        line = reading.line_numbers.get(key)
+        found.append(Diagnostic(severity="notice", path=reading.path, line=line, key=key, message=message))
     return found

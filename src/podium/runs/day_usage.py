@@ -14,6 +14,7 @@ from functools import partial
 
 from anyio import Lock, to_thread
 
+from ..config.settings_files import REPO_FILE
 from ..core.budget import DAILY_BUDGET, LIMIT_UNITS, USAGE_FIELDS
 from ..setup.settings import Settings
 from ..store.entry_feed import EntryFeed, FeedRow
@@ -57,8 +58,8 @@ class DayUsage:
             # Only the budget for all runs applies to a run without a repository.
             if budget is None or (key == REPOSITORY_KEY and not repository):
                 continue
-            if why := self._compare(budget, self._sum_usage(place), key):
-                return why
+            if exceeded := self._find_exceeded(budget, self._sum_usage(place)):
+                return self._explain(exceeded, budget, self._sum_usage(place), key, settings)
         return ""
 
     def _sum_usage(self, repository: str) -> Usage:
@@ -67,18 +68,24 @@ class DayUsage:
             self._sums[repository] = sum_usage(self._used[run] for run in runs)
         return self._sums[repository]
 
-    def _compare(self, budget: Budget, used: Usage, key: str) -> str:
-        for name, counted in USAGE_FIELDS.items():
-            limit, spent = getattr(budget, name), getattr(used, counted)
-            if limit is not None and spent >= limit:
-                where = " for this repository" if key == REPOSITORY_KEY else ""
-                resets = datetime.fromtimestamp(find_next_midnight(self._clock())).astimezone()
-                return (
-                    f"{DAILY_BUDGET} of {limit:,g} {LIMIT_UNITS[name]}{where} is used up: {spent:,.6g} used since "
-                    f"midnight; it resets at {resets:%Y-%m-%d %H:%M %Z}; to continue sooner, raise budget.{key}.{name} "
-                    "in the settings"
-                )
-        return ""
+    def _find_exceeded(self, budget: Budget, used: Usage) -> str:
+        """Return the first limit of the budget that is used up, or an empty string."""
+        limits = {name: getattr(budget, name) for name in USAGE_FIELDS}
+        reached = (
+            name for name, limit in limits.items() if limit is not None and getattr(used, USAGE_FIELDS[name]) >= limit
+        )
+        return next(reached, "")
+
+    def _explain(self, limit: str, budget: Budget, used: Usage, key: str, settings: Settings) -> str:
+        where = " for this repository" if key == REPOSITORY_KEY else ""
+        resets = datetime.fromtimestamp(find_next_midnight(self._clock())).astimezone()
+        is_repo = settings.sources.get(f"budget.{key}.{limit}") == "repository file"
+        file = f"the repository's {REPO_FILE}" if is_repo else "the settings"
+        return (
+            f"{DAILY_BUDGET} of {getattr(budget, limit):,g} {LIMIT_UNITS[limit]}{where} is used up: "
+            f"{getattr(used, USAGE_FIELDS[limit]):,.6g} used since midnight; it resets at {resets:%Y-%m-%d %H:%M %Z}; "
+            f"to continue sooner, raise budget.{key}.{limit} in {file}"
+        )
 
     def _refresh(self, now: float) -> None:
         midnight = find_midnight(now)

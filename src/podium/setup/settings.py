@@ -1,7 +1,8 @@
 """Load the settings from files, the environment and code.
 
 The sources are, in increasing precedence: the repository's file, confirmed server addresses, the user's own
-file, the environment, and arguments. The package `config` defines and reads the files.
+file, the environment, and arguments. Only of daily budgets, the lower limit of the two files applies. The package
+`config` defines and reads the files.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from ..config.settings_document import (
     SettingsDocument,
     WorktreeSettings,
     merge_documents,
+    without_looser_budgets,
 )
 from ..config.settings_files import SettingsFiles, read_settings_files
 from ..engines.local.model_folder import choose_default_model, find_models_folder, has_library
@@ -129,7 +131,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         layers: dict[Origin, SettingsDocument] = {
             "repository file": structs.replace(files.repo, permissions=NO_RULES),
             "confirmed server": _read_confirmed_addresses(home),
-            "user file": files.user,
+            "user file": without_looser_budgets(files.user, files.repo),
             "environment": _read_environment(environ),
             "flag": SettingsDocument(**{key: given[key] for key in FLAGS & given.keys()}),
         }

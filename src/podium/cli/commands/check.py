@@ -1,4 +1,4 @@
-"""`podium check`: report all problems with the agents at a path."""
+"""`podium check`: report all problems with the agents at a path, and with the settings of a repository."""
 
 from __future__ import annotations
 
@@ -13,11 +13,17 @@ import click
 from ...roster.discovery import CheckReport, check_path
 from ...setup.agent_diagnostics import make_agent_check
 from ...setup.run_guidance import check_guidance
-from ...setup.settings import Settings
+from ...setup.settings_diagnostics import check_settings
 from ...system.locations import find_home_folder, find_repo
-from ...values.diagnostic import filter_errors
+from ...values.diagnostic import Diagnostic, filter_errors
 from ...values.event import SCHEMA
 from ..terminal.text import as_json, escape_for_terminal
+
+NOT_CHECKED = Diagnostic(
+    severity="notice",
+    path="settings",
+    message="the models, tools and hooks of agents are checked only if the settings have no errors",
+)
 
 
 @click.command("check")
@@ -27,21 +33,34 @@ from ..terminal.text import as_json, escape_for_terminal
 def check_command(path: Path | None, repo: Path | None, is_json: bool) -> None:
     """Check the agents at PATH: a repository (default: this one), a folder of agents, or one file.
 
-    Prints all diagnostics: what is wrong in the files, what a run with the current settings would refuse, and which of
-    a repository's instruction files are not read.
+    Prints all diagnostics: what is wrong in the files, what a run with the current settings would refuse, and, for a
+    repository, which settings are wrong or ignored and which instruction files are not read.
     The exit code is 1 if there are errors.
     """
     home = find_home_folder()
     place = path or repo or find_repo(Path.cwd(), home=home)
     inside = find_repo(place if place.is_dir() else place.parent, home=home)
-    settings = Settings.load(repo=inside)
-    review_result = check_path(place, home, make_agent_check(settings, os.environ, inside))
-    if place.absolute() == inside:
-        about_files = anyio.run(check_guidance, inside, settings)
-        review_result = replace(review_result, diagnostics=(*review_result.diagnostics, *about_files))
+    review_result = check_place(place, inside, home)
     click.echo(format_review_json(review_result) if is_json else format_review(review_result))
     if filter_errors(review_result.diagnostics):
         sys.exit(1)
+
+
+def check_place(place: Path, inside: Path, home: Path) -> CheckReport:
+    """Check the agents at a path in the repository `inside`.
+
+    If the path is the repository, also check the settings files and the files with instructions. Of any other path,
+    only errors in the settings are reported, because they keep the agents from being checked completely.
+    """
+    is_repository = place.absolute() == inside
+    checked = check_settings(os.environ, inside)
+    about_settings = checked.diagnostics if is_repository else filter_errors(checked.diagnostics)
+    if checked.settings is None:
+        found = check_path(place, home)
+        return replace(found, diagnostics=(*about_settings, NOT_CHECKED, *found.diagnostics))
+    found = check_path(place, home, make_agent_check(checked.settings, os.environ, inside))
+    about_files = anyio.run(check_guidance, inside, checked.settings) if is_repository else ()
+    return replace(found, diagnostics=(*about_settings, *found.diagnostics, *about_files))
 
 
 def format_review(found: CheckReport) -> str:

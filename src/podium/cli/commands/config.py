@@ -12,12 +12,11 @@ import click
 from msgspec import Struct, structs, to_builtins
 
 from ...config.settings_document import describe_notify_target
-from ...config.settings_files import MCP_FILE, REPO_FILE, USER_FILE, read_settings_files
+from ...config.settings_files import MCP_FILE, REPO_FILE, USER_FILE
 from ...engines.model.providers import without_credentials
 from ...setup.settings import Settings
+from ...setup.settings_diagnostics import check_settings
 from ...system.locations import find_home_folder, find_repo
-from ...values.diagnostic import Diagnostic
-from ...values.errors import Mistake
 from ...values.event import SCHEMA
 from ...values.placement_address import describe_placement
 from ...values.plain_text import format_count
@@ -90,7 +89,7 @@ def config_path_command(repo: Path | None, is_json: bool) -> None:
 @json_option
 def config_validate_command(repo: Path | None, is_json: bool) -> int:
     """Check the settings files and print all diagnostics. The exit code is 1 if there are errors."""
-    findings = find_settings_problems(find_home_folder(), _resolve_repo(repo))
+    findings = check_settings(os.environ, _resolve_repo(repo)).diagnostics
     severities = [finding.severity for finding in findings]
     if is_json:
         click.echo(as_json({"schema": SCHEMA, "errors": severities.count("error"), "findings": findings}))
@@ -100,18 +99,6 @@ def config_validate_command(repo: Path | None, is_json: bool) -> int:
         lines = [f"{finding.severity}: {finding}" for finding in findings]
         click.echo(escape_for_terminal("\n".join([*lines, f"settings: {summed or 'no problems'}"])))
     return exit_codes.GOAL_NOT_MET if "error" in severities else exit_codes.GOAL_MET
-
-
-def find_settings_problems(home: Path, repo: Path) -> list[Diagnostic]:
-    """Return all problems with the settings files, both in each file and in the combined settings."""
-    files = read_settings_files(home, repo)
-    findings = list(files.diagnostics)
-    if not files.errors:
-        try:
-            Settings.from_files(files, os.environ, repo)
-        except Mistake as error:
-            findings.insert(0, Diagnostic(severity="error", path="settings", message=str(error)))
-    return findings
 
 
 def list_effective_settings(settings: Settings) -> list[dict[str, Any]]:
