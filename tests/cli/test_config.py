@@ -163,6 +163,83 @@ def test_check_lists_all_errors_in_the_settings_and_in_agent_files_at_once(desk:
     assert "3 errors, " in said.stdout
 
 
+UNKNOWN_KEYS = {
+    "limit: {}": ("limit", "limits"),
+    "limits: {maxwait: 5}": ("limits.maxwait", "max_wait"),
+    "budget: {per_dya: {usd: 1}}": ("budget.per_dya", "per_day"),
+    "budget: {per_day: {turn: 1}}": ("budget.per_day.turn", "turns"),
+    "budget: {per_repository_day: {files_changed: 1}}": ("budget.per_repository_day.files_changed", "usd"),
+    "hooks: {run_ended: {comand: 'true'}}": ("hooks.run_ended.comand", "command"),
+    "hooks: {before_tool: [{command: 'true', time_out: 3}]}": ("hooks.before_tool.time_out", "timeout"),
+    "worktrees: {set_up: 'true'}": ("worktrees.set_up", "setup"),
+    "providers: {openai: {concurrency: 2}}": ("providers.openai.concurrency", "concurrent"),
+    "engines: {mine: {command: x, reads: [a]}}": ("engines.mine.reads", "readable"),
+    "mcpServers: {files: {command: x, arg: [a]}}": ("mcpServers.files.arg", "args"),
+    "models: {fast: {model: haiku, fallback: [opus]}}": ("models.fast.fallback", "fallbacks"),
+    "models: {fast: {model: haiku, budget: {usb: 1}}}": ("models.fast.budget.usb", "usd"),
+    "permissions: {denies: [Bash]}": ("permissions.denies", "deny"),
+    "approvals: {time: 5}": ("approvals.time", "timeout"),
+    "notify: [{command: x, comand: y}]": ("notify.comand", "command"),
+}
+"""Settings with an unknown key, that key, and the known key that is closest to it."""
+
+
+@pytest.mark.parametrize("text", UNKNOWN_KEYS)
+def test_check_reports_an_unknown_key_in_the_settings_at_every_level(desk: Desk, text: str) -> None:
+    key, closest = UNKNOWN_KEYS[text]
+    (desk.repo / "podium.yaml").write_text(f"{text}\n")
+
+    said = desk.invoke("check").stdout
+
+    assert f"warning: podium.yaml:1: {key}: unknown key, ignored; the closest known key is {closest}\n" in said
+
+
+UNKNOWN_AGENT_KEYS = {
+    "memori: user": ("memori", "memory"),
+    "skils: [a]": ("skils", "skills"),
+    "team: {members: [answer], chose: person}": ("team.chose", "choose"),
+    "team: {members: [answer], kep: best}": ("team.kep", "keep"),
+    "team: {members: [{agent: answer, wieght: 2}]}": ("team.members.wieght", "weight"),
+    "budget: {usdd: 1}": ("budget.usdd", "usd"),
+    "router: {destinations: [answer], fallbck: answer}": ("router.fallbck", "fallback"),
+    "advisors: {agents: [answer], requires: any}": ("advisors.requires", "require"),
+    "permissions: {denied: [Bash]}": ("permissions.denied", "deny"),
+    "hooks: {before_tool: {command: 'true', tool: Bash}}": ("hooks.before_tool.tool", "tools"),
+}
+
+
+@pytest.mark.parametrize("text", UNKNOWN_AGENT_KEYS)
+def test_check_reports_an_unknown_key_in_an_agent_file_at_every_level(desk: Desk, text: str) -> None:
+    key, closest = UNKNOWN_AGENT_KEYS[text]
+    desk.write_agent("hand", "done")
+    file = desk.repo / ".podium" / "agents" / "hand.md"
+    file.write_text(file.read_text().replace("---\n", f"---\n{text}\n", 1))
+
+    said = desk.invoke("check").stdout
+
+    assert f"hand.md:2: {key}: unknown key, ignored; the closest known key is {closest}\n" in said
+
+
+@pytest.mark.parametrize("file", ["config.yaml", "podium.yaml"])
+def test_check_names_the_events_if_hooks_are_written_for_an_unknown_one(desk: Desk, file: str) -> None:
+    place = desk.home if file == "config.yaml" else desk.repo
+    (place / file).write_text("hooks: {run_endet: 'true'}\n")
+
+    said = desk.invoke("check")
+
+    assert said.exit_code == 1
+    assert f'{file}:1: hooks.run_endet: no hook is called for "run_endet" here; available: run_started,' in said.stdout
+
+
+def test_check_reports_an_unknown_key_of_a_rule(desk: Desk) -> None:
+    (desk.repo / "podium.yaml").write_text("permissions: {deny: [{rule: Bash, matches: [ls]}]}\n")
+
+    said = desk.invoke("check")
+
+    assert "podium.yaml:1: permissions.deny: " in said.stdout
+    assert "matches" in said.stdout
+
+
 def test_check_reports_settings_that_are_wrong_only_together(desk: Desk) -> None:
     (desk.repo / "podium.yaml").write_text("model: opnai:x\n")
 

@@ -7,11 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from podium.config.settings_files import read_settings_files
-from podium.config.settings_keys import KEYS, ROLE_READERS
+from podium.config.settings_document import NEEDS_TRUST, SPELLED
+from podium.config.settings_files import IGNORED, read_settings_files
+from podium.config.settings_keys import (
+    ENGINE_READERS,
+    KEYS,
+    LIMIT_READERS,
+    PROVIDER_READERS,
+    ROLE_READERS,
+    SERVER_READERS,
+    WORKTREE_READERS,
+)
+from podium.policy.rule_entry import KINDS
 from podium.setup.settings import Settings
+from podium.values.field_reader import BUDGET_READERS
+from podium.values.hook import HOOK_EVENTS
+from podium.values.hook_keys import HOOK_READERS
 
-PAGE = (Path(__file__).parents[2] / "docs" / "settings.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "settings.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```text file=(\S+)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 
@@ -23,6 +37,42 @@ def test_every_example_is_valid(tmp_path: Path, name: str, text: str) -> None:
     assert Settings.load({}, home=tmp_path).sources
 
 
+NESTED_KEYS = {
+    "models": ROLE_READERS,
+    "budget": (*BUDGET_READERS, "per_day", "per_repository_day"),
+    "permissions": (*KINDS, "mode", "match", "not_match"),
+    "approvals": ("timeout",),
+    "worktrees": WORKTREE_READERS,
+    "providers": PROVIDER_READERS,
+    "limits": LIMIT_READERS,
+    "hooks": HOOK_READERS,
+    "mcpServers": SERVER_READERS,
+    "engines": ENGINE_READERS,
+    "notify": ("command",),
+}
+"""The keys below each key whose value is a mapping, or a list of mappings."""
+
+
 def test_every_key_is_documented() -> None:
     assert [key for key in KEYS if f"| `{key}` |" not in PAGE] == []
-    assert [key for key in ROLE_READERS if key not in PAGE] == []
+
+
+@pytest.mark.parametrize("key", NESTED_KEYS)
+def test_the_row_of_a_key_names_every_key_below_it(key: str) -> None:
+    [row] = [line for line in PAGE.splitlines() if line.startswith(f"| `{key}` |")]
+
+    assert [name for name in NESTED_KEYS[key] if not re.search(rf"\b{name}\b", row)] == []
+
+
+def test_every_event_with_hooks_and_every_worktree_setting_has_a_row() -> None:
+    hooks = (DOCS / "hooks.md").read_text(encoding="utf-8")
+
+    assert [event for event in HOOK_EVENTS if f"| `{event}` |" not in hooks] == []
+    assert [key for key in WORKTREE_READERS if f"| `{key}` |" not in PAGE] == []
+
+
+def test_every_key_that_a_repository_cannot_set_is_listed() -> None:
+    section = PAGE.partition("## What a repository may not do")[2]
+    spelled = {SPELLED.get(name, name) for name in NEEDS_TRUST} | {key.partition(".")[0] for key in IGNORED}
+
+    assert [key for key in sorted(spelled) if f"`{key}" not in section] == []

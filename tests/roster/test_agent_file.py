@@ -3,7 +3,7 @@
 import os
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podium.patterns.member_tasks import TeamOptions
+from podium.policy.rule_entry import KINDS
 from podium.roster.agent_file import FIRST_LINE, AgentFile, parse_agent_file, read_agent_file
-from podium.roster.agent_keys import FOREIGN_KEYS, READERS
-from podium.roster.team_keys import ACTING_MODES
+from podium.roster.agent_keys import ADVISORS_KEYS, FOREIGN_KEYS, READERS, ROUTER_READERS
+from podium.roster.team_keys import ACTING_MODES, MEMBER_READERS
 from podium.roster.team_keys import KEYS as TEAM_KEYS
 from podium.values.agent import Advisors, Agent, Budget, Member, Permissions, Router, Team
 from podium.values.diagnostic import Diagnostic
-from podium.values.field_reader import to_camel_case
+from podium.values.field_reader import BUDGET_READERS, to_camel_case
+from podium.values.hook_keys import HOOK_READERS
 from podium.values.located_yaml import MalformedText
 from podium.values.yaml_parser import parse_yaml_mapping
 
@@ -697,6 +699,28 @@ def test_every_key_is_in_the_docs(key: str) -> None:
     text = DOCS.read_text()
 
     assert f"`{key}`" in text or f"`{to_camel_case(key)}`" in text
+
+
+@pytest.mark.parametrize(
+    ("key", "below"),
+    [
+        ("router", ROUTER_READERS),
+        ("advisors", ADVISORS_KEYS),
+        ("members", MEMBER_READERS),
+        ("budget", BUDGET_READERS),
+        ("permissions", (*KINDS, "rule", "match", "not_match")),
+    ],
+)
+def test_the_row_of_a_key_in_the_docs_names_every_key_below_it(key: str, below: Collection[str]) -> None:
+    [row] = [line for line in DOCS.read_text().splitlines() if line.startswith(f"| `{key}` |")]
+
+    assert [name for name in below if not re.search(rf"\b{name}\b", row)] == []
+
+
+def test_every_key_of_a_hook_is_in_the_docs() -> None:
+    page = DOCS.with_name("hooks.md").read_text()
+
+    assert [key for key in HOOK_READERS if f"| `{key}` |" not in page] == []
 
 
 def test_a_key_of_a_team_at_the_top_level_is_said_to_belong_under_team() -> None:
