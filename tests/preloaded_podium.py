@@ -49,10 +49,11 @@ class PreloadedPodium:
 
     def __init__(self) -> None:
         self._connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._environ = dict(os.environ)
+        # Some tests find the processes of a home by this variable and kill them.
+        self._environ = {name: value for name, value in os.environ.items() if name != "PODIUM_HOME"}
         self._lock = threading.Lock()
         command = [sys.executable, "-m", "tests.preloaded_podium", str(theirs.fileno())]
-        self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], cwd=ROOT)
+        self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], cwd=ROOT, env=self._environ)
         theirs.close()
 
     def close(self) -> None:
