@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -14,6 +13,8 @@ from podium.core.journal_rows import find_chain_break
 from podium.store.fault_injection import EXIT_CODE
 from podium.store.reader import StoreReader
 from podium.values.event import ModelReplied, RunEnded
+
+from .preloaded_podium import run_podium_command
 
 MODES = ("broadcast", "sequential", "orchestrate", "reflect", "discuss")
 MAX_ENTRIES = 80
@@ -34,14 +35,7 @@ def run_podium(place: Path, home: str, *arguments: str, fault: int = 0) -> subpr
     variables = {"PODIUM_HOME": str(place / home), "PODIUM_MODEL": "rehearsal"}
     if fault:
         variables["PODIUM_FAULT"] = str(fault)
-    return subprocess.run(
-        [sys.executable, "-m", "podium", *arguments],
-        cwd=place / "repo",
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return run_podium_command(arguments, cwd=place / "repo", env={**os.environ, **variables}, timeout=60)
 
 
 def crash_and_resume(place: Path, mode: str, number: int, whole: str) -> bool:

@@ -197,7 +197,7 @@ SETTINGS = (
 @pytest.mark.parametrize(
     ("where", "settings"),
     [
-        *(pytest.param("config", (setting,), id=setting) for setting in SETTINGS),
+        *(pytest.param("config", (setting,), id=setting, marks=pytest.mark.slow) for setting in SETTINGS),
         *(pytest.param(where, SETTINGS, id=where) for where in ("config", "include", "includeIf", "worktree")),
     ],
 )

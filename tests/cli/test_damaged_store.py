@@ -49,7 +49,9 @@ def flip_byte(path: Path, place: float) -> None:
     path.write_bytes(data)
 
 
-@pytest.mark.parametrize("place", [0.01, 0.3, 0.5, 0.7, 0.8])
+@pytest.mark.parametrize(
+    "place", [0.3, 0.8, *(pytest.param(place, marks=pytest.mark.slow) for place in (0.01, 0.5, 0.7))]
+)
 def test_a_run_that_lost_entries_is_not_resumed_and_its_files_are_left_as_they_are(
     desk: Desk, killed_run: str, place: float
 ) -> None:

@@ -76,7 +76,9 @@ def test_with_all_every_interrupted_run_goes_on_the_oldest_first(
     assert desk.invoke("resume", "--all").stderr == "nothing to resume\n"
 
 
-@pytest.mark.parametrize("more", [[], ["--quiet"], ["--json"], ["--no-input"]])
+@pytest.mark.parametrize(
+    "more", [[], ["--json"], *(pytest.param([one], marks=pytest.mark.slow) for one in ("--quiet", "--no-input"))]
+)
 def test_without_a_terminal_several_runs_are_listed_and_none_goes_on(
     desk: Desk, make_interrupted_run: Callable[[], str], more: list[str]
 ) -> None:

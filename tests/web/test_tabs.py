@@ -62,10 +62,13 @@ def expect_numbers(page: Page, last: int) -> None:
     assert read_numbers(page) == list(range(1, last + 1))
 
 
-def test_eight_tabs_share_one_stream_and_another_tab_continues_it_when_its_reader_closes(browsing: Browsing) -> None:
+@pytest.mark.parametrize("count", [3, pytest.param(MANY, marks=pytest.mark.slow)])
+def test_tabs_share_one_stream_and_another_tab_continues_it_when_its_reader_closes(
+    browsing: Browsing, count: int
+) -> None:
     browsing.append(1, 2)
     reader = browsing.open_tab("/now")
-    others = [browsing.open_tab() for _ in range(MANY - 1)]
+    others = [browsing.open_tab() for _ in range(count - 1)]
     clients = list_clients(browsing.site.store)
 
     browsing.append(3, 4)
