@@ -52,6 +52,7 @@ STARTING_PROCESSES = {
     "workspace/relay/_forwarder_program.py": "forks in a sandbox, which ends all its processes",
     "cli/commands/demo.py": "runs podium in the foreground, where Ctrl-C reaches both",
     "testing/nats_server.py": "starts a server for tests",
+    "testing/orphan_cleanup.py": "starts a shell that outlives this process if it is killed",
     "testing/postgres_cluster.py": "starts a server for tests",
 }
 """The modules that start a process, and why."""
