@@ -116,6 +116,8 @@ def test_help_with_a_command_is_that_commands_help(desk: Desk) -> None:
     [
         (["workers", "outptu", "feat/a"], "'outptu'; did you mean output? podium workers --help shows its usage"),
         (["run", "--mdoel", "x"], "'--mdoel'; did you mean --model? podium run --help shows its usage"),
+        (["run", "--modle", "x"], "'--modle'; did you mean --model? podium run --help shows its usage"),
+        (["delegate", "--branch", "x"], "'--branch'; podium delegate --help shows its usage"),
         (["ps", "--repo", "x"], "'--repo'; podium ps --help shows its usage"),
     ],
 )

@@ -177,6 +177,7 @@ async def test_lists_and_reports_show_the_work_in_each_repository(lab: WorkerLab
             ("worktrees",),
             ("logs", run),
             ("results", run),
+            ("show", run),
         )
     }
     fields = json.loads((await invoke_podium(lab, "workers", "--json")).stdout)["workers"][0]
@@ -184,7 +185,8 @@ async def test_lists_and_reports_show_the_work_in_each_repository(lab: WorkerLab
     assert f"{BRANCH} + other" in said["workers"]
     assert "+2 -0" in said["workers"]
     assert f"also in:  {there}, from {other.tip()[:12]}" in said[f"workers status {BRANCH}"]
-    assert "+2 -0 in 2 files" in said[f"workers status {BRANCH}"]
+    assert "+2 -0 in 2 files, 2 commits" in said[f"workers status {BRANCH}"]
+    assert f"also in  {there}\n" in said[f"show {run}"]
     assert f"\nin {other.path}:\ndiff --git a/two.txt b/two.txt" in said[f"workers diff {BRANCH}"]
     assert f"in {other.path}:\n two.txt | 1 +" in said[f"workers diff {BRANCH} --stat"]
     assert f"{BRANCH}: also in {there}" in said["worktrees"]

@@ -292,6 +292,8 @@ async def test_what_is_merged_already_needs_nothing(lab: WorkerLab) -> None:
 
     assert (named.exit_code, list_integration_branches(lab)) == (0, [])
     assert "main already contains the result" in named.stderr
+    assert "nothing to merge: same has no commits that main lacks\n" in named.stdout
+    assert "merged" not in named.stdout
     assert everything.exit_code == 0
     assert everything.stderr == "nothing to merge: no finished branch has changes that main lacks\n"
 

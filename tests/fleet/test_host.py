@@ -256,7 +256,10 @@ async def test_a_run_that_waits_for_a_label_is_left_alone_by_everybody_else_and_
     lab.start_commander()
     await lab.wait_finished_commanders()
 
+    said = await lab.run_podium("delegate", "feat/two", "go", "--label", "gpu")
+
     assert lab.notices(run)[-1].endswith("no such host is alive, so the worker waits for one.")
+    assert "labels gpu; no such host is alive, so the worker waits for one.\n" in said.stderr
     assert not lab.events(run, RunResumed)
     assert (await lab.run_podium("stop", run)).returncode == 0
     assert (await lab.wait_ended(run)).outcome == "cancelled"

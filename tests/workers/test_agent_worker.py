@@ -12,10 +12,13 @@ import pytest
 
 import podium
 from podium import Agent, App
+from podium.core.placement import WorkerOptions
+from podium.store.follower import Follower
 from podium.values.event import (
     ActionBegan,
     AgentSessionOpened,
     PermissionAsked,
+    RunEnded,
     ToolAnswered,
     WorkCommitted,
     WorkerSent,
@@ -23,6 +26,7 @@ from podium.values.event import (
 from podium.workers.delegate import delegate_to_worker
 
 from ..installed_agents import find_goose
+from ..workspace.merging import Repo
 from .worker_lab import EVERYTHING, WorkerLab, call, make_scripted_agent, write
 
 
@@ -109,3 +113,43 @@ async def test_a_coding_agent_delegates_a_task_to_a_worker_and_reads_its_result(
     assert lab.read_file("feat/x", "made.txt") == "x"
     assert [event.files for event in lab.events(sent.run, WorkCommitted)] == [("made.txt",)]
     assert lab.events(run, PermissionAsked) == []
+
+
+async def allow_all(lab: WorkerLab, run: str) -> RunEnded:
+    """Allow every request of a run, and return how the run ended."""
+    with Follower(lab.store, run) as entries:
+        async for entry in entries:
+            if isinstance(entry.event, PermissionAsked):
+                lab.answer(run, entry.event, "once")
+            if isinstance(entry.event, RunEnded):
+                return entry.event
+    raise AssertionError("the timeline has no end")
+
+
+async def test_goose_works_in_the_checkouts_of_several_repositories_in_the_sandbox(
+    lab: WorkerLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", os.pathsep.join([str(Path(find_goose()).parent), os.environ["PATH"]]))
+    other, hidden = Repo(lab.folder / "other"), lab.folder / "hidden.txt"
+    hidden.write_text("not for the agent\n")
+    trees = [lab.folder / f"{name}-worker-feat-both" for name in ("repo", "other")]
+    calls = [
+        {"name": "write", "arguments": {"path": str(trees[0] / "one.txt"), "content": "one\n"}},
+        {"name": "write", "arguments": {"path": str(trees[1] / "two.txt"), "content": "two\n"}},
+        {"name": "shell", "arguments": {"command": f"cd {trees[1]} && cp two.txt three.txt; cat {hidden}"}},
+    ]
+    moves = [*({"says": "I work.", "calls": [one]} for one in calls), "Both are done."]
+    agent = Agent(
+        name="goose", engine="goose", model="openai:m", prompt=f"You work.\n```script\n{json.dumps(moves)}\n```"
+    )
+    options = WorkerOptions(also=(str(other.path),))
+    async with App(lab.settings(), environ=lab.environ) as app:
+        run = await delegate_to_worker(app.launcher, agent, "go", at=lab.repo.path, branch="feat/both", options=options)
+    lab.start_commander()
+
+    ended = await allow_all(lab, run)
+
+    assert ended.outcome == "succeeded"
+    assert lab.read_file("feat/both", "one.txt") == "one"
+    assert [other.git("show", f"feat/both:{name}") for name in ("two.txt", "three.txt")] == ["two", "two"]
+    assert "not for the agent" not in str(lab.server.calls)

@@ -131,8 +131,12 @@ def _format_error(error: BaseException) -> str:
         case PodiumError():
             return str(error)
         case ModuleNotFoundError(name=str(name)):
-            package = "'podium[web]'" if name.endswith("(extra web)") else "podium"
-            return f"the Python package {name} is not installed; install it with: pip install --upgrade {package}"
+            how = "pip install --upgrade podium"
+            if name.endswith("(extra web)"):
+                from ..values.release import format_install_commands  # imported here for start-up time
+
+                how = format_install_commands("web")
+            return f"the Python package {name} is not installed; install it with: {how}"
     what = f"{type(error).__name__}: {error}"
     return f"internal error in Podium: {what}; podium --debug COMMAND shows the traceback"
 
@@ -151,7 +155,7 @@ def _suggest_similar(error: click.ClickException, ctx: click.Context | None) -> 
     if ctx is None:
         return ""
     wrong = getattr(error, "option_name", None) or getattr(error, "command_name", None) or ""
-    known = [name for one in ctx.command.params for name in one.opts]
+    known = [name for one in ctx.command.params for name in one.opts if name.startswith("-")]
     if isinstance(ctx.command, click.Group) and not wrong.startswith("-"):
         known = [name for name in ctx.command.list_commands(ctx) if name in LOOKING_SUBCOMMANDS]
     close = _find_closest(wrong, known)
@@ -168,4 +172,6 @@ def _find_closest(word: str, known: Sequence[str], *, cutoff: float = 0.6) -> st
     """Return the known word that is most similar to `word`, or an empty string if none is similar enough."""
     from difflib import get_close_matches  # imported here for start-up time: most commands are spelled right
 
-    return next(iter(get_close_matches(word, known, n=1, cutoff=cutoff)), "")
+    # Two letters in the wrong order are more likely than a missing and a wrong one: --modle is --model, not --mode.
+    swapped = [name for name in known if sorted(name) == sorted(word)]
+    return next(iter(get_close_matches(word, swapped or known, n=1, cutoff=cutoff)), "")

@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from ..core.job_placement import JobPlacement
 from ..values.errors import DependencyMissing
 from ..values.placement_address import PGQUEUER, check_placement
+from ..values.release import format_install_commands
 from ..values.store_address import PostgresAddress
 from .pgqueuer_placement import LEASE_SECONDS, PgQueuerPlacement
 
@@ -26,6 +27,7 @@ def open_placement(
         from .nats_placement import NatsPlacement  # imported here because the packages are another extra
     except ImportError as error:
         raise DependencyMissing(
-            "a queue on a NATS server needs the extra podium[nats]; install it with pip install 'podium[fleet,nats]'"
+            "a queue on a NATS server needs the extra podium[nats]; install it with "
+            f"{format_install_commands('fleet,nats')}"
         ) from error
     return NatsPlacement(placement, lease_seconds=lease_seconds)

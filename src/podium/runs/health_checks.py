@@ -28,6 +28,7 @@ from ..values.byte_size import format_size
 from ..values.diagnostic import filter_errors
 from ..values.errors import Mistake
 from ..values.plain_text import format_count
+from ..values.release import format_install_commands
 from .ability_summary import describe_test
 from .model_choice import default_model_fields
 from .store_health import Fact, check_store
@@ -135,7 +136,7 @@ def check_local_models(settings: Settings, environ: Mapping[str, str]) -> Fact:
     if not names:
         return Fact("local models", "note", "none installed; podium models add lists those that can be fetched")
     if not has_library():
-        return Fact("local models", "note", f"{names}; to use them, run pip install 'podium[local]'")
+        return Fact("local models", "note", f"{names}; to use them, run {format_install_commands('local')}")
     return Fact("local models", "fine", names)
 
 

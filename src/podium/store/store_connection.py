@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from ..values.errors import StoreFailed
+from ..values.release import format_install_commands
 from ..values.store_address import StoreAddress
 from .sql_connection import SqlConnection
 from .sqlite.commit import SqliteCommitter
@@ -89,5 +90,5 @@ def require_postgres_packages() -> None:
     except ImportError as error:
         raise StoreFailed(
             "a PostgreSQL store needs the packages of podium[fleet]; install them with "
-            "uv tool install 'podium[fleet]', pipx install 'podium[fleet]' or pip install 'podium[fleet]'"
+            f"{format_install_commands('fleet')}"
         ) from error

@@ -18,7 +18,7 @@ from ...setup.settings import Settings
 from ...system.locations import find_repo
 from ...values.agent import Agent
 from ...values.errors import Mistake
-from ...values.event import SCHEMA
+from ...values.event import SCHEMA, Noticed
 from ...values.tool_names import DELEGATING_TOOLS
 from ...values.worker_task import DEFAULT_WORKER_AGENT
 from ..terminal.budget_text import BudgetParamType
@@ -116,6 +116,8 @@ def delegate_command(
         lead, member = make_best_of_team(first, times, choose, settings, options)
         agent_team = (lead, member, *others)
     run = anyio.run(_delegate_task, settings, place, agent_team, branch, read_text_argument(task), options)
+    if options.labels:
+        _print_notices(settings, run)
     if is_json:
         click.echo(as_json({"schema": SCHEMA, "id": run, "branch": branch}))
     else:
@@ -141,6 +143,16 @@ def require_known_tools(rules: Sequence[str]) -> None:
             f"unknown tool in --auto-approve: {', '.join(unknown)}; available: {there_are}, and "
             "mcp__SERVER__TOOL for tools from MCP servers"
         )
+
+
+def _print_notices(settings: Settings, run: str) -> None:
+    """Print what the timeline of a new run says about where it will run: no host may have the labels."""
+    from ...store.reader import StoreReader  # imported here for start-up time: few workers have labels
+
+    with StoreReader(settings.store) as reader:
+        for entry in reader.read_entries(run):
+            if isinstance(entry.event, Noticed):
+                print_to_stderr(entry.event.text)
 
 
 async def _delegate_task(

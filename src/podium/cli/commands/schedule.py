@@ -27,6 +27,7 @@ from ..terminal.command_options import json_option, read_text_argument, repo_opt
 from ..terminal.text import align_columns, as_json, escape_for_terminal, print_to_stderr, truncate_line
 
 LONGEST_REQUEST = 40
+ELSEWHERE = "on another machine"
 START_SECONDS = 5.0
 """How long to wait for a new commander, so that the next podium schedule list finds it."""
 
@@ -79,12 +80,16 @@ def schedule_add_command(when: str, agent: str, request: str, zone: str, repo: P
 @schedule_command.command("list")
 @json_option
 def schedule_list_command(is_json: bool = False) -> None:
-    """List the schedules, when they are due next, their last runs, and the times that were missed."""
+    """List the schedules, when they are due next, their last runs, and the times that were missed.
+
+    The runs of a schedule are started only on the machine on which it was added.
+    """
     settings = Settings.load(repo=find_repo(Path()))
     found = Schedules(settings.store).list_all()
+    machine = read_host_id(settings.home) if found else ""
     if is_json:
         click.echo(as_json({"schema": SCHEMA, "schedules": [schedule_fields(one) for one in found]}))
-    for row in align_columns([_format_row(one) for one in found]) if not is_json else ():
+    for row in align_columns([_format_row(one, machine) for one in found]) if not is_json else ():
         click.echo(escape_for_terminal("  ".join(row).rstrip()))
     if not found and not is_json:
         print_to_stderr('no schedules; add one with podium schedule add "0 9 * * 1-5" AGENT REQUEST')
@@ -96,6 +101,8 @@ def schedule_list_command(is_json: bool = False) -> None:
             )
         if one.error:
             print_to_stderr(f"{one.id}: the last run could not be started: {one.error}")
+    if any(one.host != machine for one in found):
+        print_to_stderr(f"{ELSEWHERE}: its runs are started there, because its repository is there")
     _print_if_unattended(settings)
 
 
@@ -187,8 +194,9 @@ def schedule_fields(schedule: Schedule) -> dict[str, Any]:
     }
 
 
-def _format_row(schedule: Schedule) -> tuple[str, ...]:
+def _format_row(schedule: Schedule, machine: str) -> tuple[str, ...]:
     due = "paused" if schedule.is_paused else f"next {format_time(schedule.next_at, schedule.zone)}"
+    due += "" if schedule.host == machine else f" ({ELSEWHERE})"
     last = f"last run {schedule.last_run}" if schedule.last_run else "no run yet"
     return schedule.id, schedule.cron, schedule.agent, due, last, truncate_line(schedule.request, LONGEST_REQUEST)
 

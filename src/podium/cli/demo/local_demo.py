@@ -16,6 +16,7 @@ from ...engines.model.providers import LOCAL
 from ...system.locations import find_home_folder
 from ...values.errors import DependencyMissing
 from ...values.event import Routed
+from ...values.release import format_install_commands
 from ..commands.demo import Demo, DemoFolder
 from ..terminal import exit_codes
 
@@ -50,7 +51,7 @@ def find_demo_model() -> str:
     """Return the installed local model for the demo. Raise DependencyMissing if there is none that can run."""
     if not has_library():
         raise DependencyMissing(
-            "podium demo --local needs the package xllamacpp; install it with: pip install 'podium[local]'"
+            f"podium demo --local needs the package xllamacpp; install it with {format_install_commands('local')}"
         )
     model = choose_default_model(find_models_folder(os.environ, find_home_folder()).load_models())
     if model is None:

@@ -21,10 +21,17 @@ LONGEST_CHECK = 60
 
 
 def format_train_report(result: Train) -> list[str]:
-    """Return a line for each branch: that it was merged, or why it was left out. Any output or conflicts follow."""
-    lines = [
-        f"merged: {'a part of ' if one.is_part else ''}{one.branch} at {one.commit[:SHORT]}" for one in result.merged
-    ]
+    """Return a line for each branch: that it was merged, that it has no commits, or why it was left out.
+
+    Any output or conflicts follow.
+    """
+    lines, head, onto = [], result.base, result.target
+    for one in result.merged:
+        if one.commit == head:
+            lines.append(f"nothing to merge: {one.branch} has no commits that {onto} lacks")
+        else:
+            lines.append(f"merged: {'a part of ' if one.is_part else ''}{one.branch} at {one.commit[:SHORT]}")
+            head, onto = one.commit, f"{result.target} with the branches above"
     for one in result.left_out:
         files = f" ({', '.join(map(escape_unprintable, one.files))})" if one.files else ""
         lines.append(f"left out: {one.branch}: {one.reason}: {one.why}{files}")

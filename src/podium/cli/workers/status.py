@@ -67,7 +67,8 @@ def format_worker_details(
     if worker.tool:
         yield f"tool:     {worker.tool}"
     if status is not None or worker.commit:
-        commits = f", {format_count(len(worker.commits), 'commit')}" if worker.commit else ", not committed yet"
+        count = sum(map(len, (worker.commits, *(one.commits for one in worker.also))))
+        commits = f", {format_count(count, 'commit')}" if worker.commit else ", not committed yet"
         files = sum(map(len, (worker.files, *(one.files for one in worker.also))))
         files = files if status is None else len(status.files)
         changed = f"{format_line_count(worker, status)} in {format_count(files, 'file')}{commits}"

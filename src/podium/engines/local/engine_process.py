@@ -26,6 +26,7 @@ import msgspec
 
 from ...system.atomic_file import replace_file
 from ...system.file_lock import open_file_lock
+from ...values.release import format_install_commands
 from .engine_state import EngineReport, EngineState, read_engine_state
 
 WATCH_SECONDS = 1.0
@@ -72,7 +73,7 @@ def _load_library() -> Any:
     except ModuleNotFoundError:
         _report(
             EngineReport(
-                missing="local models need the package xllamacpp; install it with: pip install 'podium[local]'"
+                missing=f"local models need the package xllamacpp; install it with {format_install_commands('local')}"
             )
         )
     except ImportError as error:
