@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, get_args
 from uuid import uuid4
 
 import httpx
@@ -15,6 +15,8 @@ from a2a.types import a2a_pb2 as a2a
 from a2a.utils.errors import InvalidParamsError, TaskNotCancelableError, TaskNotFoundError
 from anyio import fail_after
 
+from podium.protocols.a2a_agent import STATES
+from podium.runs.run_lookup import RunState
 from podium.store.open_requests import list_open_requests
 from podium.values.event import MessageReceived, TurnStarted
 from podium.web.api.access_tokens import SCOPES, Scope
@@ -34,6 +36,12 @@ async def connect(site: Site, agent: str, *scopes: Scope, streaming: bool = Fals
             card = await A2ACardResolver(http, f"{site.address}/a2a/{agent}").get_agent_card()
             config = ClientConfig(httpx_client=http, streaming=streaming)
             yield ClientFactory(config).create(card)
+
+
+def test_every_state_of_a_run_is_the_state_of_a_task() -> None:
+    states = [state for kind in get_args(RunState) for state in get_args(kind)]
+
+    assert sorted(STATES) == sorted(states)
 
 
 def message(text: str, **more: Any) -> a2a.SendMessageRequest:

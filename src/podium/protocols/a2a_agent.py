@@ -33,6 +33,7 @@ ANSWER = "answer"
 STATES: dict[RunState, str] = {
     "queued": "TASK_STATE_SUBMITTED",
     "running": "TASK_STATE_WORKING",
+    "waiting": "TASK_STATE_WORKING",
     "paused": "TASK_STATE_WORKING",
     "resumable": "TASK_STATE_WORKING",
     "interrupted": "TASK_STATE_WORKING",
