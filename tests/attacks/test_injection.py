@@ -14,8 +14,9 @@ import pytest
 from podium.policy import Mode
 from podium.values.event import PermissionAnswered, ToolAnswered
 
-from ..cli.conftest import PODIUM, TOO_LONG, Desk
+from ..cli.conftest import TOO_LONG, Desk
 from ..cli.test_trust import Listener
+from ..preloaded_podium import PODIUM
 from ..studio import Studio
 from .stage import add_sly_agent, call, list_allowed_answers, run_sly_agent, set_rules
 

@@ -20,8 +20,9 @@ from msgspec import structs
 
 from podium.values.event import ActionBegan, Noticed, ToolAnswered
 
-from ..cli.conftest import PODIUM, TOO_LONG, Desk
+from ..cli.conftest import TOO_LONG, Desk
 from ..cli.test_trust import Listener
+from ..preloaded_podium import PODIUM
 from ..studio import Studio
 from ..workspace.relay.test_granted_hosts import serve_hello
 from ..workspace.test_sandbox_ends import find_processes, make_lingering_script

@@ -13,7 +13,8 @@ import pytest
 
 from podium.runs.run_listing import MOST_ENDED
 
-from .conftest import PODIUM, SLOW, TOO_LONG, Desk, read_until_exit, wait_for
+from ..preloaded_podium import PODIUM
+from .conftest import SLOW, TOO_LONG, Desk, read_until_exit, wait_for
 
 
 def finish_run(desk: Desk, request: str = "do it", *, agent: str = "lead", repo: str | None = None) -> str:

@@ -11,7 +11,8 @@ import pytest
 from podium.patterns.registry import MODES
 from podium.roster.team_keys import MODES as TEAM_MODES
 
-from .conftest import PODIUM, SLOW, Desk, read_until_exit, wait_for
+from ..preloaded_podium import PODIUM
+from .conftest import SLOW, Desk, read_until_exit, wait_for
 
 RED = "\x1b[31m"
 

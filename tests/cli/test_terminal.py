@@ -6,7 +6,8 @@ import pexpect  # type: ignore[import-untyped]  # it has no types
 import pyte
 import pytest
 
-from .conftest import PODIUM, SLOW, TOO_LONG, Desk
+from ..preloaded_podium import PODIUM
+from .conftest import SLOW, TOO_LONG, Desk
 
 LONG = "A proposal that takes so many words that they do not fit on one line of a small terminal, to the end."
 

@@ -18,7 +18,8 @@ from podium.setup.settings import Settings
 from podium.values.mcp_server import McpServer
 
 from ..mcp_client.bench import RAW, call_tool, find_tool
-from .conftest import PODIUM, TOO_LONG, Desk
+from ..preloaded_podium import PODIUM
+from .conftest import TOO_LONG, Desk
 from .test_terminal import Terminal
 
 PROPOSED = """\

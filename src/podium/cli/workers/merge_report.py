@@ -32,10 +32,10 @@ def format_train_report(result: Train) -> list[str]:
         else:
             lines.append(f"merged: {'a part of ' if one.is_part else ''}{one.branch} at {one.commit[:SHORT]}")
             head, onto = one.commit, f"{result.target} with the branches above"
-    for one in result.left_out:
-        files = f" ({', '.join(map(escape_unprintable, one.files))})" if one.files else ""
-        lines.append(f"left out: {one.branch}: {one.reason}: {one.why}{files}")
-        lines += [f"    {line}" for line in one.output.splitlines()]
+    for left in result.left_out:
+        files = f" ({', '.join(map(escape_unprintable, left.files))})" if left.files else ""
+        lines.append(f"left out: {left.branch}: {left.reason}: {left.why}{files}")
+        lines += [f"    {line}" for line in left.output.splitlines()]
     return lines
 
 
