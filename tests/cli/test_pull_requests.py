@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from anyio import fail_after, sleep
 
 from podium.core.decision_state import DecisionState
 from podium.runs.pull_request_text import describe_pull_request
@@ -22,7 +24,7 @@ from podium.workspace.travel.forge import ForgeKind, choose_forge
 from podium.workspace.travel.remote_url import parse_remote_url
 
 from ..workers.travel_lab import TravelLab
-from ..workers.worker_lab import make_scripted_agent, write
+from ..workers.worker_lab import LONG, make_scripted_agent, write
 from .worker_runs import invoke_podium
 
 FORGE = """#!{python}
@@ -161,6 +163,32 @@ async def test_a_forge_that_fails_is_reported_and_the_next_call_opens_the_reques
     assert "secret" not in text
     assert opened.exit_code == 0
     assert "(opened)" in opened.stdout
+
+
+async def test_a_merge_that_is_killed_while_the_forge_answers_opens_no_second_request(lab: TravelLab) -> None:
+    install_forge(lab, "gh")
+    program = lab.folder / "bin" / "gh"
+    program.write_text(
+        program.read_text().replace('    print("Creating', '    __import__("time").sleep(1000)\n    print("')
+    )
+    lab.repo.branch("feat/one", {"one.txt": "mine\n"})
+    command = [sys.executable, "-P", "-m", "podium", "merge", "feat/one", "--pull-request", "--yes"]
+
+    with subprocess.Popen(command, cwd=lab.repo.path, env=lab.environ, stderr=subprocess.DEVNULL) as process:
+        with fail_after(LONG):
+            while not (lab.folder / "requests").exists():
+                assert process.poll() is None
+                await sleep(0.01)
+        process.kill()
+    install_forge(lab, "gh")
+    again = await invoke_podium(lab, "merge", "feat/one", "--pull-request", "--yes", "--json")
+
+    assert again.exit_code == 0, again.output
+    [request] = json.loads(again.stdout)["pull_requests"]
+    assert request == {"branch": "feat/one", "url": "https://forge.example/feat/one", "new": False}
+    assert len(read_calls(lab, "create")) == 1
+    assert remote_tip(lab, "feat/one") == lab.repo.tip("feat/one")
+    assert lab.repo.git("branch", "--list", "podium/merge-*") == ""
 
 
 async def test_wrong_use_is_explained(lab: TravelLab) -> None:

@@ -143,6 +143,28 @@ def test_a_run_that_was_killed_can_be_undone_after_it_has_ended(yard: Desk, mode
         assert read_tree(yard.repo) == before
 
 
+def test_an_undo_that_is_killed_is_completed_by_the_next_one(yard: Desk, model: ServedModel) -> None:
+    names = [f"f{number:02}.txt" for number in range(25)]
+    for name in names:
+        (yard.repo / name).write_text("mine\n")
+    before = read_tree(yard.repo)
+    id = run(yard, model, bash("for file in f*.txt; do echo theirs >$file; done"))
+
+    with yard.start_podium("undo", id, "--yes") as process:
+        while (yard.repo / names[0]).read_text() != "mine\n":
+            assert process.poll() is None
+        process.kill()
+        process.wait()
+    restored = [name for name in names if (yard.repo / name).read_text() == "mine\n"]
+    code, states = undo(yard, id, "--yes")
+
+    assert 0 < len(restored) < len(names)
+    assert code == 0
+    assert {name for name, state in states.items() if state == "undone"} == set(names) - set(restored)
+    assert read_tree(yard.repo) == before
+    assert git(yard, "show", f"refs/podium/undo/{id}/after:{names[0]}") == "theirs\n"
+
+
 def test_runs_that_cannot_be_undone_say_why(yard: Desk, model: ServedModel) -> None:
     idle = run(yard, model)
     nothing = yard.run_podium("undo", idle, "--yes")
