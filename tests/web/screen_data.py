@@ -8,6 +8,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from podium import Agent
 from podium.store.worker_index import build_worker_insert
 from podium.values.errors import Failure
@@ -42,10 +44,11 @@ from podium.values.event import (
     WorkStateChanged,
 )
 from podium.values.event.plan_events import FormedMember
+from podium.values.event.worker_events import AlsoCommitted, AlsoPlaced
 from podium.values.plan import Criterion, Finding, PlanStep, StepPolicy, WorkPlan
 from podium.values.request import Request
 from podium.values.usage import Usage
-from podium.values.worker_task import WorkerTask
+from podium.values.worker_task import AlsoCheckout, WorkerTask
 
 from .conftest import Site
 
@@ -190,19 +193,37 @@ def write_worker(
     answer: str | None = "It is done.",
     checks: tuple[bool, ...] = (),
     context: int = 0,
+    also: Path | None = None,
 ) -> None:
     """Write the run of a worker; without an answer, it has not ended. Its branch, if it has one, exists already.
 
-    `context` is the number of tokens in its conversation with a model that has a known window.
+    `context` is the number of tokens in its conversation with a model that has a known window, and `also` is another
+    repository in which it changed one file.
     """
     base = git(site.repo, "rev-parse", "main")
     worker_task = WorkerTask(root=str(site.repo), path=str(site.repo / ".none"), branch=branch, name=name, base=base)
+    if also is not None:
+        worker_task = structs.replace(
+            worker_task, also=(AlsoCheckout(root=str(also), path=f"{also}-worker", base=base),)
+        )
     events = start(site, task, "worker", errand=worker_task, agents=(Agent(name="worker", engine="scripted"),))
     if branch:
         commit = git(site.repo, "rev-parse", branch)
         events += [
-            WorkerPlaced(path=worker_task.path, branch=branch, base=base),
-            WorkCommitted(branch=branch, commit=commit, commits=(commit,), added=change[0], removed=change[1]),
+            WorkerPlaced(
+                path=worker_task.path,
+                branch=branch,
+                base=base,
+                also=tuple(AlsoPlaced(root=one.root, path=one.path, base=base) for one in worker_task.also),
+            ),
+            WorkCommitted(
+                branch=branch,
+                commit=commit,
+                commits=(commit,),
+                added=change[0],
+                removed=change[1],
+                also=tuple(AlsoCommitted(root=one.root, commit=commit, files=("b.txt",)) for one in worker_task.also),
+            ),
         ]
     events += [Checked(commands=("make test",), passed=passed) for passed in checks]
     if answer is None:

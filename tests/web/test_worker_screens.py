@@ -59,6 +59,17 @@ def test_a_diff_has_its_files_its_lines_and_ticks_that_stay(site: Site, visitor:
     expect(page.get_by_role("region", name="app.py").get_by_label("Viewed")).to_be_checked()
 
 
+def test_a_worker_in_several_repositories_says_what_the_page_does_not_show(site: Site, visitor: Visitor) -> None:
+    data.make_branch(site.repo, "feat/both", {"one.txt": "one\n"})
+    data.write_worker(site, "bb07", "feat/both", "Change both", change=(1, 0), also=site.repo.parent / "other")
+
+    page = visitor.open(site, "/workers/bb07")
+
+    expect(page.locator(".facts")).to_contain_text(f"Also in{site.repo.parent / 'other'}-worker, 1 file committed")
+    expect(page.get_by_text("podium workers diff feat/both")).to_be_visible()
+    expect(page.get_by_role("region", name="one.txt")).to_be_visible()
+
+
 def test_a_diff_of_5000_lines_is_drawn_piece_by_piece(site: Site, visitor: Visitor) -> None:
     repo = site.repo
     files: dict[str, str | bytes] = {f"small{number:02}.py": "one\n" for number in range(30)}

@@ -3,7 +3,7 @@
 import { html, useRef, useState } from "../vendor.mjs";
 import { post } from "../api.mjs";
 import { address } from "../router.mjs";
-import { count, duration, money } from "../format.mjs";
+import { count, duration, money, plural } from "../format.mjs";
 import { Button } from "./button.mjs";
 import { Changed } from "./changed.mjs";
 import { ContextFill } from "./context_fill.mjs";
@@ -63,12 +63,13 @@ function Facts({ worker }) {
   ];
   if (worker.context?.window) facts.push(["Context", html`<${ContextFill} context=${worker.context} />`]);
   if (worker.branch && !worker.reader) facts.splice(1, 0, ["Branch", html`<code>${revealLine(worker.branch)}</code>`]);
+  for (const one of worker.also) facts.push(["Also in", html`<code>${revealLine(one.path)}</code><span class="quiet">, ${plural(one.files.length, "file")} committed</span>`]);
   if (worker.after.length) facts.push(["After", worker.after.map(revealLine).join(", ")]);
   if (worker.parent) facts.push(["Started by", html`<a href=${address("run", worker.parent)}><code>${worker.parent}</code></a>`]);
   if (worker.checks.length) {
     facts.push(["Checks", worker.checks.map((one) => html`<span class=${one.passed ? "tone-well" : "tone-failed"}><${Icon} name=${one.passed ? "check" : "cross"} /> ${revealLine(one.name)} ${one.passed ? "passed" : "failed"} </span>`)]);
   }
-  return html`<dl class="facts">${facts.map(([name, value]) => html`<dt key=${name}>${name}</dt><dd>${value}</dd>`)}</dl>`;
+  return html`<dl class="facts">${facts.map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl>`;
 }
 
 export function WorkerDetail({ worker }) {
@@ -82,5 +83,8 @@ export function WorkerDetail({ worker }) {
       <${Steering} worker=${worker} /></section>
     ${worker.answer ? html`<section class="stack"><h2>Answer</h2><p class="quote">${reveal(worker.answer)}</p></section>`
       : isOver(worker) && worker.why ? html`<${ProblemBanner} problem=${reveal(worker.why)} />` : null}
-    <section class="stack"><h2>Changes</h2><${WorkerChanges} worker=${worker} /></section></div>`;
+    <section class="stack"><h2>Changes</h2>
+      ${worker.also.length ? html`<div class="notice"><span class="grow">These are the changes in <code>${revealLine(worker.repo)}</code>. To see those in the other repositories,
+        use <code>podium workers diff ${revealLine(worker.branch)}</code>; to merge all of them together, <code>podium merge ${revealLine(worker.branch)}</code>.</span></div>` : null}
+      <${WorkerChanges} worker=${worker} /></section></div>`;
 }
