@@ -152,4 +152,6 @@ async def test_goose_works_in_the_checkouts_of_several_repositories_in_the_sandb
     assert ended.outcome == "succeeded"
     assert lab.read_file("feat/both", "one.txt") == "one"
     assert [other.git("show", f"feat/both:{name}") for name in ("two.txt", "three.txt")] == ["two", "two"]
-    assert "not for the agent" not in str(lab.server.calls)
+    seen = str([received.call for received in lab.server.calls])
+    assert "hidden.txt: No such file" in seen
+    assert "not for the agent" not in seen
