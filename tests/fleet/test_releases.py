@@ -43,8 +43,8 @@ def make_release(folder: Path, version: str) -> str:
 
 def describe_refusal(host: str, *, created: str, has: str) -> str:
     return (
-        f"Host {host} cannot work on this run: the run was created by Podium {created}, and this host has Podium "
-        f"{has}, which is not compatible"
+        f"Host {host} cannot work on this run: it was created by Podium {created}, which is not compatible with "
+        f"Podium {has} on this host"
     )
 
 
@@ -63,7 +63,7 @@ async def test_a_host_of_another_release_refuses_a_run_and_a_host_of_the_same_re
     listed, doctor = await lab.run_podium("hosts"), await lab.run_podium("doctor", "--json")
 
     assert not_beside.returncode == 2
-    assert f"and host alpha, which is active, has Podium {OTHER}, which is not compatible" in not_beside.stderr
+    assert f"is not compatible with Podium {OTHER} on the active host alpha" in not_beside.stderr
     assert f"Podium on alpha is not compatible with this version ({__version__})" in listed.stderr
     [fact] = [fact for fact in json.loads(doctor.stdout)["facts"] if fact["what"] == "host alpha"]
     assert (fact["level"], doctor.returncode) == ("problem", 1)
