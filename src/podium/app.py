@@ -52,7 +52,7 @@ class App:
     """A Podium instance: one store, its engines, and the runs that this process works on.
 
     `engines` maps the names that agents use in `engine` to custom engines. `owner` is the id under which this process
-    owns runs, and how long its leases last; by default, it gets a new id.
+    owns runs, and the duration of its leases; by default, the process gets a new id.
     """
 
     launcher: RunLauncher
@@ -167,7 +167,7 @@ class App:
     async def retry(
         self, run: str, *, start: str = "", budget: Budget | Mapping[str, float] | None = None, by: str = ""
     ) -> str:
-        """Fork a run that has ended, just before it failed or was stopped. Return the new run's id for `resume`.
+        """Fork an ended run at the point just before it failed or was stopped. Return the new run's id for `resume`.
 
         If `start` names a plan step or an agent, retry from the start of that step or agent instead.
         """
@@ -177,7 +177,7 @@ class App:
         return (await retry_run(self.launcher, run, start=start, budget=limits, by=by)).id
 
     async def stop(self, run: str, by: str = "") -> None:
-        """Stop a run, even if another process or none is working on it. Its partial results are kept."""
+        """Stop a run, even if another process, or no process, is working on it. Its partial results are kept."""
         await self.launcher.stop_run(run, by)
 
     def _open_traces(self, resources: AsyncExitStack) -> TraceRun:
@@ -189,7 +189,7 @@ class App:
         return traces.trace_run
 
     async def _open_provider_rates(self, opening: AsyncExitStack) -> Callable[[str], Awaitable[float]] | None:
-        """Return a function that reserves calls within the rate limits that all machines share, or None for SQLite."""
+        """Return a function that reserves calls within the rate limits shared by all machines, or None for SQLite."""
         if not isinstance(self.settings.store, PostgresAddress):
             return None
         from .fleet.provider_rates import ProviderRates  # imported here because the packages are an extra

@@ -84,7 +84,7 @@ def test_a_run_that_has_ended_keeps_its_budget(desk: Desk) -> None:
 
     assert said.exit_code == 2
     assert "has ended (failed) and cannot be resumed" in said.stderr
-    assert f"try it again with: podium retry {desk.run_id()} --budget" in said.stderr
+    assert f"retry it with: podium retry {desk.run_id()} --budget" in said.stderr
 
 
 def test_money_is_refused_where_no_price_is_known(desk: Desk) -> None:

@@ -22,7 +22,7 @@ BROKEN = '{"name": "read_file", "arguments": {"path": '
         (['{"name": "read_file", "arguments": {"path": "a.txt"}}', "It says a."], 0, ""),
         ([{"says": BROKEN, "stop": "stop"}] * 2, 1, "its model wrote a call to read_file that could not be read"),
         ([{"says": "half", "stop": "length"}] * 2, 5, "the answer was cut off at the model's token limit"),
-        ([ENDLESS, ENDLESS], 1, "its model repeated the same text without end, even when asked again"),
+        ([ENDLESS, ENDLESS], 1, "its model repeated the same text endlessly, even when asked again"),
         ([""], 1, "its reply was empty"),
         (["[[REFLECTION_COMPLETE]]"] * 2, 1, "it gave no answer: its reply was only a marker, even when asked again"),
     ],

@@ -186,7 +186,7 @@ def test_always_shows_what_the_rule_allows_and_does_not_before_it_is_saved(desk:
     terminal.wait_for("[y] once")
 
     terminal.process.send("p")
-    lines = terminal.wait_for("[y] save the rule and allow it")
+    lines = terminal.wait_for("[y] save the rule and allow this action")
     terminal.process.send("n")
     terminal.wait_until(lambda shown: sum("[y] once" in line for line in shown) == 2)
     assert not (desk.home / "allowed.json").exists()

@@ -276,7 +276,7 @@ def test_a_long_report_is_cut_where_it_is_longest(desk: Desk) -> None:
     said = desk.invoke("results", desk.run_id(), "--synthesis", "--json")
 
     left_out = json.loads(said.stdout)["synthesis"]["left_out"]
-    assert f"{left_out:,} characters were omitted for lead" in said.stderr
+    assert f"the report is too long for lead: {left_out:,} characters were omitted" in said.stderr
     with StoreReader(desk.store) as reader:
         started = reader.read_entries(desk.run_id())[0].event
     assert isinstance(started, RunStarted)

@@ -37,7 +37,7 @@ def test_a_retry_from_an_agent_runs_it_again(desk: Desk, failed: str) -> None:
     ("arguments", "sentence"),
     [
         (["nobody"], "run 'nobody' not found"),
-        (["RUN", "--from", "step-1"], "has no plan step or agent 'step-1' that started; agents: lead, helper"),
+        (["RUN", "--from", "step-1"], "has not started a plan step or agent 'step-1'; agents: lead, helper"),
         (["RUN", "--budget", "turns=none"], "turns"),
     ],
 )

@@ -105,9 +105,9 @@ def test_an_interrupted_run_stays_resumable_after_a_snapshot(desk: Desk) -> None
     ("name", "why"),
     [
         ("half", "run {run} already has a snapshot 'half'"),
-        ("12", "'12' is a number, which --at would take for an entry"),
-        ("a\nb", "a name has 1 to 64 printable characters"),
-        ("", "a name has 1 to 64 printable characters"),
+        ("12", "'12' is a number, which --at would interpret as an entry number"),
+        ("a\nb", "a name must have 1 to 64 printable characters"),
+        ("", "a name must have 1 to 64 printable characters"),
     ],
 )
 def test_a_name_that_fork_could_not_find_is_refused(desk: Desk, paused_run: str, name: str, why: str) -> None:

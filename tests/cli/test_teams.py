@@ -301,7 +301,8 @@ def test_another_squad_is_replaced_only_when_that_is_agreed_to(squad_desk: Desk)
     refused = squad_desk.invoke("team", "save", "debate")
 
     assert refused.exit_code == 2
-    assert "The repository's squad is Mission Control with Flight and EECOM and would be replaced." in refused.stderr
+    expected = "The repository already has the squad Mission Control with Flight and EECOM, which would be replaced."
+    assert expected in refused.stderr
     assert read_files(squad_desk.repo) == there
     assert not (squad_desk.home / "presets.json").exists()
     assert squad_desk.invoke("team", "save", "debate", "--yes").exit_code == 0

@@ -140,7 +140,7 @@ def test_a_signal_ends_the_watch_cleanly_also_while_the_forge_hangs(
         _, errors = read_until_exit(process)
 
     assert process.returncode == 128 + number
-    assert errors == "stopped watching; work that was started continues in the background, see podium ps\n"
+    assert errors == "stopped watching; work that was started continues in the background; see podium ps\n"
 
 
 def test_a_forge_that_fails_later_is_said_and_the_watch_goes_on(desk: Desk, forge: PlayedForge) -> None:

@@ -110,7 +110,7 @@ async def test_a_model_that_repeats_for_ever_twice_has_failed(studio: Studio) ->
     result, _ = await run_served(studio, [ENDLESS, ENDLESS, "never"])
 
     assert (result.outcome, result.text) == ("failed", "")
-    assert result.error == "lead: its model repeated the same text without end, even when asked again"
+    assert result.error == "lead: its model repeated the same text endlessly, even when asked again"
 
 
 @pytest.mark.parametrize("stride", [3, pytest.param(1, marks=pytest.mark.slow)])
@@ -118,14 +118,14 @@ async def test_a_run_that_died_anywhere_around_a_repetition_ends_the_same_way(st
     deaths = 0
     for number in range(2, 40, stride):
         first, _ = await run_served(studio, [ENDLESS, ENDLESS], fault=refuse_after(number))
-        if first.error == "lead: its model repeated the same text without end, even when asked again":
+        if first.error == "lead: its model repeated the same text endlessly, even when asked again":
             break
         studio.expire_leases()
         async with ModelServer({"m": [ENDLESS, ENDLESS]}) as server:
             environ = {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "x"}
             async with App(studio.settings, environ=environ) as app, app.resume(first.run_id) as resumed:
                 result = await resumed.result()
-        assert result.error == "lead: its model repeated the same text without end, even when asked again", number
+        assert result.error == "lead: its model repeated the same text endlessly, even when asked again", number
         assert len(studio.events(result, ModelReplied)) == 2, number
         deaths += 1
     assert deaths > 8 // stride

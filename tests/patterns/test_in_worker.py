@@ -428,7 +428,7 @@ async def test_workers_send_workers_only_to_the_maximum_depth(repo: Path, settin
         for run in read_runs(settings):
             answers += [entry.event.text for entry in reader.read_entries(run) if isinstance(entry.event, ToolAnswered)]
     assert len(read_runs(settings)) == 1 + MAX_DEPTH
-    assert any("workers can be nested at most 3 deep" in text for text in answers)
+    assert any("workers can be nested at most 3 levels deep" in text for text in answers)
 
 
 @pytest.mark.slow

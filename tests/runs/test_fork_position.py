@@ -240,7 +240,7 @@ def test_a_run_is_retried_from_a_plan_step_or_an_agent(timeline: WrittenTimeline
 
     assert find_retry_position(timeline.entries, "s1") == before
     assert find_retry_position(timeline.entries, "hand") == within
-    with pytest.raises(Mistake, match="no plan step or agent 's2' that started; plan steps: s1; agents: lead, hand"):
+    with pytest.raises(Mistake, match="has not started a plan step or agent 's2'; plan steps: s1; agents: lead, hand"):
         find_retry_position(timeline.entries, "s2")
 
 

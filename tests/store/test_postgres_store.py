@@ -329,7 +329,7 @@ def test_without_the_packages_one_sentence_says_how_to_install_them(
 ) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
 
-    with pytest.raises(StoreFailed, match=r"uv tool install 'podium\[fleet\]', pipx install --force 'podium\[fleet\]' or pip"):
+    with pytest.raises(StoreFailed, match=r"pipx install --force 'podium\[fleet\]' or pip install"):
         store_connection.open_connection(PostgresAddress("postgresql:///x", tmp_path), create=True)
 
 

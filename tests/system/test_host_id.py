@@ -26,5 +26,5 @@ def test_processes_that_ask_at_once_get_the_same_id(tmp_path: Path) -> None:
 def test_an_invalid_file_is_named_with_the_remedy(tmp_path: Path) -> None:
     (tmp_path / HOST_FILE).write_text("two words\n")
 
-    with pytest.raises(Mistake, match="does not contain the id of a machine; delete it"):
+    with pytest.raises(Mistake, match="does not contain a valid machine id; delete it"):
         read_host_id(tmp_path)

@@ -239,7 +239,7 @@ async def test_a_message_beyond_the_limit_ends_the_connection(monkeypatch: pytes
     async with raw_connection(Desk()) as (peer, other):
         async with create_task_group() as group:
             group.start_soon(other.write, b"x" * 300_000)
-            with pytest.raises(ConnectionEnded, match="message of over 100,000 bytes"):
+            with pytest.raises(ConnectionEnded, match="message longer than 100,000 bytes"):
                 await peer.call("plan", {})
             group.cancel_scope.cancel()
 

@@ -82,7 +82,7 @@ def test_chosen_hunks_are_merged_and_the_target_moves_only_to_the_tree_that_was_
     ("change", "says"),
     [
         ({"shown": "x"}, "feat/refused has changed since its diff was shown; look at its changes again"),
-        ({"files": []}, "nothing of feat/refused was chosen"),
+        ({"files": []}, "no changes of feat/refused were chosen"),
         ({"files": [{"path": "da03.txt", "hunks": [0]}]}, "da03.txt was added, so its hunks cannot be chosen"),
         ({"files": [{"path": "nothing.txt"}]}, "'nothing.txt' is not a changed file"),
         ({"onto": "feat/refused"}, "feat/refused cannot be merged onto itself"),
@@ -144,7 +144,7 @@ def test_comments_reach_a_worker_as_one_message_that_quotes_the_lines(site: Site
     [
         ({}, "the review has no comments"),
         ({"comments": [COMMENT | {"text": " "}]}, "the comment on line 2 of 'app.py' is empty"),
-        ({"comments": [COMMENT | {"first": 3}]}, "has an invalid range of lines, 3 to 2; give the first and"),
+        ({"comments": [COMMENT | {"first": 3}]}, "has an invalid line range, 3 to 2; give the first and"),
         ({"comments": [COMMENT | {"last": 900}]}, "at most 200 lines"),
         ({"comments": [COMMENT] * 201}, "the review has 201 comments; send at most 200 at a time"),
         ({"note": "x" * 20_001}, "the note has 20,001 characters; the limit is 20,000"),

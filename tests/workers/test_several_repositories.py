@@ -197,7 +197,7 @@ async def test_a_task_without_other_repositories_is_recorded_as_before(lab: Work
             lambda lab, other: [_folder(lab.folder / "plain")], "is not in a git repository", marks=pytest.mark.slow
         ),
         pytest.param(lambda lab, other: [_empty(lab.folder / "empty")], "has no commits yet", marks=pytest.mark.slow),
-        (lambda lab, other: [_nested(lab)], "repositories of one task cannot contain each other"),
+        (lambda lab, other: [_nested(lab)], "the repositories of a task cannot be nested"),
         (lambda lab, other: [_checked_out(other)], "is checked out"),
     ],
     ids=["primary", "twice", "plain", "empty", "nested", "checked-out"],

@@ -168,7 +168,7 @@ async def test_a_folder_is_refused_when_the_one_with_the_suffix_is_taken_too(wor
     await worktrees.remove("feat-a/b")
     await worktrees.create(suffixed)
 
-    with pytest.raises(Mistake, match=rf"repo-worker-feat-a-b and .*repo-worker-{suffixed} are other worktrees"):
+    with pytest.raises(Mistake, match=rf"repo-worker-feat-a-b and .*repo-worker-{suffixed} belong to other worktrees"):
         await worktrees.create("feat-a/b")
 
 
@@ -458,7 +458,7 @@ async def test_nested_repositories_locked_worktrees_and_those_that_are_not_ours_
 
     for branch, complaint in (
         ("feat", r"inner is a nested repository, which cannot be saved"),
-        ("locked", r"is locked; git worktree unlock"),
+        ("locked", r"is locked; unlock it with git worktree unlock"),
         ("mine", r"was not created by Podium"),
         ("other", r"no worktree for the branch 'other'; available: feat, locked"),
     ):

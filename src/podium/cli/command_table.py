@@ -14,7 +14,7 @@ COMMANDS = (
     ("run", "Work", "Send a request to an agent and follow the run.", 'podium run triage "Why is it slow?"'),
     ("resume", "Work", "Resume a run that was interrupted or paused.", "podium resume 3f2a"),
     ("fork", "Work", "Start a new run from an earlier point in a run.", "podium fork 3f2a --at 40"),
-    ("retry", "Work", "Try a run again from where it failed.", "podium retry 3f2a --budget usd=5"),
+    ("retry", "Work", "Retry a run from where it failed.", "podium retry 3f2a --budget usd=5"),
     ("undo", "Work", "Restore the files that a run changed.", "podium undo 3f2a --dry-run"),
     ("delegate", "Work", "Delegate a task to a worker on its own branch.", 'podium delegate feat/csv "Export to CSV"'),
     ("merge", "Work", "Merge workers' branches and run the checks.", "podium merge --all"),
@@ -91,7 +91,7 @@ LOOKING_SUBCOMMANDS = frozenset(
 )
 """The subcommands that change nothing. Only these are suggested for a mistyped subcommand."""
 LOCAL_NAMES = frozenset(("login",))
-"""The commands that do the same with and without --server."""
+"""The commands that work the same with and without --server."""
 EXAMPLES = {name: example for name, _, _, example in COMMANDS}
 
 

@@ -19,7 +19,7 @@ from .terminal import exit_codes
 from .terminal.text import print_to_stderr
 
 NOT_FOLLOWED = ("--detach", "--dry-run", "--help", "-h")
-"""If `podium run` has one of these options, there is no run to follow."""
+"""If `podium run` is called with one of these options, there is no run to follow."""
 
 
 class ServerCommand(click.Command):
@@ -79,7 +79,7 @@ def run_and_follow(client: ServerClient, arguments: Sequence[str]) -> int:
 
 
 def split_output_options(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the options that choose what `podium run` prints, and all other arguments."""
+    """Return the options that control what `podium run` prints, and all other arguments."""
     from .commands.run import run_command  # imported here for start-up time
 
     with_value = {name for one in run_command.params if not getattr(one, "is_flag", True) for name in one.opts}

@@ -104,7 +104,7 @@ def _iter_values(document: SettingsDocument) -> Iterator[tuple[str, Value]]:
 
 
 def make_proposal(key: str, value: Value, repo: Path) -> Proposal:
-    """Return the proposal of a repository to set a key to this value."""
+    """Return a repository's proposal to set a key to this value."""
     content = msgspec.json.encode(value, order="sorted").decode()
     if isinstance(value, McpServer):
         name = build_trust_name(value, repo)

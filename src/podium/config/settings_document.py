@@ -42,7 +42,7 @@ SPELLED = {
 """The key in settings files for each field that has a different name there."""
 
 DAILY_BUDGETS = ("day_budget", "repository_day_budget")
-"""The budgets of which a repository can set lower limits than the user, but not higher ones."""
+"""The budgets for which a repository can set lower limits than the user, but not higher ones."""
 
 S = TypeVar("S", bound=Struct)
 
@@ -52,7 +52,7 @@ class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `mode` is the mode in which the agent asks for permission. `sandbox` says whether the agent runs in the sandbox,
     where it can reach `hosts` and read the folders in `readable`. An entry without a command configures an
-    agent that Podium supports itself.
+    agent that Podium itself supports.
     """
 
     command: str = ""
@@ -258,7 +258,7 @@ def merge_documents(low: SettingsDocument, high: SettingsDocument) -> SettingsDo
 
 
 def without_looser_budgets(document: SettingsDocument, other: SettingsDocument) -> SettingsDocument:
-    """Return the document without the limits of daily budgets that are higher than those in `other`."""
+    """Return the document without the daily budget limits that are higher than those in `other`."""
     kept: dict[str, Budget] = {}
     for name, limit in iter_looser_limits(document, other):
         kept[name] = structs.replace(kept.get(name) or getattr(document, name), **{limit: None})
@@ -266,7 +266,7 @@ def without_looser_budgets(document: SettingsDocument, other: SettingsDocument) 
 
 
 def iter_looser_limits(document: SettingsDocument, other: SettingsDocument) -> Iterator[tuple[str, str]]:
-    """Yield the daily budgets and their limits that are higher in the document than in `other`."""
+    """Yield the names of budget and limit for each daily limit that is higher in the document than in `other`."""
     for name in DAILY_BUDGETS:
         mine, theirs = getattr(document, name), getattr(other, name)
         for limit, value in () if mine is None or theirs is None else _iter_explicit_fields(mine):

@@ -126,7 +126,7 @@ def _report_ignored_keys(reading: SettingsFileContent) -> list[Diagnostic]:
 
 
 def _report_looser_budgets(reading: SettingsFileContent, user: SettingsDocument) -> list[Diagnostic]:
-    """Return a notice for each limit of a daily budget that is ignored, because the user's own limit is lower."""
+    """Return a notice for each daily budget limit that is ignored because the user's own limit is lower."""
     found = []
     for name, limit in iter_looser_limits(reading.document, user):
         key = f"{SPELLED[name]}.{limit}"

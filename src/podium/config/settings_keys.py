@@ -132,7 +132,7 @@ def read_secrets(reader: FieldReader) -> dict[str, str]:
 
 
 def read_permissions(reader: FieldReader) -> dict[str, Any]:
-    """Read the permission mode, and the rules that allow, ask and deny."""
+    """Read the permission mode, and the allow, ask and deny rules."""
     # For start-up time: most files have no rules.
     from ..policy.rule_entry import KINDS, read_rule_lists
 

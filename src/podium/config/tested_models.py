@@ -1,6 +1,6 @@
 """Store the results of testing what models can do, in `model_abilities.json` in Podium's home folder.
 
-A model can have different abilities on different servers, so each result is stored for a pair of address and model.
+A model can have different abilities on different servers, so each result is stored per address and model.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def find_ability_record(home: Path, url: str, model: str) -> AbilityRecord | Non
 
 
 def save_ability_record(home: Path, record: AbilityRecord) -> None:
-    """Save the result of a test, and replace an earlier result for the same server and model."""
+    """Save the result of a test, replacing any earlier result for the same server and model."""
     # For start-up time: many commands read this file, but only one writes it.
     from ..system.atomic_file import replace_file
     from ..system.file_lock import hold_file_lock

@@ -58,7 +58,7 @@ class CallEstimate:
     prompt: Usage
     output_tokens: int = 0
     usd_per_token: float = 0.0
-    """The price of a token of the reply."""
+    """The price of a reply token."""
 
     def with_reply(self, tokens: int) -> Usage:
         """Return the usage of the call with a reply of this many tokens."""
@@ -113,7 +113,7 @@ class Allowance:
         return any(one.budget is not None and one.budget.usd is not None for one in self._levels)
 
     def has_room(self, estimate: CallEstimate, *, agent: str) -> bool:
-        """Return whether a call can be made now; False if it has to wait for running calls to end.
+        """Return whether a call can be made now. If not, it has to wait for running calls to end.
 
         Raise AgentFailed if the call would exceed a limit even after they end.
         """
@@ -157,7 +157,7 @@ class Allowance:
         return max(1, int(min(room, share)))
 
     def find_refusal(self, operation: str) -> str | None:
-        """Return the error message of the first call that a current limit refused at or below an operation, or None."""
+        """Return the error message of the first call at or below an operation that a current limit refused, or None."""
         if self.budget is None and self.explain_day_budget is None:
             return None
         limits = (f"{self._describe_limit(limit, name)} " for limit, _, _, name in self._iter_limits() if limit)

@@ -145,7 +145,7 @@ class EngineAction:
 
 
 class EngineGate(Protocol):
-    """Permits or refuses actions that an engine takes itself, by the same rules and people as for tool calls."""
+    """Permits or refuses actions that an engine takes itself. The same rules and people decide as for tool calls."""
 
     @property
     def directory(self) -> str:

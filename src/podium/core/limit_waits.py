@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 CHECK_SECONDS = 30.0
-"""How often a waiting agent checks the clock, because it can jump, for example when a laptop wakes up."""
+"""How often a waiting agent checks the clock, which can jump, for example when a laptop wakes up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,7 +73,7 @@ class Placement(Protocol):
 
     @property
     def parent_operation(self) -> str:
-        """The operation that this run works for, in the run that started it; empty if the run is not a worker's."""
+        """The operation in the parent run that this run works for, or an empty string if this run is not a worker's."""
         ...
 
     async def send_worker(
@@ -118,5 +118,5 @@ class Placement(Protocol):
         ...
 
     async def post_message(self, to: Teammate, message: MessageReceived) -> None:
-        """Post a message for an agent of this run or another one; do nothing if one with its id was already posted."""
+        """Post a message to an agent in this run or another. Do nothing if its id has already been posted."""
         ...

@@ -162,7 +162,7 @@ class WorkProgress:
         return replace(self, plan=event.plan, version=event.version, steps=steps)
 
     def _change_step(self, event: Event) -> StepProgress | None:
-        """Return the new progress of the step that an event is about; None if the event is not about a step."""
+        """Return the new progress of the step that an event is about, or None if the event is not about a step."""
         match event:
             case PlanStepStarted():
                 step = self._find_step(event.step)

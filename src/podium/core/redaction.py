@@ -86,7 +86,7 @@ def _is_secret(name: str, value: str) -> bool:
 
 
 def _list_secrets_in_address(value: str) -> list[str]:
-    """Return a URL such as postgres://me:password@host, followed by the secrets in it; empty if it has none."""
+    """Return a URL such as postgres://me:password@host, followed by the secrets in it, or nothing if it has none."""
     if "://" not in value:
         return []
     from urllib.parse import unquote  # imported here for start-up time: few environments contain URLs

@@ -17,9 +17,9 @@ class RepositoryDecisions:
     """The decisions of a run's repository. Without a repository, there are none."""
 
     in_force: str = ""
-    """The decisions in force when the run started, as text for the agents' system prompts; empty if there were none."""
+    """The decisions in force when the run started, as text for the system prompts, or an empty string."""
     find_repo: Callable[[], str] = str
-    """Returns the path of the repository that the run's decisions apply to; empty if there is none."""
+    """Returns the path of the repository that the run's decisions apply to, or an empty string if there is none."""
     read: Callable[[str], Awaitable[str]] = _read_nothing
     """Returns all decisions in force, or the one with this id in full. Raises Mistake if there is no such decision."""
 

@@ -377,7 +377,7 @@ class TurnListener:
         return text[:-open]
 
     def check_reply(self, failure: MakeFailure) -> Failure | None:
-        """Return the failure if the engine ended with an incomplete or empty reply; None if the reply is valid."""
+        """Return the failure if the engine ended with an incomplete or empty reply, or None if the reply is valid."""
         if self._open_tools:
             names = ", ".join(self._open_tools.values())
             return failure("engine", f"its engine ended the turn before these tools finished: {names}")

@@ -109,11 +109,11 @@ class Timeline:
         self.approvals: dict[str, str] = {}
         """Who approved each action that is allowed for the rest of this run, keyed by the action's `repeat_key`."""
         self.granted_rules: tuple[str, ...] = ()
-        """The rules that were allowed permanently in this run."""
+        """The allow rules that were granted permanently in this run."""
         self.saved_rules: tuple[str, ...] = ()
         """The rules that the user has saved since the run started, as they were last read."""
         self.read_saved_rules: Callable[[], Awaitable[tuple[str, ...]]] | None = None
-        """Reads the saved rules from the store; None if this process does not read them."""
+        """Reads the saved rules from the store. None if this process does not read them."""
         self.denials: dict[str, list[Denial]] = {}
         """The denials of each action, keyed by its `effect_hash`."""
         self.changed_files: dict[str, set[str]] = {}

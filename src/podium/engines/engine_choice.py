@@ -304,7 +304,7 @@ class Engines:
         )
 
     def _prepare_price(self, provider: str, model: str) -> None:
-        """Read the price of a model from the cache, or load it in the background while the first reply is awaited."""
+        """Read the price of a model from the cache, or load it in the background while waiting for the first reply."""
         if self._price_cache is None:
             if not self._throttles:
                 self._run_in_background(model_prices.load_prices)

@@ -128,7 +128,7 @@ async def _fetch_model_list(client: ClientSession, url: str) -> list[ModelEntry]
 
 
 async def fetch_document(client: ClientSession, url: str, *, post: object = None, **options: Any) -> bytes | None:
-    """Return the body of a response; None if the request fails or the body is too long.
+    """Return the body of a response, or None if the request fails or the body is too long.
 
     `post` is a JSON document to send, and `options` are options of the HTTP client.
     """

@@ -78,7 +78,7 @@ class ModelProber:
     async def probe(self) -> ModelAbilities:
         """Make all probes within the time limit, and return what they have shown.
 
-        Raise OutsideFailed if the first call fails in a way that shows that no other call can succeed.
+        Raise OutsideFailed if the failure of the first call means that no other call can succeed.
         """
         why = "the test reached its time limit"
         with move_on_after(self._limits.whole):

@@ -154,7 +154,7 @@ def judge_streaming(reply: ProbeReply) -> ProbeResult:
 
 
 def compute_speed(reply: ProbeReply) -> float | None:
-    """Return the tokens per second of a reply; None if it has no tokens."""
+    """Return the tokens per second of a reply, or None if it has no tokens."""
     if reply.first_seconds is None or not reply.output_tokens:
         return None
     # The time to the first token includes reading the prompt, so it is left out unless the reply came in one piece.

@@ -84,7 +84,7 @@ def choose_team_move(call: ModelCall, request: str) -> Move | None:
 
 
 def choose_vote(call: ModelCall) -> Move | None:
-    """Return the vote of an agent that is asked to vote or to decide; None if the call asks for neither."""
+    """Return the vote of an agent that is asked to vote or to decide, or None if the call asks for neither."""
     for tool in call.tools:
         if tool.name in ("cast_ballot", "decide") and (options := tool.parameters["properties"]["option"].get("enum")):
             chosen = {"option": options[0], "reason": f"{LABEL} the first option"}
@@ -127,7 +127,7 @@ def _extract_words(text: str) -> frozenset[str]:
 
 
 def _quote_request(request: str) -> str:
-    """Return the first line of the request that is not a heading, cut if long, without an earlier rehearsal's label."""
+    """Return the first line of the request that is not a heading, shortened if needed, without a rehearsal's label."""
     lines = (line.strip() for line in request.splitlines())
     line = next((line for line in lines if line and not line.startswith("#")), "")
     if line.startswith(LABEL):

@@ -22,7 +22,7 @@ _FIRST_STEP = "## Your step: s1\n"
 
 
 def choose_work_move(call: ModelCall, request: str) -> Move | None:
-    """Return the move of a planner, a reviewer, the owner of a step or a lead that reports; None for other calls."""
+    """Return the move of a planner, a reviewer, the owner of a step or a lead that reports, or None for other calls."""
     if request.startswith("You plan a piece of work"):
         return Move(says=make_rehearsed_plan(request))
     if request.startswith("Review this plan"):
@@ -70,7 +70,7 @@ def _make_step(id: str, owner: str, task: str, depends_on: list[object]) -> dict
 
 
 def _raise_rehearsed_blocker(call: ModelCall) -> Move | None:
-    """Return a move that raises a blocker, to rehearse a decision; None if the owner cannot raise blockers."""
+    """Return a move that raises a blocker, to rehearse a decision, or None if the owner cannot raise blockers."""
     if all(tool.name != "raise_blocker" for tool in call.tools):
         return None
     question = {
@@ -82,7 +82,7 @@ def _raise_rehearsed_blocker(call: ModelCall) -> Move | None:
 
 
 def _hand_step_over(call: ModelCall) -> Move | None:
-    """Return a handover to the member that the agent's instructions name; None if they name none."""
+    """Return a handover to the member that the agent's instructions name, or None if they name none."""
     named = _HANDOVER.search(call.system)
     if named is None or named[1] == call.agent or all(tool.name != "handoff_step" for tool in call.tools):
         return None

@@ -123,7 +123,7 @@ def _parse_move(item: object, place: int) -> Move:
 
 
 def find_script(system: str, messages: Sequence[Message]) -> Script | None:
-    """Return the script in the system prompt or, failing that, in the first user message; None if there is none.
+    """Return the script in the system prompt or, failing that, in the first user message, or None if there is none.
 
     Raise Mistake if the script is invalid.
     """

@@ -40,7 +40,7 @@ class MetadataSource(NamedTuple):
 async def fetch_context_window(
     client: ClientSession, url: str, model: str, *, headers: Mapping[str, str], is_own_server: bool, proxy: str | None
 ) -> ServerReport | None:
-    """Return the context window that a server reports for a model; None if it reports none.
+    """Return the context window that a server reports for a model, or None if it reports none.
 
     Endpoints that only local servers have are queried only if `is_own_server`: the server is local and needs no key.
     """

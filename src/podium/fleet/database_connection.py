@@ -33,7 +33,7 @@ _OPTIONS: dict[str, Any] = {
 
 
 class DatabaseConnection:
-    """One connection at a time, opened when it is needed. Statements of several tasks are executed in turn."""
+    """One connection at a time, opened when it is needed. Statements from several tasks are executed in turn."""
 
     def __init__(self, url: str, *, answer_seconds: float = ANSWER_SECONDS) -> None:
         self._url = url

@@ -33,7 +33,7 @@ _JOB_COLUMNS = [one.name for one in msgspec.structs.fields(FleetJob)]
 
 
 def open_fleet_database(store: PostgresAddress, owner: str = "") -> FleetDatabase:
-    """Open a connection to a store's fleet. Raise Mistake if it leaves this machine without verified TLS."""
+    """Open a connection to a store's fleet. Raise Mistake if it would leave this machine without verified TLS."""
     require_safe_connection(store, parse_login(store))
     return FleetDatabase(store.url, owner)
 
@@ -54,7 +54,7 @@ class HostRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_alive(self) -> bool:
-        """Whether the host is active and has sent a heartbeat recently, so that it probably claims jobs."""
+        """Whether the host is active and has sent a heartbeat recently, so it is probably claiming jobs."""
         return self.state == "active" and self.seconds_ago is not None and self.seconds_ago < LOST_SECONDS
 
 
@@ -123,7 +123,7 @@ class FleetDatabase:
                 case "23505":
                     why = f"host {name} already exists; to change its password, first run podium hosts remove {name}"
                 case "42710":
-                    why = f"another database of this server has a host {name}; use another name"
+                    why = f"another database on this server has a host {name}; use another name"
                 case "42501":
                     why = "only the owner of the database can add hosts, and only after ALTER ROLE LOGIN CREATEROLE"
                 case _:
@@ -191,7 +191,7 @@ class FleetDatabase:
     async def find_unfinished(self) -> UnfinishedJobs:
         """Return the jobs of all runs that have not ended and are not paused, and which of them a live process owns.
 
-        A run that waits for a limit of a provider is paused until the limit resets.
+        A run that waits for a provider's limit is paused until the limit resets.
         """
         columns = ", ".join(f"job.{name}" for name in _JOB_COLUMNS)
         rows = await self._database.fetch(

@@ -84,7 +84,7 @@ class RunLeases(Protocol):
         ...
 
     async def holds_lease(self, run: str) -> bool:
-        """Return whether this process owns a run. Raise PlacementUnavailable if that is unknown now."""
+        """Return whether this process owns a run. Raise PlacementUnavailable if that cannot be determined now."""
         ...
 
 
@@ -182,7 +182,7 @@ class HostLoop:
             group.cancel_scope.cancel()
 
     async def _claim_jobs(self, jobs: TaskGroup) -> None:
-        """Claim jobs until the loop is drained, and start the work on them in the group."""
+        """Claim jobs until the loop is drained, and start working on them in the group."""
         while not self._draining.is_set():
             self._news = Event()
             claims = await self._try_claim()
@@ -199,7 +199,7 @@ class HostLoop:
                     await self._news.wait()
 
     async def _try_claim(self) -> Sequence[JobClaim]:
-        """Claim jobs for the free slots. Return none while the placement engine is unavailable."""
+        """Claim jobs for the free slots. Return no jobs while the placement engine is unavailable."""
         try:
             free = self._slots - len(self._work)
             if free <= 0:

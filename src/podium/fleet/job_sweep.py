@@ -1,6 +1,6 @@
 """Queue unfinished runs that have no job, and requeue jobs that nobody is working on.
 
-A run that is paused, or that waits for a limit of a provider, has no job; it needs one when it is resumed or the limit
+A run that is paused, or that waits for a provider's limit, has no job; it needs one when it is resumed or the limit
 has reset. A job can also be missing because the process that created the run died before it queued the job, because
 the placement engine lost it, or because a host deleted it. A malicious host can also hold a job without working on it,
 or postpone it for years. A job that is queued needlessly does no harm: the host that claims it does not get the lease

@@ -44,11 +44,11 @@ from ..values.placement_address import describe_placement
 JOBS = "PODIUM_JOBS"
 CLAIMS = "PODIUM_CLAIMS"
 CHANGES = "podium.changes"
-"""The subject of messages that are not stored: there are jobs to claim, or the named run was cancelled."""
+"""The subject of unstored messages, which say that there are jobs to claim or that the named run was cancelled."""
 
 LEASE_SECONDS = 30.0
 CLAIMABLE_SECONDS = 1.0
-"""How long to wait for a new message to reach its consumer. Hosts poll this often anyway."""
+"""How long to wait for a new message to reach its consumer. Hosts poll at least this often anyway."""
 ANSWER_SECONDS = 2.0
 CONNECT_SECONDS = 5.0
 RECONNECT_SECONDS = 0.25
@@ -109,7 +109,7 @@ class NatsPlacement:
 
     @contextmanager
     def _limit_connecting(self) -> Iterator[None]:
-        """Raise PlacementUnavailable if the client is not connected in time. The client itself would try for ever."""
+        """Raise PlacementUnavailable if the client is not connected in time. The client itself would try forever."""
         try:
             with fail_after(CONNECT_SECONDS):
                 yield
@@ -248,7 +248,7 @@ class NatsPlacement:
     async def _wait_claimable(self, consumer: str, message: int) -> None:
         """Wait until hosts can claim a new message. The server acknowledges it before its consumer has noticed it.
 
-        A host that is told too early would find nothing, and look again only with its next poll.
+        A host that is told too early would find nothing, and look again only at its next poll.
         """
         with move_on_after(CLAIMABLE_SECONDS):
             while True:
@@ -275,7 +275,7 @@ class NatsPlacement:
         return [name for _, name, _ in sorted(found, key=lambda one: one[:2], reverse=True)]
 
     async def _set_lease(self, name: str, config: ConsumerConfig) -> None:
-        """Make a consumer's claims lapse after this host's lease. The consumer's creator may have set another time."""
+        """Make a consumer's claims lapse after this host's lease time. Its creator may have set a different time."""
         if name in self._leased:
             return
         if config.ack_wait != self.lease_seconds:
@@ -284,7 +284,7 @@ class NatsPlacement:
         self._leased.add(name)
 
     async def _record_claim(self, offer: HostOffer, message: Msg) -> JobClaim | None:
-        """Make this claim the last one of its run. If the message is not a job, remove it and return None."""
+        """Record this claim as the latest one for its run. If the message is not a job, remove it and return None."""
         job = _decode_job(message.data)
         if job is None:
             await message.ack()
@@ -301,11 +301,11 @@ class NatsPlacement:
         return "error" not in answer
 
     async def _purge(self, stream: str, subject: str) -> int:
-        """Delete all messages on these subjects, and return their number."""
+        """Delete all messages on these subjects, and return how many were deleted."""
         return int((await self._ask(f"STREAM.PURGE.{stream}", {"filter": subject})).get("purged", 0))
 
     async def _ask(self, question: str, request: dict[str, Any]) -> dict[str, Any]:
-        """Send a request to JetStream's API and return the answer, which may be an error."""
+        """Send a request to JetStream's API and return the response, which may be an error."""
         data = json.dumps(request).encode()
         answer = await self._client.request(f"$JS.API.{question}", data, timeout=ANSWER_SECONDS)
         return dict(json.loads(answer.data))
@@ -347,7 +347,7 @@ class _SafeClient(Client):
         self.last_failure = ""
 
     async def keep_error(self, error: Exception) -> None:
-        """Store the message of a connection error. The calls that it affects fail, and the client reconnects."""
+        """Store a connection error's message. The calls affected by the error fail, and the client reconnects."""
         self.last_failure = str(error) or type(error).__name__
 
     def _connect_command(self) -> bytes:

@@ -1,4 +1,4 @@
-"""Place jobs with PgQueuer, in the database of the store.
+"""Place jobs with PgQueuer, in the store's database.
 
 PgQueuer enqueues and dequeues. Its own statements for renewing, returning and completing a job match only the job's
 number, so a host that was suspended past its lease would complete the job of the host that took over. This module has
@@ -160,7 +160,7 @@ class PgQueuerPlacement:
 
 
 async def install_queue(url: str) -> None:
-    """Create PgQueuer's tables, or upgrade them to the installed release, and let hosts use them."""
+    """Create PgQueuer's tables, or upgrade them to the installed release, and grant hosts access to them."""
     database = DatabaseConnection(url)
     queries = _make_queries(database)
     try:

@@ -1,4 +1,4 @@
-"""Open the queue that the settings choose: PgQueuer in the database of the store, or a NATS server."""
+"""Open the queue selected in the settings: PgQueuer in the store's database, or a NATS server."""
 
 from __future__ import annotations
 

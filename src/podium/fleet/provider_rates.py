@@ -30,7 +30,7 @@ class ProviderRates:
         await self._database.__aexit__(exc_type, exc, traceback)
 
     async def reserve_call(self, provider: str) -> float:
-        """Reserve a call, and return how many seconds to wait before making it; 0 if the database is unavailable."""
+        """Reserve a call, and return how many seconds to wait before making it, or 0 if the database is unavailable."""
         try:
             if time.monotonic() >= self._read_at + REFRESH_SECONDS:
                 self._limited = await self._database.list_limited_providers()

@@ -149,7 +149,7 @@ class Servers:
 
 
 def _parse_entry(name: str) -> tuple[str, str] | None:
-    """Split an entry of a tool list into the server and the pattern for its tools; None if it is not an MCP entry."""
+    """Split a tool list entry into the server and the pattern for its tools. Return None if it is not an MCP entry."""
     if not name.startswith(PREFIX):
         return None
     server, _, tool = name.removeprefix(PREFIX).partition("__")
@@ -204,7 +204,7 @@ class McpTool:
     async def recover(self, began: Action) -> ToolAnswer | None:
         """Return None, so that the call is repeated, if the user added the server and its hints say that this is safe.
 
-        Otherwise, return an answer that says that the call was interrupted.
+        Otherwise, return an answer saying that the call was interrupted.
         """
         is_harmless = self.definition.is_read_only or self.definition.is_idempotent
         return None if is_harmless and self.shared.server.source == "user" else make_interrupted_answer(self.name)

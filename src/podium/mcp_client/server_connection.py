@@ -1,6 +1,6 @@
 """Open, use and close a connection to an MCP server.
 
-The SDK has task groups and cancel scopes open while a connection is open, and the task that opened them must close
+The SDK keeps task groups and cancel scopes open while a connection is open, and the task that opened them must close
 them in reverse order. So each connection has its own task, `run`, which holds it open while other tasks make calls.
 After the task has ended, the connection reports why it ended.
 """
@@ -60,7 +60,7 @@ for _name in ("mcp", "client", "httpx2"):
 
 
 class Connection:
-    """A connection to a server. `review` is called with the server's tools, at first and when they may have changed."""
+    """A connection to a server. `review` is called with its tools, at the start and whenever they may have changed."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class Connection:
             self._start_finished.set()
 
     def request_end(self) -> None:
-        """Ask the connection to close, or cancel its start."""
+        """Ask the connection to close. If it is not open yet, cancel opening it."""
         if not self._start_finished.is_set():
             self._scope.cancel()
         self._end_requested.set()
@@ -135,7 +135,7 @@ class Connection:
             group.cancel_scope.cancel()
 
     async def _watch_tool_changes(self, client: Client) -> None:
-        """Subscribe to tool changes. Protocol versions before 2026-07-28 send them without a subscription."""
+        """Subscribe to tool changes. Before protocol version 2026-07-28, servers report them without a subscription."""
         tools = client.server_capabilities.tools
         if tools is None or not tools.list_changed or client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             return
@@ -180,7 +180,7 @@ class Connection:
     async def call_tool(
         self, tool: str, arguments: Mapping[str, Any], *, is_callable: Callable[[], bool]
     ) -> ToolAnswer | None:
-        """Review the tools if necessary, then call a tool and return its answer; None if `is_callable` returns False.
+        """Review the tools if necessary. Call a tool and return its answer, or None if `is_callable` returns False.
 
         If the call fails, the answer is an error. Raise ServerUnavailable if the connection is closed. If the call is
         cancelled, the server is notified and the connection stays open.

@@ -50,7 +50,7 @@ class ServerProcess:
 
     @property
     def exit_reason(self) -> str:
-        """How the program ended, or that it closed its output if it is still running."""
+        """How the program ended or, if it is still running, that it closed its output."""
         code = self._process.returncode
         if code is None:
             return "it closed its output"

@@ -98,7 +98,7 @@ def _without_properties(definition: ToolDefinition) -> dict[str, Any]:
 
 
 def _excerpt_difference(before: str, after: str, *, width: int = 120) -> tuple[str, str]:
-    """Return short excerpts of both strings, which begin shortly before the first difference."""
+    """Return short excerpts of both strings, starting shortly before the first difference."""
     same = next(
         (at for at, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), min(map(len, (before, after)))
     )

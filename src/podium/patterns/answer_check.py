@@ -19,7 +19,7 @@ ASK_AGAIN = (
     "sentences."
 )
 LEAST_WORDS = 5
-"""A shorter reply can be an answer even if it repeats words of the request, such as the choice that it picks."""
+"""A shorter reply can be an answer even if it repeats words of the request, such as the option that it chooses."""
 
 _NOTE = re.compile(r"^\[context(?: for you only)?: (?P<title>[^\]\n]*)\]$", re.MULTILINE)
 _REQUEST_HEADING = re.compile(r"^#+ .*\b(?:topic|request|task)\b.*$", re.IGNORECASE | re.MULTILINE)
@@ -30,7 +30,7 @@ _ARTICLES = frozenset(("a", "an", "the"))
 
 
 async def ask_for_answer(op: Operation, session: Session, prompt: str, *, may_reply_by_tool: bool = False) -> Reply:
-    """Ask the agent, and once more if it does not answer. Return its reply, or raise AgentFailed if it has no answer.
+    """Ask the agent, and ask again if it does not answer. Return its reply, or raise AgentFailed if it has no answer.
 
     With `may_reply_by_tool`, the agent can reply by calling a tool, and the text after such a call does not matter.
     """

@@ -49,7 +49,10 @@ def cast_ballot(scope: Scope, state: DecisionState, voter: str, said: Ballot) ->
 
 
 def match_option(options: Sequence[str], text: str) -> str:
-    """Return the option that matches `text`, ignoring case and markup; "" to abstain; the text if no option matches."""
+    """Return the option that matches `text`, ignoring case and markup.
+
+    Return "" for an abstention, and the text without markup if no option matches.
+    """
     name = text.strip().strip("`*_\"'").strip()
     bare = name.rstrip(".").casefold()
     if bare in ("", ABSTAIN):

@@ -21,7 +21,7 @@ class FinishedIteration(NamedTuple):
 
 
 def find_best_iteration(iterations: Sequence[FinishedIteration]) -> FinishedIteration | None:
-    """Return the iteration with the highest score, the latest if scores are equal; None if none has an answer."""
+    """Return the iteration with the highest score, preferring later ones, or None if none has an answer."""
     with_answer = [one for one in iterations if one.synthesis.strip()]
     return max(with_answer, key=lambda one: (one.score, one.number), default=None)
 

@@ -17,8 +17,8 @@ from .member_tasks import (
 async def run_broadcast(op: Operation, request: Request) -> Answer:
     """Send the request to every member and return all answers, in member order. The lead does not take part.
 
-    Members run at once, as many as the team allows. If the team has `choose`, only the best answer is returned. Raise
-    AgentFailed if no member succeeds, or if none can be chosen.
+    Members run in parallel, as many at once as the team allows. If the team has `choose`, only the best answer is
+    returned. Raise AgentFailed if no member succeeds, or if none can be chosen.
     """
     own = get_team_options(op)
     children = [op.child(agent, "member") for agent in resolve_members(op).values()]

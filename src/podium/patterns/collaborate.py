@@ -3,7 +3,7 @@
 The pattern goes through the states of the work in order: it forms the team, has a plan drafted, reviewed and
 committed, runs the steps that are ready, replans once if steps fail, merges the result and reports what was done and
 what was not. Each step's events are recorded below its own scope, so steps can run in parallel and a resumed run
-finds them in any order.
+finds the events regardless of their order.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ class Collaboration:
         return Answer(text=text, parts=self._list_parts())
 
     async def _finish_work(self) -> WorkEnded:
-        """Merge the work and run the team's checks on it; return how the work ended."""
+        """Merge the work, run the team's checks on it, and return how the work ended."""
         op, board = self._op, self._board
         merged = await self._merge_steps()
         undone = board.progress.list_undone() + tuple(
@@ -255,7 +255,7 @@ class Collaboration:
         )
 
     async def _write_report(self, ended: WorkEnded) -> str:
-        """Return the lead's report, followed by the undone steps, the replaced steps, and the branch of the result."""
+        """Return the lead's report, followed by the unfinished steps, the replaced steps, and the result's branch."""
         facts = self._format_facts(ended)
         words = render_prompt(
             self._team.own.prompts,

@@ -90,7 +90,7 @@ class CollaborationTeam:
     def find_reviewers(self, authors: Collection[str]) -> list[Agent]:
         """Return the agents that can review work by `authors`, best first: reviewers, other members, then the lead.
 
-        A lead with the name of a member does not review, because it could not be told apart from that member.
+        A lead that has the same name as a member does not review, because the two could not be told apart.
         """
         others = [agent for name, agent in self.members.items() if name not in authors]
         ranked = sorted(others, key=lambda agent: not has_role(agent, "reviewer"))

@@ -2,7 +2,7 @@
 
 All members vote at once, as child operations below the decision's own scope. If the vote has no result, they see each
 other's ballots and can vote once more. Everything is recorded as it happens, so a decision that was interrupted at any
-point continues there and is committed once.
+point continues from there and is committed only once.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class _DecisionRun:
     # The vote
 
     async def _hold_vote(self) -> None:
-        """Ask all members to vote, a second time if the first pass has no result, and close the vote."""
+        """Ask all members to vote, hold a second pass if the first has no result, and close the vote."""
         until = current_time() + self._proposal.window
         first = {name: self._make_voter(name, 1) for name in self._voters}
         request = make_vote_request(self._proposal)
@@ -293,7 +293,7 @@ def find_root(op: Operation) -> Operation:
 
 
 def describe_situation(state: DecisionState, result: VoteResult) -> str:
-    """Return why a vote has no result: `timeout`, `tie` or `no result`; empty if there was no vote."""
+    """Return why a vote has no result: `timeout`, `tie` or `no result`, or an empty string if there was no vote."""
     if not state.proposal.eligible:
         return ""
     if state.closed is not None and state.closed.why == "timeout":

@@ -24,7 +24,7 @@ from ..values.tool_names import DELEGATING_TOOLS
 from .in_worker import DEFAULT_BUDGET_SHARE, UNSENT, make_limit_pause, start_worker
 
 LONGEST_WAIT = 45.0
-"""Maximum seconds to wait for a worker in one call, because some engines drop longer tool calls."""
+"""Maximum number of seconds to wait for a worker in one call. Some engines drop longer tool calls."""
 
 G = TypeVar("G", bound=Struct)
 

@@ -114,7 +114,7 @@ class Discussion:
         return None if self._wants_next_round() else "stopped"
 
     def _list_voters(self) -> list[str]:
-        """Return the members whose votes count: they finished the round, or they timed out but have voted."""
+        """Return the members whose votes count: those that finished the round, or that timed out but have voted."""
         return [
             part.agent
             for part in self.parts
@@ -122,7 +122,10 @@ class Discussion:
         ]
 
     def _wants_next_round(self) -> bool:
-        """Return whether to run another round: as recorded in a resumed run, otherwise as `should_continue` decides."""
+        """Return whether to run another round.
+
+        A resumed run repeats the recorded choice. Otherwise, `should_continue` decides.
+        """
         ended = self._op.scope.child("discussion_ended#1").find_outcome(DiscussionEnded)
         if ended is not None and ended.by == "stopped":
             return ended.rounds > self.rounds

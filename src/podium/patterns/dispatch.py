@@ -47,7 +47,7 @@ class Plan(Struct, frozen=True):
 
 
 class SharedTask(Struct, frozen=True):
-    """A task that was assigned to several workers in identical wording."""
+    """A task that was assigned to several workers with identical wording."""
 
     task: str
     workers: list[str]
@@ -83,7 +83,7 @@ def merge(assignments: Iterable[Assignment]) -> list[Assignment]:
 
 
 def find_shared_tasks(assignments: Iterable[Assignment]) -> list[SharedTask]:
-    """Return the tasks that were assigned to several workers in identical wording. A good plan has none."""
+    """Return the tasks that were assigned to several workers with identical wording. A good plan has none."""
     found: dict[str, list[str]] = {}
     spelled: dict[str, str] = {}
     for one in assignments:
@@ -178,7 +178,7 @@ class _ArrayMatch(NamedTuple):
 
 
 def _parse_whole_or_fenced(text: str, names: _WorkerNames) -> Plan:
-    """Parse the JSON array that is the whole reply, or the arrays in code fences."""
+    """Parse the whole reply as a JSON array, or else the arrays in its code fences."""
     stripped = text.strip()
     if stripped.startswith("["):
         found, end = _decode_array(stripped, 0)
@@ -196,7 +196,7 @@ def _parse_whole_or_fenced(text: str, names: _WorkerNames) -> Plan:
 
 
 def _parse_array_with_markers(text: str, names: _WorkerNames) -> Plan:
-    """Parse an array within prose if no marker is outside the array. Markers in its strings do not start blocks."""
+    """Parse an array within prose if there is no marker outside it. Markers in its strings do not start blocks."""
     array = _find_array_in_prose(text, names)
     return Plan([], []) if MARKER.search(text[: array.start]) or MARKER.search(text[array.end :]) else array.plan
 

@@ -23,7 +23,7 @@ def expects_changes(agent: Agent) -> bool:
 
 
 async def record_start(op: Operation) -> None:
-    """Record the current state of the operation's checkout as its state at the start, unless it is recorded already."""
+    """Record the current state of the operation's checkout as its state at the start, unless it is already recorded."""
     place = op.scope.child("expects")
     if place.find_outcome(ChangesExpected) is None:
         place.record_outcome(ChangesExpected(commit=await _commit_checkout(op)))
@@ -49,7 +49,7 @@ async def _has_changed(op: Operation) -> bool:
 
 
 async def _commit_checkout(op: Operation) -> str:
-    """Return a commit of the checkout's current state; empty without a repository, or if the commit fails."""
+    """Commit the checkout's current state. Return the commit, or "" without a repository or if the commit fails."""
     if op.repository is None:
         return ""
     try:

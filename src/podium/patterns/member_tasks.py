@@ -94,7 +94,7 @@ def get_team_options(op: Operation) -> TeamOptions:
 
 
 def read_team_options(lead: Agent) -> TeamOptions:
-    """Return the options of the team that an agent leads; the defaults if it leads none."""
+    """Return the options of the team that an agent leads, or the defaults if it leads none."""
     return TeamOptions() if lead.team is None else msgspec.convert(lead.team.options, TeamOptions)
 
 

@@ -52,7 +52,7 @@ def _iter_tools(member: Agent, policy: StepPolicy) -> Iterator[str]:
 
 
 def list_denied_tools(member: Agent, policy: StepPolicy) -> list[str]:
-    """Return rules that deny tools of the member, and of agents below it, if the step's policy does not list them."""
+    """Return rules that deny the tools of the member, and of agents below it, that the step's policy does not list."""
     if policy.tools is None:
         return []
     allowed = {normalise_tool_name(tool) for tool in policy.tools} | {"Agent", *STEP_TOOLS, *DECISION_TOOLS}
@@ -65,7 +65,7 @@ def list_denied_tools(member: Agent, policy: StepPolicy) -> list[str]:
 
 
 def list_asked_tools(member: Agent, policy: StepPolicy) -> list[str]:
-    """Return ask rules for all tools that do more than read, if the step's policy asks for every action."""
+    """Return ask rules for all tools that do more than read, if the step's policy requires approval for them."""
     if policy.approval == "auto":
         return []
     return sorted((list_tool_names(member) | ACTING_TOOLS) - READING - {"Agent", *STEP_TOOLS, *DECISION_TOOLS})

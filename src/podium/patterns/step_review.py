@@ -200,7 +200,7 @@ class StepReview:
 
 
 def parse_findings(reply: str, criteria: Sequence[str], *, by: str) -> dict[int, Finding]:
-    """Return a reviewer's verdicts, keyed by criterion number. If a criterion has two verdicts, `not met` counts."""
+    """Return a reviewer's verdicts, keyed by criterion number. If a criterion has two, `not met` takes precedence."""
     found: dict[int, Finding] = {}
     for line in (*_format_json_verdicts(reply), *reply.splitlines()):
         if (verdict := _VERDICT.match(line)) is None or not 1 <= (number := int(verdict[1])) <= len(criteria):

@@ -70,7 +70,7 @@ def make_message_tools(op: Operation) -> tuple[Tool, ...]:
 
 
 def find_team(op: Operation, placement: Placement) -> str:
-    """Return the path of the operation that leads the agent's team; empty if the agent is not in a team.
+    """Return the path of the operation that leads the agent's team, or an empty string if it is not in a team.
 
     A worker's team is in the run that started the worker.
     """

@@ -29,7 +29,7 @@ class WorkBoard:
         self.progress = WorkProgress()
 
     def record(self, place: Scope, event: E) -> E:
-        """Record an event at a scope and apply it. Return the event, or the one that was recorded before a resume."""
+        """Record an event at a scope and apply it. Return it, or the event recorded before the run was resumed."""
         return self.apply(place.record(event))
 
     def apply(self, event: E) -> E:

@@ -56,7 +56,7 @@ class InvalidPlan(Exception):
 
 
 def parse_work_plan(reply: str, goal: str) -> WorkPlan:
-    """Return the plan in a reply, a JSON object with `steps` or an array. Raise InvalidPlan if the plan is invalid."""
+    """Return the plan in a reply: a JSON object with `steps`, or an array. Raise InvalidPlan if the plan is invalid."""
     data = find_json(reply)
     steps = data.get("steps") if isinstance(data, dict) else data
     if not isinstance(steps, list):

@@ -15,7 +15,7 @@ LONGEST_REPLY = 100_000
 MOST_VALUES = 100
 PASS = "pass"
 ECHO_SHARE = 0.8
-"""A reply that consists of at least this share of the topic, in its order and without other words, is an echo."""
+"""A reply that consists of at least this share of the topic, in the same order and without other words, is an echo."""
 SHORTEST_TOPIC = 4
 """A topic with fewer words can be part of a genuine answer."""
 

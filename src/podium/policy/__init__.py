@@ -1,4 +1,4 @@
-"""Decide by rules whether an action is allowed, needs approval or is denied."""
+"""Use rules to decide whether an action is allowed, needs approval or is denied."""
 
 from __future__ import annotations
 

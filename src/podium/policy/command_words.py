@@ -220,7 +220,7 @@ def _judge_after_dashes(reading: _Reading, at: int) -> int:
         reading.operands.extend(range(at + 1, len(words)))
     else:
         for place in range(at, len(words)):
-            reading.add_risk(place, f"{reading.key} passes on the words after --")
+            reading.add_risk(place, f"{reading.key} passes on the arguments after --")
     return len(words)
 
 

@@ -137,7 +137,7 @@ def normalise_spelling(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def is_protected(path: str) -> bool:
-    """Return whether the path is that of a key, or changing it could affect later commands or permissions.
+    """Return whether keys are stored at this path, or changing it could affect later commands or permissions.
 
     No rule can allow a change to such a path.
     """

@@ -63,7 +63,7 @@ def _find_inner_starts(words: Words) -> list[int]:
 
 
 def select_likely_commands(possible: list[Words]) -> list[Words]:
-    """Return the possible commands whose program is known, or all possible commands if there is none."""
+    """Return the possible commands whose program is known, or all possible commands if there are none."""
     return [one for one in possible if not _get_unknown_name(one)] or possible
 
 

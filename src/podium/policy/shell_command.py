@@ -346,7 +346,7 @@ _NOTED = split_names("declaration_command unset_command test_command file_redire
 
 
 def _note_node(node: Node, kind: str, found: _Findings, simple: list[Words]) -> None:
-    """Record the files or text of a redirection in `found`, or add any other kind of command to `simple`."""
+    """Record the files or text of a redirection in `found`. Any other node is a command: add it to `simple`."""
     if kind == "file_redirect":
         _note_redirect(node.children, found)
     elif kind == "heredoc_body":

@@ -69,7 +69,7 @@ def is_read_only(words: Words) -> bool:
 
 
 def find_mentioned_paths(words: Words, name: str) -> list[str]:
-    """Return the words and parts of words that may be paths; none if the program `name` opens no files."""
+    """Return the words and parts of words that may be paths. If the program `name` opens no files, there are none."""
     return [] if name in PATHLESS else list(chain.from_iterable(map(_find_paths, words[1:])))
 
 

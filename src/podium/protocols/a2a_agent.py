@@ -118,7 +118,7 @@ def parse_task_id(params: dict[str, Any]) -> str:
 
 
 def build_message_text(message: ClientMessage) -> str:
-    """Return the request to the agent that a message contains. A file is included as its URL.
+    """Return the text of a message, which is the request to the agent. A file is included as its URL.
 
     Raise RpcError if the message is empty or contains the content of a file.
     """

@@ -243,7 +243,7 @@ def parse_params(params: Params, kind: type[T]) -> T:
 
 
 def _describe_unanswered(report: Report) -> str:
-    """Describe a run that has not answered: whether it is running, can be continued, or how it ended."""
+    """Describe a run that has not answered: whether it is running or can be continued, or how it ended."""
     state: str = report.state
     if state == "running":
         return f"run {report.run} is still running"

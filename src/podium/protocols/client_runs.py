@@ -51,7 +51,7 @@ class ClientRun:
         return follower
 
     async def result(self) -> Result:
-        """Wait until the run has ended, is paused or was interrupted, and return its result."""
+        """Wait until the run ends, is paused or is interrupted, and return its result."""
         return await self.run.result()
 
     def finish_followers(self) -> None:

@@ -1,4 +1,4 @@
-"""Handle one call of the tool `run_agent`: follow its run, and have the client show requests to its user.
+"""Handle one call to the tool `run_agent`: follow its run, and have the client show requests to its user.
 
 Before version 2026-07-28 of the protocol, the server asks the client during the call. From that version on, the call
 returns with the open requests, and the client repeats it with the answers; the run continues in between.

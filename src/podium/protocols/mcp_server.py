@@ -43,7 +43,7 @@ INSTRUCTIONS = (
     "answer; delegate_task starts a worker on its own git branch and returns at once."
 )
 MOST_WAIT_SECONDS = 45.0
-"""The maximum time that get_result waits, because many clients give up after a minute."""
+"""The maximum time that get_result waits. Many clients give up after a minute."""
 
 
 class PodiumTools:

@@ -1,4 +1,4 @@
-"""Parse requests and build replies of the OpenAI chat completions API, with an agent or a team as the model.
+"""Parse requests and build replies for the OpenAI chat completions API, with an agent or a team as the model.
 
 Clients of this API keep the conversation and send all of it with every request. The last message is the request to the
 agent, and the messages before it are quoted in it. An agent has its own model, tools and limits, so parameters such as

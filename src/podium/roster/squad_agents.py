@@ -148,7 +148,7 @@ def _build_preset_agents(
 
 
 def _truncate_preset(preset: Preset) -> Preset:
-    """Truncate the prompts and contexts of a preset that is a copy of a squad to the lengths that squads allow."""
+    """Truncate the prompts and contexts of a preset copied from a squad to the lengths that squads allow."""
     if not preset.source:
         return preset
     return structs.replace(
@@ -232,7 +232,7 @@ def _build_lead(preset: Preset, location: _TeamLocation, members: Sequence[Membe
 
 
 def _join_first_names(names: Sequence[str]) -> str:
-    """Join the names. If there are many, join only the first ones."""
+    """Join the names. If there are many, join only the first few."""
     if len(names) > MAX_NAMES_SHOWN:
         names = [*names[: MAX_NAMES_SHOWN - 1], f"{len(names) - MAX_NAMES_SHOWN + 1} more"]
     return join_words(names) or "nobody"

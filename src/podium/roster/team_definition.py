@@ -178,7 +178,7 @@ def describe_save_losses(preset: Preset, *, repo: Path | None, home: Path, team:
     there = None if repo is None else squad.discover(repo)
     if there is not None and squad.slug(there.name) != squad.slug(preset.name):
         who = join_words([member.name for member in there.members])
-        losses.append(f"The repository's squad is {there.name} with {who} and would be replaced.")
+        losses.append(f"The repository already has the squad {there.name} with {who}, which would be replaced.")
     if repo is not None and team is None and (unsaved := list_preset_only_settings(preset)):
         losses.append(
             f"A squad folder cannot store {join_words(unsaved)}, so {preset.name} would run without them "

@@ -16,8 +16,8 @@ LEGEND = "* may give the final answer"
 def iter_edges(agent: Agent) -> Iterator[Reference]:
     """Yield the agent's references to other agents, which are the edges of the graph.
 
-    A lead's reference to itself is skipped if the lead takes part in its own discussion, or is its own
-    evaluator, which `agent_check` rejects.
+    A lead's reference to itself is skipped if the lead takes part in its own discussion, or if it is its
+    own evaluator. `agent_check` rejects the latter.
     """
     for reference in agent.references():
         is_self = reference.name == agent.name
@@ -113,7 +113,7 @@ def describe_agent_kind(agent: Agent) -> str:
 
 
 def render_mermaid(agents: Agents, name: str) -> str:
-    """Render the workflow of `name` as a Mermaid flowchart. Agents that can give the final answer have round ends."""
+    """Render the workflow of `name` as a Mermaid flowchart. Agents that can give the final answer have rounded ends."""
     owners = find_terminal_agents(agents, name)
     ids = {reached: f"n{place}" for place, reached in enumerate(find_reachable_agents(agents, name))}
     lines = ["flowchart TD", f"    %% round ends: {LEGEND.removeprefix('* ')}"]
@@ -130,7 +130,7 @@ def render_mermaid(agents: Agents, name: str) -> str:
 
 
 def find_reachable_agents(agents: Agents, name: str) -> tuple[str, ...]:
-    """Return the names of an agent and of all agents that it needs, even indirectly, including missing agents."""
+    """Return the names of an agent and of all agents that it needs, directly or indirectly, even missing ones."""
     found = {name: None}
     for current in (queue := [name]):
         for edge in iter_edges(agents[current]) if current in agents else ():

@@ -22,7 +22,7 @@ def save_always_answer(
 ) -> AllowedRule | None:
     """Save the rule of an "always" answer, and return the saved rule.
 
-    Unless `is_everywhere`, nothing is saved for a run without a repository, and None is returned.
+    If the run has no repository, save nothing and return None, unless `is_everywhere` is set.
     """
     repo = "" if is_everywhere else _find_run_repo(store, run)
     if not repo and not is_everywhere:

@@ -92,7 +92,7 @@ class CheckoutSaving:
 
 
 def make_skip_test(root: Path) -> Callable[[str], bool]:
-    """Return a function that tells whether to skip a file, because it is large or unreadable or may contain secrets."""
+    """Return a function that tells whether to skip a file: if it is large or unreadable, or may contain secrets."""
     from ..tools.file_listing import holds_secrets  # imported here for start-up time: many runs change nothing
 
     def is_skipped(path: str) -> bool:

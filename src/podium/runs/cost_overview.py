@@ -137,7 +137,7 @@ def _size_of(usage: Usage) -> tuple[float, int]:
 
 
 def _history_fields(points: Sequence[UsagePoint], agents: Sequence[str], *, until: float) -> dict[str, Any]:
-    """Return running totals at equal intervals, as one series for each agent; the least expensive may share one."""
+    """Return running totals at equal intervals, one series for each agent. The least expensive agents may share one."""
     if not points:
         return {"times": [], "series": []}
     first, last = points[0].at, max(until, points[-1].at, points[0].at + SMALLEST_PERIOD)

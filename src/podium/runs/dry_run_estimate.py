@@ -1,4 +1,4 @@
-"""Estimate from a dry run how many calls and tokens the real run would use, and its cost, by model."""
+"""Estimate the number of calls, the tokens and the cost of a real run from a dry run, by model."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class RunEstimate(Struct, frozen=True, kw_only=True):
 
     @property
     def usd(self) -> float | None:
-        """The cost of the calls whose price is known; None if no price is known."""
+        """The cost of the calls whose price is known, or None if no price is known."""
         known = [one.usd for one in self.models if one.usd is not None]
         return sum(known) if known else None
 
@@ -128,7 +128,7 @@ def is_always_rehearsed(settings: Settings, agent: Agent) -> bool:
 
 
 def _find_model(settings: Settings, agent: Agent) -> str:
-    """Return the first model of an agent as `provider:model`; empty if none is configured."""
+    """Return the first model of an agent as `provider:model`, or an empty string if none is configured."""
     name = next(iter(list_models(settings, agent)), "")
     if name in ("", REHEARSAL):
         return ""

@@ -22,7 +22,7 @@ from ..values.event import SCHEMA
 
 VERSION_SECONDS = 10.0
 LARGEST_VERSION = 4096
-NO_SANDBOX = "it runs under your account without a sandbox, so Podium cannot stop what it does without asking"
+NO_SANDBOX = "it runs under your account without a sandbox, so Podium cannot prevent what it does without asking first"
 OWN_LOGIN = "unless the agent's file sets model:, it has your login in the sandbox, and can send what it reads to "
 
 
@@ -71,7 +71,7 @@ def list_open_points(settings: Settings, program: AgentProgram) -> list[str]:
 
 
 def confirm_engine(settings: Settings, name: str) -> str:
-    """Record that agents of repositories may use a coding agent, and return a message for the user.
+    """Record that agents in repositories may use a coding agent, and return a message for the user.
 
     Raise Mistake if there is no such coding agent.
     """
@@ -79,7 +79,7 @@ def confirm_engine(settings: Settings, name: str) -> str:
     if name not in programs:
         raise Mistake(f"there is no coding agent {name!r}; available: {', '.join(programs)}")
     save_confirmed_agent(settings.home, name)
-    return f"agents of any repository may now use {name}, with your login and at your expense"
+    return f"agents in any repository may now use {name}, with your login and at your expense"
 
 
 def find_package_version(program: AgentProgram, executable: str) -> str:

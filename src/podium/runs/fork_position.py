@@ -39,8 +39,8 @@ OUTSIDE: frozenset[FailureKind] = frozenset({"budget", "engine", "timed_out"})
 class DecisionChange:
     """A decision for which a fork chooses another option.
 
-    `entries` are those that ended votes, if there were any, and the changed decision. The position of the fork must be
-    between `earliest`, the entry of the proposal, and `latest`, the last entry before the decision.
+    `entries` are the entries that ended votes, if any, followed by the entry with the changed decision. The position of
+    the fork must be between `earliest`, the entry of the proposal, and `latest`, the last entry before the decision.
     """
 
     entries: tuple[Entry, ...]
@@ -122,7 +122,7 @@ def _find_start(entries: Sequence[Entry], start: str) -> int:
         return agents[start]
     there = f"plan steps: {', '.join(steps)}; " if steps else ""
     raise Mistake(
-        f"run {entries[0].run} has no plan step or agent {start!r} that started; {there}agents: {', '.join(agents)}"
+        f"run {entries[0].run} has not started a plan step or agent {start!r}; {there}agents: {', '.join(agents)}"
     )
 
 

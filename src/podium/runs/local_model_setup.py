@@ -18,7 +18,7 @@ async def add_local_model(installer: ModelInstaller, source: str, *, name: str =
     """Add a model from the catalogue, a URL or a file. Raise Mistake if `source` is none of these.
 
     Nothing is fetched unless models can run here. `name` and `sha256` are only for URLs and files; raise Mistake if
-    they are given with a model of the catalogue.
+    they are given with a model from the catalogue.
     """
     known = next((model for model in installer.catalogue if model.name == source), None)
     path = _find_file(source)

@@ -131,7 +131,7 @@ async def _must_be_merged_here(context: RepoContext, name: str) -> None:
 
 
 def _read_worker_task(store: StoreAddress, run: str) -> WorkerTask | None:
-    """Return the task of a worker's run; None if the run is not a worker's, or was deleted."""
+    """Return the task of a worker's run, or None if the run is not a worker's or was deleted."""
     try:
         with StoreReader(store) as reader:
             started = reader.read_summary(run).first.event

@@ -50,7 +50,7 @@ class TargetModel:
         return self.address.provider.key_name is None or (not self.key and is_loopback(self.address.url))
 
     def estimate_cost(self) -> float | None:
-        """Return the most that a test can cost in dollars; None if the price is unknown."""
+        """Return the maximum cost of a test in dollars, or None if the price is unknown."""
         one = Usage(calls=1, input_tokens=PROMPT_TOKENS, output_tokens=MOST_TOKENS)
         cost = calculate_cost(self.address.provider.name, self.address.model, one)
         return None if cost is None else cost * MOST_CALLS

@@ -44,7 +44,7 @@ def waiting_fields(one: OpenRequest) -> dict[str, Any]:
 
 
 def whole_request_fields(one: OpenRequest) -> dict[str, Any]:
-    """Return everything that a person needs to decide a request. All text from agents has hidden characters escaped."""
+    """Return everything that a person needs to decide on a request. Hidden characters in agents' text are escaped."""
     started = one.summary.first.event
     assert isinstance(started, RunStarted)
     fields = waiting_fields(one) | {

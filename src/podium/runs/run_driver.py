@@ -107,7 +107,7 @@ class RunDriver:
         return self._finished.is_set()
 
     def follow_entries(self, after: int) -> Follower:
-        """Return a follower of the timeline. It ends at the latest when this process stops working on the run."""
+        """Return a follower of the timeline. It ends when this process stops working on the run, if not earlier."""
         follower = Follower(self.store.path, self.id, after)
         if self.is_over:
             follower.finish()

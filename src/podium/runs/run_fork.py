@@ -76,8 +76,8 @@ async def fork_run(
 
     `at` is a snapshot or a sequence number; by default the last snapshot, or the last entry if there is none. `request`
     is a message for the first agent, and for all members of a collaborating team. `decide` is a decision and the new
-    option to choose for it; then the default position is just before the decision. `budget` changes the limits. `by` is
-    the user's name, and `id` an id for the fork that was chosen in advance.
+    option to choose for it; in this case, the default position is just before the decision. `budget` changes the
+    limits. `by` is the user's name, and `id` is an id chosen in advance for the fork.
     """
     entries = await _load_source(launcher, source)
     change = None if decide is None else find_decision_change(entries, *decide, by=by)
@@ -93,7 +93,7 @@ async def retry_run(
     """Fork a run that has ended, at the position just before it failed or was stopped, and return the fork.
 
     If `start` is the name of a plan step or an agent, the fork starts that step or agent again instead. `id` is an id
-    for the fork that was chosen in advance. Raise Mistake if the run cannot be retried.
+    chosen in advance for the fork. Raise Mistake if the run cannot be retried.
     """
     entries = await _load_source(launcher, source)
     if not isinstance(entries[-1].event, RunEnded):
@@ -207,7 +207,7 @@ def _require_work_left(source: str, started: RunStarted, forked: ForkedEntries, 
 
 
 def _iter_messages(started: RunStarted, request: str, by: str) -> Iterator[MessageReceived]:
-    """Yield one message with the new request for each agent that receives it; none if the request is empty."""
+    """Yield a message with the new request for each agent that receives it. If the request is empty, yield nothing."""
     if not request:
         return
     team = next((agent.team for agent in started.agents if agent.name == started.agent), None)

@@ -82,10 +82,12 @@ def _choose_name(entries: Sequence[Entry], name: str | None) -> str:
     if name is None:
         return next(free for number in range(1, len(known) + 2) if (free := f"manual-{number}") not in known)
     if not name.strip() or not name.isprintable() or len(name) > LONGEST_NAME:
-        rule = f"a name has 1 to {LONGEST_NAME} printable characters, not only spaces"
+        rule = f"a name must have 1 to {LONGEST_NAME} printable characters and cannot consist only of spaces"
         raise Mistake(f"{name!r} cannot be the name of a snapshot; {rule}")
     if name.isdecimal():
-        raise Mistake(f"{name!r} is a number, which --at would take for an entry; use another name, such as s{name}")
+        raise Mistake(
+            f"{name!r} is a number, which --at would interpret as an entry number; use another name, such as s{name}"
+        )
     if name in known:
         raise Mistake(f"run {entries[0].run} already has a snapshot {name!r}; use another name")
     return name

@@ -71,7 +71,7 @@ def post_budget_change(store: StoreAddress, summary: RunSummary, limits: Budget,
         again = (
             "delegate its task again"
             if is_worker_run(summary)
-            else f"try it again with: podium retry {summary.id} --budget LIMITS"
+            else f"retry it with: podium retry {summary.id} --budget LIMITS"
         )
         raise Mistake(
             f"run {summary.id} has ended ({derive_run_state(summary)}) and cannot be resumed, so its budget cannot "

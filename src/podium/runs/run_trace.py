@@ -277,7 +277,7 @@ def format_parent(span: Span) -> str:
 
 
 def read_parent(value: str) -> Context:
-    """Return the trace context of a TRACEPARENT value; if the value is not valid, the context of a new trace."""
+    """Return the trace context of a TRACEPARENT value, or the context of a new trace if the value is invalid."""
     from opentelemetry.context import Context  # imported here for start-up time
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 

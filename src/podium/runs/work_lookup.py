@@ -85,7 +85,7 @@ def iter_work_runs(reader: StoreReader, run: str) -> Iterator[WorkRun]:
 
 
 def is_team_worker(reader: StoreReader, run: str) -> bool | None:
-    """Return whether a worker's agent leads a collaborating team; None if the worker's run is not written yet."""
+    """Return whether a worker's agent leads a collaborating team, or None if the worker's run is not written yet."""
     try:
         started = reader.read_summary(run).first.event
     except NoSuchRun:

@@ -70,7 +70,7 @@ async def read_memories(
 
 
 def iter_named_agents(agents: Iterable[Agent]) -> Iterator[tuple[str, Agent]]:
-    """Yield each agent with its name, and also with each other name that a team gives it as a member."""
+    """Yield each agent with its own name, and with every other name that it has as a member of a team."""
     known = {agent.name: agent for agent in agents}
     yield from known.items()
     for agent in known.values():
@@ -80,7 +80,7 @@ def iter_named_agents(agents: Iterable[Agent]) -> Iterator[tuple[str, Agent]]:
 
 
 def locate_memory(name: str, agent: Agent, repo: Path, settings: Settings) -> MemoryFile | None:
-    """Return the file of an agent's memory, which need not exist; None if the agent has no memory."""
+    """Return the file of an agent's memory, or None if the agent has no memory. The file need not exist."""
     if agent.memory == "user":
         return MemoryFile(settings.home, f"memory/{name}.md", True)
     if agent.memory == "project":
@@ -114,7 +114,7 @@ async def _is_tracked(repo: Path, checkout: Path, path: str) -> bool:
 
 
 def format_memory(memory: Memory) -> str:
-    """Return the part of the prompt about a memory; empty if the memory is empty and cannot be changed."""
+    """Return the part of the prompt about a memory, or an empty string if the memory is empty and cannot be changed."""
     text = escape_for_terminal(memory.text).strip()
     said = [f"{HEADING}\n{quote_lines(text)}"] if text else []
     if memory.is_writable:
@@ -145,7 +145,10 @@ def make_memory_tool(op: Operation, memory: Memory) -> Tool:
 
 
 def can_update_memory(op: Operation, memory: Memory) -> bool:
-    """Return whether an agent can change its memory. It cannot if its file forbids the tool or if it may only read."""
+    """Return whether an agent can change its memory.
+
+    It cannot if the memory is not writable, if the mode is `plan`, or if the agent's file disallows the tool.
+    """
     return memory.is_writable and op.mode != "plan" and UPDATE_MEMORY not in op.agent.disallowed_tools
 
 

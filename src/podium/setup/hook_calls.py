@@ -143,7 +143,7 @@ def _expand_home(word: str) -> str:
 
 
 def _find_named_paths(command: list[str], directory: Path) -> tuple[Path, ...]:
-    """Return the programs outside the directory that a command line names by their absolute paths."""
+    """Return the programs that a command line names by absolute path and that are outside the directory."""
     words = list(command)
     for word in command[2:] if command[:2] == ["sh", "-c"] else ():
         try:

@@ -58,7 +58,7 @@ class InstructionFile:
 
     @property
     def folder(self) -> str:
-        """The folder that the file applies to, with a slash at its end; empty for the whole repository."""
+        """The folder that the file applies to, with a trailing slash, or an empty string for the whole repository."""
         path = self.imported_by or self.path
         return path[: path.rfind("/") + 1]
 
@@ -87,7 +87,7 @@ async def read_instruction_files(repo: Path, is_hidden: IsHidden) -> Instruction
 
 
 def format_instructions(files: tuple[InstructionFile, ...], *, title: str = TITLE) -> str:
-    """Return the part of the prompt about these files, cut to the limit; empty if there are none."""
+    """Return the part of the prompt about these files, cut to the limit, or an empty string if there are none."""
     if not files:
         return ""
     room = MOST_CHARACTERS

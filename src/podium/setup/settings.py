@@ -1,7 +1,7 @@
 """Load the settings from files, the environment and code.
 
 The sources are, in increasing precedence: the repository's file, confirmed server addresses, the user's own
-file, the environment, and arguments. Only of daily budgets, the lower limit of the two files applies. The package
+file, the environment, and arguments. For daily budgets only, the lower limit of the two files applies. The package
 `config` defines and reads the files.
 """
 
@@ -227,7 +227,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         return structs.replace(self, **other) if other else self
 
     def _may_keep_mode(self, mode: PermissionMode) -> bool:
-        """Return whether a run keeps its recorded mode, which it does unless that is `bypass` or a mode is set now."""
+        """Return whether a run keeps its recorded mode. It does, unless that mode is `bypass` or a mode is set now."""
         return mode != "bypass" and "permissions.mode" not in self.sources
 
 

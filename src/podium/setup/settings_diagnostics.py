@@ -1,4 +1,4 @@
-"""Check the settings files: report what is wrong in each of them, and with all of them together."""
+"""Check the settings files: report what is wrong with each of them, and with their combination."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class EntryFeed:
     def find_position(self, cursor: str) -> int:
         """Return the position of a cursor; an empty cursor is before the first entry.
 
-        Raise Mistake if it is unknown.
+        Raise Mistake if the cursor is unknown.
         """
         if not cursor:
             return 0
@@ -109,7 +109,7 @@ class EntryFeed:
 
 
 def _make_row(found: Sequence[Any]) -> FeedRow:
-    """Make a row of the columns that were selected. The two values of its position become one number."""
+    """Make a row from the selected columns. The two values of its position become one number."""
     return FeedRow(found[0] << 64 | found[1], *found[2:])
 
 

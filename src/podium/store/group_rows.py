@@ -344,7 +344,7 @@ def _find_main_repository(repo: str) -> str:
 
 
 def _find_repository_by_name(folder: Path) -> str:
-    """Return the repository of a removed Podium worktree, found by the folder's name, or the folder if not found."""
+    """Return the repository of a removed Podium worktree, found by the folder's name, or else the folder itself."""
     parts = folder.name.split(WORKER)
     for end in range(len(parts) - 1, 0, -1):
         name = WORKER.join(parts[:end])

@@ -100,7 +100,7 @@ class IssueClaims:
         return self._execute(sql, [getattr(claim, name) for name in names], create=True) == 1
 
     def update(self, claim: IssueClaim, **changes: Any) -> bool:
-        """Change fields of a claim. Return False, and change nothing, if its state or comment has changed meanwhile."""
+        """Change fields of a claim. Return False, and change nothing, if its state or comment has since changed."""
         columns = ", ".join(f"{name} = ?" for name in changes)
         changed = self._execute(
             f"UPDATE issue_claim SET {columns} WHERE source = ? AND issue = ? AND token = ? AND state = ?"

@@ -83,7 +83,7 @@ def post_to_mailbox(
 
 
 def read_mailbox(connection: SqlConnection, run: str, after: int) -> list[MailboxMessage]:
-    """Return a run's messages that are not taken and have an id greater than `after`, in order of arrival.
+    """Return a run's messages that have not been taken and have an id greater than `after`, in order of arrival.
 
     A message that this release cannot decode, because a newer release posted it, stays in the mailbox.
     """
@@ -98,5 +98,5 @@ def read_mailbox(connection: SqlConnection, run: str, after: int) -> list[Mailbo
 
 
 def find_runs_with_mail(connection: SqlConnection) -> list[str]:
-    """Return the runs that have messages that are not taken."""
+    """Return the runs with messages that have not been taken."""
     return [run for (run,) in connection.execute("SELECT DISTINCT run FROM mail WHERE taken IS NULL")]

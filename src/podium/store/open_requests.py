@@ -1,4 +1,4 @@
-"""List and answer open requests, which agents have made and nobody has answered yet, in all runs of a store.
+"""List and answer the open requests in all runs of a store: requests from agents that nobody has answered yet.
 
 Open requests are computed from the timelines and not stored. An answer is a message in the run's mailbox with the
 request's id as its `ref`, so only the first answer is accepted.
@@ -37,7 +37,7 @@ class OpenRequest(NamedTuple):
 
     @property
     def worker_name(self) -> str:
-        """The name of the worker that made the request, usually its branch; empty if the run is not a worker's."""
+        """The name of the worker that asked, usually its branch; it is empty if the run is not a worker's."""
         started = self.summary.first.event
         return started.errand.worker_name if isinstance(started, RunStarted) and started.errand is not None else ""
 

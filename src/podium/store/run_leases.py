@@ -81,7 +81,10 @@ def make_owner(id: str | None, host: str, boot: str, pid: int, process_start: st
 
 
 def take_over_run(connection: SqlConnection, run: str, id: str) -> int:
-    """Take over a run and return its new epoch. Raise NoSuchRun, or RunHeld if another live process owns the run."""
+    """Take over a run and return its new epoch.
+
+    Raise NoSuchRun if there is no such run, and RunHeld if another live process owns the run.
+    """
     with write_transaction(connection, f"run {run}"):
         owner = find_owner(connection, run)
         if owner is not None and owner.id != id and owner.is_alive:

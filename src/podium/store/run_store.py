@@ -207,7 +207,7 @@ class RunStore:
         self._deliver(waiting)
 
     def _read_mail(self, lease: RunLease) -> list[MailboxMessage]:
-        """Return a run's messages that were not delivered yet, and remember their attachments."""
+        """Return a run's messages that have not been delivered yet, and remember their attachments."""
         with translate_errors(self.path), closing(open_connection(self.path, create=False)) as connection:
             waiting = list(read_mailbox(connection, lease.run, lease.last_message))
             self._remember_attachments(connection, waiting)
@@ -249,7 +249,7 @@ class RunStore:
             self._deliver_all_mail()
 
     def _read_all_mail(self, connection: SqlConnection | None = None) -> list[MailboxMessage]:
-        """Return the messages in the mailboxes of all runs of this process that were not delivered yet."""
+        """Return the undelivered messages in the mailboxes of all runs of this process."""
         if connection is None:
             with closing(open_connection(self.path, create=False)) as own:
                 return self._read_all_mail(own)

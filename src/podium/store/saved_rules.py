@@ -1,4 +1,4 @@
-"""Publish the rules that a person saved with "always" in a PostgreSQL store, for the person's workers on hosts.
+"""Copy the rules that a person saved with "always" to a PostgreSQL store, for the person's workers on hosts.
 
 The rules stay in a file in the person's home; the store has a copy. A host can read the copy but not change it. A rule
 applies to the runs that were started on the machine on which it was saved, in its repository.
@@ -19,7 +19,7 @@ MOST_PARENTS = 20
 
 
 class PublishedRule(NamedTuple):
-    """A saved rule, and the folder of the repository in which it applies; empty if it applies everywhere."""
+    """A saved rule, and the folder of the repository in which it applies. `repo` is empty if it applies everywhere."""
 
     rule: str
     repo: str

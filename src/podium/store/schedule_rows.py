@@ -1,6 +1,6 @@
 """Store schedules: which request goes to which agent at which times.
 
-`next_at` is the next time at which a schedule is due. It is advanced only after the run for that time was created, and
+`next_at` is the next time at which a schedule is due. It is advanced only after the run for that time is created, and
 the id of that run is derived from the schedule and the time. So if a process is killed in between, the next process
 handles the same time again, and finds the run.
 """
@@ -54,7 +54,7 @@ class Schedule:
 
 
 class Schedules:
-    """The schedules in a store. A change survives power loss, because no timeline has what a person entered here."""
+    """The schedules in a store. Changes survive power loss, because no timeline contains what a person entered here."""
 
     def __init__(self, store: StoreAddress, *, host_secret: str = "") -> None:
         """Open the schedules. A host, which cannot write to the table, passes its machine's secret as `host_secret`."""

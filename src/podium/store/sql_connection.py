@@ -43,7 +43,7 @@ class SqlConnection(Protocol):
 
     @property
     def entry_position(self) -> tuple[str, str]:
-        """The expressions for the position of an entry, which no other entry ever has, not even after a removal."""
+        """The expressions for an entry's position. No other entry ever has this position, not even after a removal."""
         ...
 
     @property

@@ -51,7 +51,7 @@ def open_committer(store: StoreAddress, owner: str) -> Committer:
 
 
 def expect_store(store: StoreAddress) -> None:
-    """Make this process wait for the store's server if it is unavailable, because its parent was connected to it."""
+    """Make this process wait for the store's server if it is unavailable, because the parent process was connected."""
     if isinstance(store, Path):
         return
     require_postgres_packages()
@@ -70,9 +70,9 @@ def translate_errors(store: StoreAddress) -> AbstractContextManager[None]:
 
 
 def has_current_tables(store: StoreAddress) -> bool:
-    """Return whether a PostgreSQL store has the current schema, so that opening it changes nothing; True for SQLite.
+    """Return whether a PostgreSQL store has the current schema, so that opening it changes nothing.
 
-    Raise StoreFailed if the server cannot be reached.
+    For a SQLite store, return True. Raise StoreFailed if the server cannot be reached.
     """
     if isinstance(store, Path):
         return True

@@ -1,7 +1,7 @@
 """Export a store, or one of its runs, to a store file.
 
-Everything is read in one transaction, so the file shows the store at one moment. The file does not contain the index of
-entries, which can be computed again, or data about processes and machines: leases, hosts and the queue.
+Everything is read in one transaction, so the file shows the store at one point in time. The file does not contain the
+index of entries, which can be computed again, or data about processes and machines: leases, hosts and the queue.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lock a store for tasks that only one process can do at a time, with a file on this machine or in PostgreSQL."""
+"""Lock a store for tasks that only one process can do at a time, using a local file or a PostgreSQL lock."""
 
 from __future__ import annotations
 

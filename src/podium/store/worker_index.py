@@ -104,7 +104,7 @@ class WorkerIndex:
 
     @property
     def _in_root(self) -> str:
-        """The condition for workers in a repository and, in a fleet, for the workers that these have started."""
+        """The condition for workers in a repository and, in a fleet, for the workers that they have started."""
         if not isinstance(self._store, PostgresAddress):
             return "worker.root = ?"
         return (

@@ -1,4 +1,4 @@
-"""Record in a ledger which worktrees Podium created, for which run, and the state of each worktree.
+"""Keep a ledger of the worktrees that Podium created, with the run and the state of each worktree.
 
 A worktree is recorded before it is created on disk, and recorded as removed only after it is removed from disk, so
 that a crash never leaves an unknown folder. The ledger does not record the state of files; git tracks that.
@@ -58,7 +58,7 @@ class Ledger:
     async def record_new(
         self, path: Path, *, repository: Path, branch: str, base: str, run: str = "", is_new_branch: bool
     ) -> WorktreeRow | None:
-        """Record that a worktree is about to be created, and return its row; None if its path or branch is taken."""
+        """Record that a worktree is about to be created, and return its row, or None if its path or branch is taken."""
 
         def insert_row(connection: SqlConnection) -> WorktreeRow | None:
             values = (str(path), str(repository), branch, base, run, is_new_branch, time.time())
@@ -107,7 +107,7 @@ class Ledger:
         return await self._run_in_thread(select_rows, create=False)
 
     async def find_last_run(self, repository: Path, branch: str) -> str:
-        """Return the run of a branch's newest worktree, even if that was removed; empty if there is none."""
+        """Return the run of a branch's newest worktree, even if it was removed, or an empty string if there is none."""
         if not self.store.exists():
             return ""
 

@@ -1,1 +1,1 @@
-"""Wrap functions of the operating system: child processes, files and locks."""
+"""Wrap operating system features: child processes, files and locks."""

@@ -47,7 +47,7 @@ def read_file_bytes(path: Path, *, root: Path | None = None) -> bytes:
 
 
 def read_text_file(path: Path, *, root: Path | None = None) -> str:
-    """Return the text of `path`, a UTF-8 file with or without a byte order mark, with `\\n` as line ending."""
+    """Return the text of `path`, a UTF-8 file with or without a byte order mark. Line endings become `\\n`."""
     return decode_text(read_file_bytes(path, root=root))
 
 

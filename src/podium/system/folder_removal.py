@@ -41,7 +41,7 @@ def remove_folder(folder: Path) -> None:
 
 
 def _open_folder(name: str, within: int | None) -> int:
-    """Give the owner full permissions for a folder, and open it in order to remove its content."""
+    """Give the owner full permissions on a folder, and open it in order to remove its content."""
     with suppress(PermissionError):
         descriptor = os.open(name, _FOLDER, dir_fd=within)
         os.fchmod(descriptor, 0o700)

@@ -40,5 +40,5 @@ def _read_id(path: Path) -> str | None:
     except OSError as error:
         raise Mistake(f"{path} cannot be read: {error.strerror or error}; check its permissions") from error
     if not HOST_ID.fullmatch(text):
-        raise Mistake(f"{path} does not contain the id of a machine; delete it, and Podium will create a new one")
+        raise Mistake(f"{path} does not contain a valid machine id; delete it, and Podium will create a new one")
     return text

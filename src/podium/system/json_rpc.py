@@ -85,7 +85,7 @@ class JsonRpcPeer:
             async with create_task_group() as handlers:
                 async for line in iterate_lines(self._read, longest=LONGEST_MESSAGE):
                     if line is None:
-                        self.end_calls(f"the other side sent a message of over {LONGEST_MESSAGE:,} bytes")
+                        self.end_calls(f"the other side sent a message longer than {LONGEST_MESSAGE:,} bytes")
                         break
                     await self._receive_line(line, handlers)
                 handlers.cancel_scope.cancel()

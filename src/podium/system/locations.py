@@ -61,7 +61,7 @@ def escape_file_name(name: str) -> str:
 
 
 def is_inside(path: Path, root: Path) -> bool:
-    """Return whether `path` is inside `root` after all symbolic links are resolved; False for a symlink loop."""
+    """Return whether `path` is inside `root` after all symbolic links are resolved. Return False for a symlink loop."""
     try:
         return path.resolve().is_relative_to(root.resolve())
     except (OSError, RuntimeError):  # before Python 3.13, pathlib raises RuntimeError for a symlink loop

@@ -13,7 +13,7 @@ CGROUP = Path("/sys/fs/cgroup")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineCapacity:
-    """Sizes in bytes: the free space of one disk, the memory that processes can use, and how much of it is free."""
+    """Sizes in bytes: the free space on one disk, the memory that processes can use, and how much of it is free."""
 
     free_disk: int
     memory: int
@@ -21,7 +21,7 @@ class MachineCapacity:
 
 
 def measure_capacity(folder: Path) -> MachineCapacity:
-    """Measure the disk of a folder, even if the folder does not exist yet, and the memory that this process can use."""
+    """Measure the disk that contains a folder, which need not exist yet, and the memory that this process can use."""
     above = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
     memory, free = _read_memory()
     limit = _read_number(CGROUP / "memory.max")

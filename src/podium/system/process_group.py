@@ -104,7 +104,7 @@ class ChildProcess:
                 raise ClosedResourceError
 
     async def close_stdin(self) -> None:
-        """Close the program's input; a waiting write is abandoned."""
+        """Close the program's input; a pending write is abandoned."""
         self._is_closing = True
         if self._write_scope is not None:
             self._write_scope.cancel()
@@ -254,7 +254,7 @@ async def read_pipe(pipe: IO[bytes] | None) -> bytes:
 
 
 def _open_pidfd(pid: int) -> int | None:
-    """Return a descriptor that becomes readable when the process exits; None if none can be opened."""
+    """Return a descriptor that becomes readable when the process exits, or None if none can be opened."""
     if sys.platform == "linux":
         with suppress(OSError):
             return os.pidfd_open(pid)

@@ -1,4 +1,4 @@
-"""The trace context that programs started by the current task inherit, in the format of W3C Trace Context.
+"""The trace context that programs started by the current task inherit, in the W3C Trace Context format.
 
 It is empty unless this process records traces.
 """

@@ -1,4 +1,4 @@
-"""End the servers of a test even if the process that started them is killed."""
+"""Stop a test's servers even if the process that started them is killed."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # Module-scoped, so that it is resolved before a test's fixtures change PODIUM_HOME.
 @pytest.fixture(scope="module")
 def podium_repo(request: pytest.FixtureRequest) -> Path:
-    """Return the test file's repository, from which agents are loaded. Override this fixture to use another one."""
+    """Return the test file's repository, from which agents are loaded. Override it to use another repository."""
     from ..system.locations import find_repo  # for start-up time: pytest loads this plug-in in every project
 
     return find_repo(request.path.parent)
@@ -49,7 +49,7 @@ def podium_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
 def scripted(
     podium_repo: Path, podium_home: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Scripted:
-    """Return a runner of scripted agents: define them with `agent` or `says`, then use `run`, `heard` and `entries`."""
+    """Return a runner for scripted agents. Define them with `agent` or `says`; then use `run`, `heard`, `entries`."""
     from ..setup.settings import Settings  # for start-up time: pytest loads this plug-in in every project
     from .scripted import Scripted
 

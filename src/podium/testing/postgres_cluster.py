@@ -64,7 +64,7 @@ class PostgresCluster:
         self._run_pg_ctl("start", "-l", str(self.folder / "log"), "-o", flags)
 
     def stop(self, mode: str = "fast") -> None:
-        """Stop the server. After the mode `immediate`, it recovers at the next start, as after a crash."""
+        """Stop the server. If the mode is `immediate`, it recovers at the next start, as after a crash."""
         self._run_pg_ctl("stop", "-m", mode)
 
     @property

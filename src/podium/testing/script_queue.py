@@ -13,5 +13,5 @@ class MutableScriptSet(ScriptSet):
         self._by_agent[agent] = parse_script(moves)
 
     def set_default_script(self, moves: Moves) -> None:
-        """Set the script of all agents without their own script."""
+        """Set the script for all agents that do not have their own."""
         self._default_script = parse_script(moves)

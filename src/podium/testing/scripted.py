@@ -118,7 +118,7 @@ class Scripted:
     # Inspecting runs
 
     def heard(self, agent: str) -> list[str]:
-        """Return the last message of each of an agent's model calls: its prompts and its tools' answers."""
+        """Return the last message of each of an agent's model calls: a prompt or the result of a tool call."""
         __tracebackhide__ = True
         if agent not in self._run_agents and agent not in self._own_agents:
             there_are = ", ".join(sorted({*self._run_agents, *self._own_agents})) or "none yet"
@@ -136,7 +136,7 @@ class Scripted:
         return [entry.event for entry in self.entries(run) if isinstance(entry.event, kind)]
 
     def kinds(self, run: str | Result) -> list[str]:
-        """Return the kinds of all events of a run, as named in the documentation."""
+        """Return the kinds of all events in a run, as named in the documentation."""
         return [event_kind(entry.event) for entry in self.entries(run)]
 
     # Implementation

@@ -52,7 +52,7 @@ def _find_hits(path: str, expression: re.Pattern[str], context: int) -> Iterator
 
 
 def _read_content(path: str) -> bytes:
-    """Return the content of a file without its final newline; b"" if it is unreadable, binary or too large."""
+    """Return the content of a file without its final newline, or b"" if it is unreadable, binary or too large."""
     try:
         fd = _open_without_links(path)
     except OSError:

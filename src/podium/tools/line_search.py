@@ -43,7 +43,7 @@ class Hit(Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True, kw_only=True)
 class Hits:
-    """The search hits, ordered by path and line. If `is_cut`, there are more. `error` is why the search failed."""
+    """The search hits, ordered by path and line. If `is_cut`, there are more. `error` says why the search failed."""
 
     lines: list[Hit] = field(default_factory=list)
     is_cut: bool = False
@@ -170,7 +170,7 @@ class _RipgrepMessage(Struct):
 
 
 def parse_ripgrep_hits(line: bytes) -> list[Hit]:
-    """Return the hits in a line of ripgrep's JSON output; none for a message that is not a hit."""
+    """Return the hits in a line of ripgrep's JSON output, or an empty list if the line contains no hit."""
     message = msgspec.json.decode(line, type=_RipgrepMessage)
     data = message.data
     if message.type not in ("match", "context") or data.path is None or data.lines is None or data.line_number is None:

@@ -29,8 +29,8 @@ def hash_named_files(command: str, directory: Path, also: Sequence[Path] = ()) -
     """Return the hashes of the files in the checkout to which a command's words refer, keyed by path.
 
     `also` are other checkouts of the same task; files in them are keyed by their absolute paths. If these files cannot
-    be determined, return one hash of the whole checkouts, with the key `CHECKOUT`. Raise InvalidCall if they are too
-    large for that.
+    be determined, return one hash that covers all checkouts, with the key `CHECKOUT`. Raise InvalidCall if the
+    checkouts are too large for that.
     """
     roots = _resolve_roots(directory, also)
     found = parse_command(command)
@@ -88,7 +88,7 @@ def _resolve_roots(directory: Path, also: Sequence[Path]) -> tuple[Path, ...]:
 
 
 def _name_file(roots: Sequence[Path], path: Path) -> str | None:
-    """Return the key of a file: its relative path in the first root, its absolute path in another, otherwise None."""
+    """Return the key of a file: a relative path in the first root, an absolute path in another root, otherwise None."""
     if path.is_relative_to(roots[0]):
         return str(path.relative_to(roots[0]))
     return str(path) if any(path.is_relative_to(root) for root in roots[1:]) else None

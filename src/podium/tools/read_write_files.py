@@ -113,7 +113,7 @@ def _detect_file_type(start: bytes) -> str:
 
 
 def _number_lines(file: BinaryIO, path: str, offset: int, limit: int) -> ToolAnswer:
-    """Return the requested lines with their numbers, up to a limit in size. Long lines are cut.
+    """Return the requested lines with their numbers, up to a size limit. Long lines are cut.
 
     Only these lines are kept in memory.
     """

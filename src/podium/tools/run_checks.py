@@ -28,7 +28,7 @@ class CheckArguments(Arguments, frozen=True, kw_only=True):
 
 
 class RunChecks:
-    """`run_checks`: runs checks, and returns which checks pass and the end of their output."""
+    """`run_checks`: runs checks, and returns which checks passed, with the end of their output."""
 
     name = "run_checks"
     parameters = build_schema(CheckArguments)

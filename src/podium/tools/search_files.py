@@ -237,7 +237,7 @@ def compile_glob(pattern: str) -> Callable[[str], bool]:
     """Return a function that checks whether a relative path matches the pattern.
 
     A pattern without a slash matches names at any depth. Raise InvalidCall if the pattern has too many segments or
-    alternatives. The time for a match is at most proportional to the product of the lengths of pattern and path.
+    alternatives. The time for a match is at most proportional to the length of the pattern times that of the path.
     """
     ways = [_compile_parts(one) for one in _expand_braces(pattern)]
 

@@ -85,7 +85,7 @@ def _name_folder(checkout: Path) -> tuple[str, str]:
 
 
 def _name_checkout(answer: ToolAnswer, checkout: Path) -> ToolAnswer:
-    """Return the answer with the checkout in its first line, because paths in the answer are relative to it."""
+    """Return the answer with the checkout named in its first line, because paths in the answer are relative to it."""
     return replace(answer, text=f"[in {checkout}]\n{answer.text}")
 
 

@@ -25,7 +25,7 @@ SHELL = "/bin/bash"
 LONGEST_COMMAND = 100_000
 LONGEST_TIMEOUT = 600
 KEPT = 16 * 1024
-"""How many bytes of the start of the output are kept, and how many of its end."""
+"""How many bytes are kept from the start of the output, and how many from its end."""
 
 
 class CommandOutput:
@@ -51,7 +51,7 @@ class CommandOutput:
     def format_tail(self, size: int) -> str:
         """Return the last `size` bytes of the output as text, after a note about the bytes that were cut.
 
-        `size` must not exceed the number of bytes that are kept of the end.
+        `size` must not exceed the number of bytes that are kept from the end.
         """
         tail = CommandOutput(start=0, end=size)
         tail.append_chunk(bytes(self._start + self._end))

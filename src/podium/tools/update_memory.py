@@ -20,7 +20,7 @@ from .file_change import ABSENT, PendingFileChange, hash_content, read_whole_fil
 from .read_write_files import encode_utf8
 
 MOST_CHARACTERS = 16_000
-"""The length, in characters, beyond which a memory cannot grow."""
+"""The maximum length of a memory, in characters."""
 
 
 class UpdateMemoryArguments(Arguments, frozen=True, kw_only=True):

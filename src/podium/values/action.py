@@ -22,9 +22,9 @@ class Action(Struct, frozen=True, kw_only=True, omit_defaults=True):
     environment: dict[str, str] = {}
     sandbox: str = ""
     inputs: dict[str, str] = {}
-    """The hash of each file that the action changes or its command names, by path; empty if the file does not exist."""
+    """The hash of each file that the action changes or its command names, keyed by path; empty for a missing file."""
     outputs: dict[str, str] = {}
-    """The hash of each changed file after the action, to detect after a crash whether the action was executed."""
+    """The hash of each changed file after the action. After a crash, it shows whether the action was executed."""
     diff: str = ""
     asked_at: float = 0.0
     expires_at: float = 0.0

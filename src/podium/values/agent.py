@@ -82,7 +82,7 @@ class Team(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 MAX_LIMIT = 10**12
-"""The highest limit that a budget accepts. To set no limit, omit it."""
+"""The highest limit that a budget accepts. For no limit, omit the key."""
 
 
 class Budget(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -303,7 +303,7 @@ def choose_default_mode(options: Iterable[str]) -> Mode:
 
 
 def as_budget(value: Budget | Mapping[str, Any]) -> Budget:
-    """Return a budget that is given as a budget or as a mapping. Raise BadAgent for an invalid key or value."""
+    """Return `value` as a budget. Raise BadAgent for an invalid key or value."""
     return value if isinstance(value, Budget) else _parse_mapping(value, Budget, of="budget")
 
 

@@ -13,7 +13,10 @@ _WRITTEN = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,3})?) ?(B|kB|MB|GB|TB)?", re.IG
 
 
 def parse_size(text: str) -> int | None:
-    """Return the number of bytes in `20GB`, `1.5 MB` or `500`; None if it is not a whole number from 1 to MAX_SIZE."""
+    """Parse a size such as `20GB`, `1.5 MB` or `500`, and return it in bytes.
+
+    Return None if the text is not a size, or if it is not a whole number of bytes from 1 to MAX_SIZE.
+    """
     found = _WRITTEN.fullmatch(text.strip())
     if found is None:
         return None

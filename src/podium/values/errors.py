@@ -188,7 +188,7 @@ class JournalMismatch(PodiumError):
 
 
 def find_first_error(error: BaseException) -> BaseException:
-    """Return the error itself, or the first error of an exception group, preferring a PodiumError."""
+    """Return the error itself, or the first error in an exception group, preferring a PodiumError."""
     if not isinstance(error, BaseExceptionGroup):
         return error
     inner = [find_first_error(one) for one in error.exceptions]

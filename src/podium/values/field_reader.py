@@ -40,7 +40,7 @@ class ParseContext:
 
     @property
     def is_full(self) -> bool:
-        """Whether the maximum number of diagnostics is reached."""
+        """Whether the maximum number of diagnostics has been reached."""
         return len(self.diagnostics) >= MAX_DIAGNOSTICS
 
     @property
@@ -153,12 +153,12 @@ class FieldReader:
         return word
 
     def read_texts(self, expected: str = "a list of strings", *, allow_blank: bool = False) -> tuple[str, ...]:
-        """Return the strings of a list, without blank ones. A single string is read as a list with one item."""
+        """Return the strings in a list, except blank ones. A single string is read as a list with one item."""
         right = "a string" if isinstance(self.node, ListNode) else expected
         return tuple(text for item in self.iter_items() if (text := item.read_text(right, allow_blank=allow_blank)))
 
     def read_comma_list(self, expected: str = "a list of strings") -> tuple[str, ...]:
-        """Return a list of strings, given as a list or as one string with commas; see `split_at_commas`."""
+        """Return a list of strings, given as a list or as one comma-separated string; see `split_at_commas`."""
         if self.text is None:
             return self.read_texts(expected, allow_blank=True)
         return tuple(word for part in split_at_commas(self.text) if (word := part.strip()))

@@ -69,7 +69,7 @@ class FleetJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class JobClaim(Struct, frozen=True, kw_only=True):
-    """A job that a host has claimed. The token distinguishes this claim from all others of the same job."""
+    """A job that a host has claimed. The token distinguishes this claim from all other claims to the same job."""
 
     job: FleetJob
     token: str
@@ -78,14 +78,14 @@ class JobClaim(Struct, frozen=True, kw_only=True):
 
 
 class JobStatus(Struct, frozen=True, kw_only=True):
-    """A job that has not been finished, and whether a host has claimed it."""
+    """An unfinished job, and whether a host has claimed it."""
 
     job: FleetJob
     state: JobState
 
 
 class HostOffer(Struct, frozen=True, kw_only=True):
-    """What a host offers. It takes no jobs of teams and providers that are at their limits."""
+    """What a host offers. It takes no jobs for teams and providers that have reached their limits."""
 
     host: str
     labels: tuple[str, ...] = ()

@@ -44,4 +44,4 @@ class Hook(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 HookTable = dict[str, tuple[Hook, ...]]
-"""The hooks of each event, in the order in which they are called."""
+"""The hooks for each event, in the order in which they are called."""

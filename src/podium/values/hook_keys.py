@@ -1,4 +1,4 @@
-"""Read the key `hooks` of settings files and of agent files."""
+"""Read the key `hooks` in settings files and agent files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXAMPLE = "a command, or entries such as {command: ./guard.sh, tools: Bash}"
 
 
 def read_hooks(reader: FieldReader, *, events: Collection[str] = HOOK_EVENTS, may_leave_sandbox: bool) -> HookTable:
-    """Read the hooks of each event. A hook can turn its sandbox off only with `may_leave_sandbox`."""
+    """Read the hooks for each event. A hook can turn its sandbox off only with `may_leave_sandbox`."""
     found: HookTable = {}
     for name, entry in reader.iter_entries("events such as before_tool: {command: ./guard.sh}"):
         event = FOREIGN_EVENTS.get(name, name)
@@ -68,7 +68,7 @@ def _iter_foreign_hooks(reader: FieldReader) -> Iterator[Hook]:
 
 
 def _read_matcher(reader: FieldReader) -> tuple[str, ...]:
-    """Read another program's pattern for tools: names with `|` between them. Any other pattern is read as all tools."""
+    """Read another program's pattern for tools: names separated by `|`. Any other pattern is read as all tools."""
     pattern = reader.read_text(allow_blank=True)
     if not _NAMES.fullmatch(pattern.replace("|", "")):
         if pattern != ".*":

@@ -29,7 +29,7 @@ PLAN_STEP = "plan_step:"
 
 
 def parse_plan_step(path: str) -> str:
-    """Return the id of the innermost plan step that a path belongs to; empty if it belongs to none."""
+    """Return the id of the innermost plan step that a path belongs to, or an empty string if there is none."""
     steps = [segment for segment in path.split("/") if segment.startswith(PLAN_STEP)]
     return steps[-1].removeprefix(PLAN_STEP).partition("~")[0] if steps else ""
 

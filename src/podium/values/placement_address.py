@@ -15,7 +15,7 @@ NATS_SCHEMES = ("nats", "tls")
 
 
 def check_placement(text: str) -> None:
-    """Raise Mistake if this is not an address of a queue, or if its connection could leave this machine without TLS.
+    """Raise Mistake if this is not the address of a queue, or if its connection could leave this machine without TLS.
 
     The address may contain a password, so the message does not repeat it.
     """

@@ -51,7 +51,7 @@ def cut_middle(text: str, most: int) -> str:
 
 
 def format_count(number: int, word: str, plural: str = "") -> str:
-    """Format a count with its noun: `1 call`, `1,200 calls`. `plural` is needed unless it only adds an s."""
+    """Format a count with its noun: `1 call`, `1,200 calls`. `plural` is needed unless the plural only adds an s."""
     return f"{number:,} {word}" if number == 1 else f"{number:,} {plural or f'{word}s'}"
 
 
@@ -61,7 +61,7 @@ def format_utc_time(at: float) -> str:
 
 
 def format_countdown(seconds: float) -> str:
-    """Format the time that is left, in its two largest units: `4 h 12 min`, `2 min 5 s`, `0 s`."""
+    """Format the remaining time in its two largest units: `4 h 12 min`, `2 min 5 s`, `0 s`."""
     left = max(0, round(seconds))
     units = (("d", left // 86_400), ("h", left // 3_600 % 24), ("min", left // 60 % 60), ("s", left % 60))
     first = next((place for place, (_, amount) in enumerate(units) if amount), len(units) - 1)

@@ -13,8 +13,8 @@ DEFAULT_WORKER_AGENT = "worker"
 class AlsoCheckout(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A worker's checkout of an additional repository, on a branch with the same name.
 
-    `root` is the repository, `path` is the checkout of it, and `base` is the commit that the branch starts at. `checks`
-    are the repository's checks when the task was delegated.
+    `root` is the repository, `path` is its checkout, and `base` is the commit that the branch starts at. `checks`
+    are the repository's checks as they were when the task was delegated.
     """
 
     root: str

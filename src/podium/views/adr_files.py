@@ -100,7 +100,7 @@ def find_recorded_decisions(files: Mapping[str, str]) -> dict[str, str]:
 def renumber_adr_files(
     arriving: Mapping[str, str], target: Mapping[str, str], base: Mapping[str, str]
 ) -> dict[str, str | None]:
-    """Renumber a branch's records to fit the target. Return the changed files by path; None for a removed file.
+    """Renumber a branch's records to fit the target. Return the changed files, keyed by path. A removed file is None.
 
     The arguments map the paths of the files in the ADR folder to their content: on the branch, on the target, and at
     their merge base. A record that the target also has gets the target's number. If the target uses the number of a
@@ -151,7 +151,7 @@ def _follow_moves(moved: Mapping[str, str], line: re.Match[str]) -> str:
 
 
 def link_adr_files(files: Mapping[str, str]) -> dict[str, str]:
-    """Link each record with the one that it supersedes. Return the changed records, keyed by path.
+    """Link each record and the one that it supersedes to each other. Return the changed records, keyed by path.
 
     Such links are missing if the two records come from different branches.
     """

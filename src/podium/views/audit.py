@@ -1,4 +1,4 @@
-"""List the actions of a run that were allowed or refused, with the person or rule that decided, and the outcome."""
+"""List the allowed and refused actions of a run, with the person or rule that decided, and the outcome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find the sizes of agents' conversations in a run, in tokens, from the usage of their model calls."""
+"""Determine the size of each agent's conversation in a run, in tokens, from the usage of its model calls."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ContextUse(Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class ContextUseBuilder:
-    """Finds the sizes of the conversations in a run, entry by entry."""
+    """Determines the sizes of the conversations in a run, entry by entry."""
 
     _turns: dict[str, TurnStarted] = field(default_factory=dict)
     """The last turn of each operation."""

@@ -82,7 +82,7 @@ class ConversationSummary:
 
 
 def summarise_conversation(entries: Iterable[Entry], operation: str) -> str:
-    """Return a summary of what the agent of an operation did and said; empty if it did nothing."""
+    """Return a summary of what an operation's agent did and said, or an empty string if it did nothing."""
     summary = ConversationSummary(operation)
     for entry in entries:
         summary.apply(entry)

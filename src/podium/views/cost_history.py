@@ -1,4 +1,4 @@
-"""Build a run's costs over time from its timeline, by agent and by model, and how each agent spent its time.
+"""Compute a run's costs over time, by agent and by model, and how each agent spent its time, from the timeline.
 
 Every amount is a sum of the usage that entries record, so the totals equal those of all other views.
 """
@@ -39,9 +39,9 @@ from ..values.usage import NO_USAGE, Usage
 from .run_view import USAGE_KINDS, usage_of_event
 
 Activity = Literal["thinking", "tool", "waiting", "other"]
-"""What an agent or a run does: a model call, a tool call, waiting for a person, or none of these."""
+"""What an agent or a run is doing: a model call, a tool call, waiting for a person, or none of these."""
 ACTIVITIES: Sequence[Activity] = ("thinking", "tool", "waiting", "other")
-"""The activities by precedence: while agents do different things, the first of these is the activity of the run."""
+"""The activities by precedence: if agents do different things at once, the first of these is the run's."""
 
 HISTORY_KINDS = (
     *USAGE_KINDS,

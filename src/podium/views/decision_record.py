@@ -51,7 +51,7 @@ class DecisionRecord:
 def collect_decisions(entries: Iterable[Entry]) -> list[DecisionRecord]:
     """Return the decisions in these entries, which can be from several runs, in the order in which they were proposed.
 
-    A fork also contains decisions of the original run. Each decision is returned once: the version that was committed
+    A fork also contains decisions from the original run. Each decision is returned once: the version that was committed
     last or, if none was committed, the first version.
     """
     found: dict[tuple[str, str], DecisionRecord] = {}

@@ -9,7 +9,7 @@ from typing import Any
 MOST_LINES = 20_000
 """Maximum number of hunk lines to include. Further lines are only counted."""
 LONGEST_LINE = 4_000
-"""Maximum number of characters of a line. The rest is cut off."""
+"""Maximum number of characters in a line. The rest is cut off."""
 DIGEST_LENGTH = 16
 
 _START = "diff --git "
@@ -128,7 +128,7 @@ def _read_header(file: dict[str, Any], line: str) -> None:
 def _add_line(
     file: dict[str, Any], hunk: dict[str, Any], line: str, old: int, new: int, *, is_kept: bool
 ) -> tuple[int, int]:
-    """Add a line to a hunk, or only count it, and return the numbers of the next old and new line."""
+    """Add a line to a hunk, or only count it, and return the numbers of the next old and new lines."""
     mark, text = line[:1] or " ", line[1:]  # with diff.suppressBlankEmpty, an unchanged empty line has no mark
     row: dict[str, Any] = {"mark": mark, "text": text[:LONGEST_LINE]}
     if len(text) > LONGEST_LINE:

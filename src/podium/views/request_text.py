@@ -79,7 +79,7 @@ def format_risk(fact: RiskFact) -> str:
 
 
 def format_agent_reason(text: str) -> list[str]:
-    """Format the reason that an agent gave as quoted lines that are short enough not to be wrapped by a terminal."""
+    """Format an agent's reason as quoted lines, short enough that a terminal does not wrap them."""
     shown = " ".join("".join(map(escape_if_hidden, text)).split())
     # A wide character takes two columns, so a filler character follows it while the lines are wrapped.
     padded = "".join(f"{one}\0" if east_asian_width(one) in "WF" else one for one in shown)

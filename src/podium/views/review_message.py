@@ -16,7 +16,7 @@ from ..values.plain_text import escape_for_terminal, escape_unprintable, fence_o
 
 MOST_COMMENTS = 200
 MOST_LINES = 200
-"""Maximum number of lines that one comment can be about."""
+"""Maximum number of lines that one comment can cover."""
 LONGEST_COMMENT = 20_000
 LONGEST_LINE = 500
 
@@ -60,8 +60,8 @@ def _format_comment(number: int, comment: LineComment) -> str:
     path = escape_unprintable(truncate_text(comment.path, LONGEST_LINE))
     if not 1 <= comment.first <= comment.last or comment.last - comment.first >= MOST_LINES:
         raise Mistake(
-            f"the comment on {path!r} has an invalid range of lines, {comment.first} to {comment.last}; "
-            f"give the first and the last line, at most {MOST_LINES} lines"
+            f"the comment on {path!r} has an invalid line range, {comment.first} to {comment.last}; "
+            f"give the first and the last of at most {MOST_LINES} lines"
         )
     if not comment.text.strip():
         raise Mistake(f"the comment on line {comment.last} of {path!r} is empty; write something, or remove it")

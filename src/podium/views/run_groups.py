@@ -284,7 +284,7 @@ def describe_target(thing: Group | GroupedRun) -> str:
 
 
 def find_main_repository(repo: str, git_file: str) -> str:
-    """Return the repository that a worktree belongs to, from its `.git` file; `repo` itself if it is not a worktree.
+    """Return the repository that a worktree belongs to, from its `.git` file, or `repo` if it is not a worktree.
 
     The `.git` file of a worktree points to a folder in the repository: `gitdir: REPOSITORY/.git/worktrees/fix`.
     """

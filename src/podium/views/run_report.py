@@ -211,7 +211,7 @@ class ReportBuilder:
     # The report
 
     def build_report(self) -> Report:
-        """Return the report of the entries that were applied."""
+        """Return the report for the entries that were applied."""
         view, started, root = self.view, self.view.started, self.view.root
         assert started is not None, "the first entry of a run is RunStarted"
         answered = root is not None and root.outcome == "succeeded"

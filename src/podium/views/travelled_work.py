@@ -1,4 +1,4 @@
-"""Derive from a run's timeline where its files are: on which machine, and which changes are on the remote."""
+"""Use a run's timeline to determine where its files are: on which machine, and which changes are on the remote."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TravelledWork:
     """Where the files of a run are.
 
     `host` and `path` are the machine and the folder of its last checkout, and `base` is the commit that its branch
-    started from. `host` is empty if the run cannot move. `pushed` is the last push, and `push_failure` is why a later
+    started from. `host` is empty if the run cannot move. `pushed` is the last push, and `push_failure` says why a later
     push failed. `unpushed` describes the steps that are not in the last push, in order.
     """
 
@@ -41,7 +41,7 @@ class TravelledWork:
 
 
 def derive_travelled_work(entries: Iterable[Entry]) -> TravelledWork:
-    """Derive from a run's entries where its files are."""
+    """Determine where a run's files are from its entries."""
     host, path, base, push_failure = "", "", "", ""
     pushed: WorkPushed | None = None
     open_steps: dict[str, int] = {}

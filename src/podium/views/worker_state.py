@@ -314,7 +314,7 @@ class WorkerStateBuilder:
         return "idle" if self._has_turned else "starting"
 
     def _find_current_tool(self, asked: dict[str, Entry]) -> str:
-        """Return the tool that waits for the user or, if there is none, the running tool that was started last."""
+        """Return the tool that is waiting for the user or, if there is none, the running tool that was started last."""
         for entry in asked.values():
             match entry.event:
                 case PermissionAsked(action=action):

@@ -1,4 +1,4 @@
-"""A command that a client runs on the server's machine, and the frames in which its output comes back.
+"""A command that a client runs on the server's machine, and the frames in which its output is sent back.
 
 A frame is the number of a stream (1 or 2), the length of the data, and the data. A frame of stream 0 is the last one
 and contains the exit code. A frame without data only shows that the connection works.

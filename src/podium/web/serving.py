@@ -56,7 +56,7 @@ class ServeOptions:
 
 
 class QuietServer(uvicorn.Server):
-    """A uvicorn server that leaves signals to its caller, and sets `is_listening` when it listens."""
+    """A uvicorn server that leaves signals to its caller, and sets `is_listening` once it is listening."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)

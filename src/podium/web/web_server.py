@@ -114,7 +114,7 @@ def handle_deep_body(request: Request[Any, Any, Any], _: RecursionError) -> Resp
 
 
 def handle_internal_error(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    """Return the response to an unexpected error, with its type only, and print the traceback to stderr."""
+    """Return a response that contains only the type of an unexpected error, and print the traceback to stderr."""
     sys.stderr.write(f"podium serve: {request.method} {request.url.path}\n{''.join(traceback.format_exception(error))}")
     why = f"internal error in Podium: {type(error).__name__}; podium serve printed the details"
     return _build_response(request, 500, why)

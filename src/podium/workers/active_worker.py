@@ -41,7 +41,7 @@ class ActiveWorker:
     """The cancel scope in which the worker's checkout is created."""
     is_ending: bool = False
     refusal: str = ""
-    """Why this machine cannot work on the run; empty if it can."""
+    """Why this machine cannot work on the run, or an empty string if it can."""
     needs_keys_again: bool = False
     """Whether the run will continue later, for example when a provider's limit resets, so that its keys are kept."""
     finished: Event = field(default_factory=Event)

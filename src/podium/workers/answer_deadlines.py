@@ -18,12 +18,12 @@ from ..values.errors import StoreUnreachable
 from ..values.store_address import StoreAddress
 
 AWAY_SECONDS = 1.0
-"""How long to wait before listing the clients again if the store's server is away."""
+"""How long to wait before listing the clients again if the store's server cannot be reached."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingRequest:
-    """A request that is denied at its deadline. `allowed` returns the time limit for an answer in seconds."""
+    """A request that is denied at its deadline. `allowed` returns the time limit for an answer, in seconds."""
 
     by: str
     asked: float
@@ -54,7 +54,7 @@ class ApprovalDeadlines:
 
     @property
     def has_requests(self) -> bool:
-        """Whether requests wait for an answer."""
+        """Whether any requests are waiting for an answer."""
         return bool(self._open)
 
     def recheck(self) -> None:

@@ -26,12 +26,14 @@ def make_best_of_team(
 ) -> tuple[Agent, Agent]:
     """Return the lead of a team in which an agent does a task several times, and the agent for its members.
 
-    The checks in the settings are run first. `choose` says how the best of the results that pass is chosen; by default,
+    The checks in the settings are run first. `choose` says how to choose the best of the results that pass; by default,
     a judge chooses it. Raise Mistake if `choose` is `checks` and the settings have no checks.
     """
     checks = _format_checks(settings.checks)
     if choose == "checks" and not checks:
-        raise Mistake("--choose checks needs checks in the settings, such as checks: {tests: pytest -q}; or use judge")
+        raise Mistake(
+            "--choose checks needs checks in the settings, such as checks: {tests: pytest -q}; or use --choose judge"
+        )
     member = apply_options_to_agent(replace(options, budget=None, timeout=None), agent, settings)
     team_options: dict[str, Any] = {"choose": choose or "judge", "worktrees": "each"}
     if checks:
@@ -51,5 +53,5 @@ def make_best_of_team(
 
 
 def _format_checks(checks: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the checks of the settings as the command lines of a team's checks."""
+    """Return the checks in the settings as command lines for a team's checks."""
     return [argv[2] if list(argv[:2]) == ["sh", "-c"] else shlex.join(argv) for argv in checks.values()]

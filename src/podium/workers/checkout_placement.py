@@ -59,7 +59,7 @@ async def place_checkout(
 async def place_also_checkouts(
     worker_index: WorkerIndex, repository: Repository, worker_task: WorkerTask, folders: Sequence[str], own: Settings
 ) -> tuple[WorkerTask, Settings]:
-    """Return the task with a checkout in each of these additional repositories, and its settings.
+    """Return the task with a checkout in each of these additional repositories, and the task's settings.
 
     `own` are the settings for the task's primary repository, and the result has the restrictions of all repositories.
     Raise Mistake if a folder cannot be used, or if a checkout cannot be created there.
@@ -104,7 +104,7 @@ def _open_also_repository(folder: str, known: Sequence[Repository]) -> Repositor
             raise Mistake(f"{main} was given more than once; give --also each repository once")
         if main.is_relative_to(other.main_folder) or other.main_folder.is_relative_to(main):
             inner, outer = sorted((main, other.main_folder), key=lambda path: len(path.parts), reverse=True)
-            raise Mistake(f"{inner} is inside {outer}; repositories of one task cannot contain each other")
+            raise Mistake(f"{inner} is inside {outer}; the repositories of a task cannot be nested")
     return found
 
 
@@ -112,7 +112,7 @@ def _must_be_separate(path: Path, others: Sequence[str]) -> None:
     """Raise Mistake if a checkout would be in one of these folders, or would contain one."""
     for other in others:
         if path.is_relative_to(other) or Path(other).is_relative_to(path):
-            raise Mistake(f"the checkout {path} and {other} would contain each other; change worktrees.folder")
+            raise Mistake(f"the checkout {path} and {other} would be nested; change worktrees.folder")
 
 
 async def _choose_checkout_path(

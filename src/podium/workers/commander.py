@@ -64,7 +64,7 @@ Schedule = Callable[[Wakeup, TaskGroup], Awaitable[None]]
 
 
 def _find_shorter_wait(until_due: float | None, wakeups: Iterable[float]) -> float | None:
-    """Return how many seconds to wait until the next schedule or run is due; None if there is nothing to wait for.
+    """Return how many seconds to wait until the next schedule or run is due, or None if there is nothing to wait for.
 
     The wait is limited, because the clock can jump.
     """

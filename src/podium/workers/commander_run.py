@@ -49,7 +49,7 @@ async def open_worker_notifier(launcher: RunLauncher, environ: Mapping[str, str]
 
 
 def _read_notify_targets(settings_cache: SettingsCache) -> tuple[NotifyTarget, ...]:
-    """Return the notification commands and webhooks in the current settings; none if the settings cannot be read."""
+    """Return the notification commands and webhooks in the current settings, or none if these cannot be read."""
     try:
         return settings_cache.get_settings().notify
     except PodiumError:

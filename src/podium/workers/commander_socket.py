@@ -37,7 +37,7 @@ def commander_socket_path(store: StoreAddress) -> Path:
 def bind_socket(path: Path) -> Iterator[socket.socket]:
     """Listen at a commander's socket path until the block ends. Raise SocketInUse if the path is in use.
 
-    A socket that a dead process left behind is replaced, but never a socket in use.
+    A socket that a dead process left behind is replaced. A socket in use is never replaced.
     """
     lock = _acquire_lock(path)
     try:

@@ -1,4 +1,4 @@
-"""Offer this machine to a fleet: claim jobs, run their workers, and hand back what this machine cannot do.
+"""Offer this machine to a fleet: claim jobs, run their workers, and hand back the jobs that this machine cannot do.
 
 The host owns its runs together with its workers, under one id: the host renews the lease, and the workers write. If the
 host dies, its workers exit, the lease expires, and another host takes over the runs.
@@ -126,11 +126,11 @@ async def run_host(
         try:
             await commander.serve(offer_machine)
         except SocketInUse as error:
-            raise Mistake(f"host {name} already runs on this machine with this Podium home ({error})") from error
+            raise Mistake(f"host {name} is already running on this machine with this Podium home ({error})") from error
 
 
 def _require_compatible_hosts(name: str, hosts: Sequence[HostRow]) -> None:
-    """Raise Mistake if a host that takes jobs has a Podium that is not compatible with this one."""
+    """Raise Mistake if a host that takes jobs runs a version of Podium that is not compatible with this one."""
     for host in hosts:
         if host.name != name and host.is_alive and not are_compatible(host.version, __version__):
             raise Mistake(
@@ -140,7 +140,7 @@ def _require_compatible_hosts(name: str, hosts: Sequence[HostRow]) -> None:
 
 
 class HostPresence:
-    """Reports that a host is alive, and drains it when a signal or the fleet requests that."""
+    """Reports that a host is alive, and drains it when a signal or the fleet requests it."""
 
     def __init__(
         self, database: FleetDatabase, loop: HostLoop, options: HostOptions, report: Callable[[str], None]
@@ -224,9 +224,9 @@ class HostWork:
         return HandBack() if status == "open" else None
 
     def _read_run(self, run: str) -> tuple[RunStarted, RunStatus, str]:
-        """Return a run's first event, its status, and why it cannot start because of a preceding run.
+        """Return a run's first event, its status, and why a preceding run prevents it from starting.
 
-        The reason is `not yet` if that run has not ended, a clause if it did not succeed, and otherwise empty.
+        The reason is `not yet` if the preceding run has not ended, a clause if it did not succeed, and otherwise empty.
         """
         with StoreReader(self._launcher.settings.store) as reader:
             summary = reader.read_summary(run)

@@ -65,7 +65,7 @@ class IssueStart:
         )
 
     def choose_branch(self, claim: IssueClaim) -> str:
-        """Return the branch for the work on an issue; empty if it is done in the repository itself.
+        """Return the branch for the work on an issue, or an empty string if it is done in the repository itself.
 
         Raise BadAgent if the issue's agent cannot be used.
         """

@@ -73,7 +73,7 @@ def _quote_issue(claim: IssueClaim) -> str:
 
 
 def find_candidates(roster: Roster, names: Sequence[str]) -> tuple[Agent, ...]:
-    """Return the agents that triage chooses between: those with these names or, without names, the repository's.
+    """Return the agents that triage chooses between: those with these names or, by default, the repository's.
 
     If the repository has a squad, these are its team and its members. If it has no agents, they are the user's own or,
     if there are none either, Podium's own worker. Agents with errors are left out. Raise BadAgent if one of the names
@@ -121,7 +121,7 @@ def _describe_agent(agent: Agent) -> str:
 
 
 def _quote_routing(candidates: Iterable[Agent]) -> str:
-    """Return the routing rules of the candidates' teams as quoted data; empty if they have none."""
+    """Return the routing rules of the candidates' teams as quoted data, or an empty string if they have none."""
     rules = [str(agent.team.options.get("routing", "")) for agent in candidates if agent.team is not None]
     text = "\n".join(filter(None, rules))[:LONGEST_ROUTING]
     return f"\nThe team's own notes on who does what:\n{quote_lines(text)}\n" if text.strip() else ""

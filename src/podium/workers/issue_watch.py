@@ -113,7 +113,7 @@ class IssueWatch:
     async def advance(self, *, is_round: bool = False) -> bool:
         """Start the next runs, record which runs have ended, and post comments. Return whether any issue is active.
 
-        Only with `is_round`, also retry work that could not be started, and start a commander if a run needs one.
+        With `is_round`, also retry work that could not be started, and start a commander if a run needs one.
         """
         open_claims = await self._list_open()
         if await to_thread.run_sync(_has_news, self._settings, open_claims, is_round):
@@ -303,7 +303,7 @@ class TriageEnd:
 
 
 def _read_triage(settings: Settings, claim: IssueClaim) -> TriageEnd | None:
-    """Return how the triage of an issue ended; None if it has not."""
+    """Return how the triage of an issue ended, or None if it has not ended."""
     with StoreReader(settings.store) as reader:
         try:
             last = reader.read_summary(claim.triage_run).last.event
@@ -320,7 +320,7 @@ def _read_triage(settings: Settings, claim: IssueClaim) -> TriageEnd | None:
 
 
 def _read_outcome(settings: Settings, run: str) -> Literal["succeeded", "failed", "stopped"] | None:
-    """Return how a run ended; None if it has not."""
+    """Return how a run ended, or None if it has not ended."""
     with StoreReader(settings.store) as reader:
         try:
             last = reader.read_summary(run).last.event
@@ -341,7 +341,7 @@ def _has_news(settings: Settings, claims: Sequence[IssueClaim], with_claimed: bo
 
 
 def _needs_commander(settings: Settings, claims: Sequence[IssueClaim]) -> bool:
-    """Return whether a run of these claims waits for a commander, but none is running."""
+    """Return whether a run of these claims is waiting for a commander, but none is running."""
     runs = [claim.triage_run if claim.state == "triage" else claim.run for claim in claims if claim.is_active]
     if not runs or is_commander_listening(commander_socket_path(settings.store)):
         return False

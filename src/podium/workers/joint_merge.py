@@ -64,7 +64,7 @@ MakeCheck = Callable[[RepoContext], CheckRunner]
 async def find_repository_merges(
     context: RepoContext, candidates: Sequence[MergeCandidate], target: str, onto: str, make_check: MakeCheck
 ) -> list[RepositoryMerge]:
-    """Return what to merge in each repository of these candidates. Raise Mistake if one has no target.
+    """Return what to merge in each repository of these candidates. Raise Mistake if a repository has no target.
 
     `target` is the target in the primary repository. In the others it is `onto`, or the branch that is checked out.
     """

@@ -127,14 +127,14 @@ class LocalPlacement:
             await to_thread.run_sync(partial(start_commander, self._launcher.settings, environ, delivery=delivery))
 
     def _must_not_be_too_deep(self) -> None:
-        """Raise Mistake if a worker of this run would be nested too deeply."""
+        """Raise Mistake if a worker started by this run would be nested too deeply."""
         depth, worker_task = 0, self._worker_task
         with StoreReader(self._store) as reader:
             while worker_task is not None and worker_task.parent:
                 depth += 1
                 worker_task = get_run_started(reader.read_summary(worker_task.parent)).errand
         if depth >= MAX_DEPTH:
-            raise Mistake(f"workers can be nested at most {MAX_DEPTH} deep; do this work without another worker")
+            raise Mistake(f"workers can be nested at most {MAX_DEPTH} levels deep; do this work without another worker")
 
     def _load_default_team(self) -> list[Agent]:
         return list(load_roster(self._directory, self._launcher.settings.home).resolve_team(DEFAULT_WORKER_AGENT))
@@ -267,7 +267,7 @@ class IdleTracker:
 
 
 def _summarise_plan_step(entries: Sequence[Entry]) -> str:
-    """Return a summary of the work of a plan step's owner, for the next owner; empty for other workers."""
+    """Return a summary of a plan step owner's work for the next owner, or an empty string for other workers."""
     started = entries[0].event
     assert isinstance(started, RunStarted), "the first entry of a run is RunStarted"
     if started.errand is None or not parse_plan_step(started.errand.operation):

@@ -88,7 +88,7 @@ class KeyReceiver:
         raise OutsideFailed(f"{what} did not arrive within {within:g} s; delegate the task again")
 
     def get_keys(self, run: str) -> dict[str, str]:
-        """Return the keys received for a run; empty if there are none, so that only the commander's own keys apply."""
+        """Return the keys received for a run. If there are none, only the commander's own keys apply."""
         self._receive_pending()
         return self._keys.get(run, {})
 

@@ -57,7 +57,7 @@ def send_review(store: StoreAddress, worker: WorkerState, review: str, *, by: st
 async def delegate_review(
     launcher: RunLauncher, settings: Settings, worker: WorkerState, review: str, *, run: str = ""
 ) -> SentReview:
-    """Start a worker with the same agent that continues from the branch of a worker that has ended.
+    """Start a worker with the same agent to continue from the branch of a worker that has ended.
 
     Its branch is new, so the work of the earlier worker stays as it was reviewed. `run` is an id chosen in advance; if
     that run exists, no other run is started. Raise Mistake if no worker can be started.

@@ -80,7 +80,7 @@ class ScheduleFiring:
             await sleep(HOST_CHECK_SECONDS)
 
     async def fire_due(self) -> float | None:
-        """Start the due runs. Return how many seconds to wait before the next call; None if no schedule is active."""
+        """Start the due runs. Return the seconds to wait before the next call, or None if no schedule is active."""
         active = await to_thread.run_sync(list_active_schedules, self._launcher.settings)
         if any(one.next_at <= self._now() for one in active):
             try:
@@ -159,7 +159,7 @@ def list_active_schedules(settings: Settings) -> list[Schedule]:
 
 
 def describe_unattended_schedules(settings: Settings) -> str:
-    """Return a warning if schedules are active but no process is running to start their runs; empty otherwise."""
+    """Return a warning if schedules are active but no process is running to start their runs, or an empty string."""
     active = list_active_schedules(settings)
     if not active or is_commander_listening(commander_socket_path(settings.store)):
         return ""

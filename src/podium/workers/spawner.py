@@ -62,7 +62,7 @@ class ForkedProcess:
         return LOST_EXIT_CODE if self.returncode is None else self.returncode
 
     async def kill(self, sign: signal.Signals) -> None:
-        """Send a signal to the process group; do nothing if the process has exited."""
+        """Send a signal to the process group. Do nothing if the process has exited."""
         if not self._is_over.is_set():
             with suppress(ConnectionClosed):
                 await self._fork_server.send_request(KillRequest(pid=self.pid, sign=sign))
@@ -87,7 +87,7 @@ class FreshProcess:
         return await self.process.wait()
 
     async def kill(self, sign: signal.Signals) -> None:
-        """Send a signal to the process group; do nothing if the process has exited."""
+        """Send a signal to the process group. Do nothing if the process has exited."""
         self.process.signal_group(sign)
 
 

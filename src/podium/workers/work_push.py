@@ -1,7 +1,7 @@
 """Push a worker's files to its remote after every step, so that another machine can continue the work.
 
 A push does not delay the work: it runs during the next model call, and one push covers all steps that have ended by
-then. A push that fails is recorded and tried again after the next step.
+then. A push that fails is recorded and retried after the next step.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class WorkPush:
                 await self.push()
 
     async def push(self) -> None:
-        """Push the current files, unless they are on the remote already, and record the result."""
+        """Push the current files, unless they are already on the remote, and record the result."""
         async with self._lock:
             try:
                 await self._push_files()

@@ -31,7 +31,7 @@ from .work_takeover import fetch_code, restore_checkout
 async def ensure_worker_checkout(
     launcher: RunLauncher, environ: Mapping[str, str], run: str, worker_task: WorkerTask
 ) -> Checkout | None:
-    """Return a worker's checkout, and create it and its slot if necessary. Return None if the task needs no checkout.
+    """Return a worker's checkout. Create it and its slot if necessary. Return None if the task needs no checkout.
 
     `worker_task` contains the paths on this machine. Raise Mistake if the checkout cannot be created, and OutsideFailed
     if the remote does not provide its commits.
@@ -46,7 +46,7 @@ async def ensure_worker_checkout(
 async def ensure_also_checkouts(
     launcher: RunLauncher, environ: Mapping[str, str], run: str, worker_task: WorkerTask
 ) -> tuple[Checkout, ...]:
-    """Return a worker's checkouts of additional repositories, and create them if necessary. They share its slot.
+    """Return a worker's checkouts of additional repositories. Create them if necessary. They share its slot.
 
     If one cannot be created, remove all checkouts of the worker, unless it has worked in them, and raise Mistake.
     """

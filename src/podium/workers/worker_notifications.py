@@ -27,7 +27,7 @@ class WorkerNotifications:
         self._notifier = notifier
         self._logs = logs
         self._told: set[str] = set()
-        """The requests about which the user was notified, because a restarted worker announces them again."""
+        """The requests that the user was notified about, kept because a restarted worker announces them again."""
 
     async def notify_request(self, run: str, id: str) -> None:
         """Notify the user about an open request or question of a worker, unless this has already been done."""

@@ -49,7 +49,7 @@ class ChatConsole(Keyboard, Protocol):
         ...
 
     def restore_line(self, text: str) -> None:
-        """Put a line that was not delivered back into the input, before any text that is being typed."""
+        """Return an undelivered line to the input, before any text that is being typed."""
         ...
 
     def clear_line(self) -> None:

@@ -15,7 +15,7 @@ from ...system.locations import find_repo
 @click.command("acp")
 @click.argument("agent")
 def acp_command(agent: str) -> None:
-    """Serve AGENT, for example a team, as one agent for an editor, on standard input and output.
+    """Serve AGENT, such as a team, to an editor as a single agent, on standard input and output.
 
     An editor that speaks the Agent Client Protocol starts this command. Permission requests are shown in the
     editor, and podium approvals lists them too; the first answer counts.

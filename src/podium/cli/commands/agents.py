@@ -1,6 +1,6 @@
 """`podium agents`: list the available agents and their sources.
 
-Each subcommand has its own module, which is imported when it is called.
+Each subcommand has its own module, which is imported when the subcommand is called.
 """
 
 from __future__ import annotations

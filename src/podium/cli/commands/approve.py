@@ -26,7 +26,7 @@ from ..terminal.answer_report import get_channel, get_username, submit_answer
 )
 @click.option("--everywhere", is_flag=True, help="With --always, allow such actions in all repositories.")
 def approve_command(id: str, for_run: bool, for_good: bool, everywhere: bool) -> int:
-    """Approve the permission request ID, by default once. podium approvals lists the open requests.
+    """Approve the permission request ID, once by default. podium approvals lists the open requests.
 
     Without --always, the approval covers exactly the action that was shown. If a request is answered twice,
     the first answer counts, and the second command exits with code 6.

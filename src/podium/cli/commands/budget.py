@@ -54,7 +54,7 @@ def change_budget(store: StoreAddress, summary: RunSummary, limits: Budget) -> s
         again = (
             "delegate its task again"
             if is_worker_run(summary)
-            else f"try it again with: podium retry {run} --budget LIMITS"
+            else f"retry it with: podium retry {run} --budget LIMITS"
         )
         raise Mistake(
             f"run {run} has ended ({derive_run_state(summary)}) and cannot be resumed, so its budget cannot "

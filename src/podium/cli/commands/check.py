@@ -49,7 +49,7 @@ def check_command(path: Path | None, repo: Path | None, is_json: bool) -> None:
 def check_place(place: Path, inside: Path, home: Path) -> CheckReport:
     """Check the agents at a path in the repository `inside`.
 
-    If the path is the repository, also check the settings files and the files with instructions. Of any other path,
+    If the path is the repository, also check the settings files and the instruction files. For any other path,
     only errors in the settings are reported, because they keep the agents from being checked completely.
     """
     is_repository = place.absolute() == inside

@@ -67,7 +67,7 @@ def config_show_command(repo: Path | None = None, is_json: bool = False) -> None
 @repo_option
 @json_option
 def config_path_command(repo: Path | None, is_json: bool) -> None:
-    """List the settings files, lowest precedence first, and whether each exists."""
+    """List the settings files, lowest precedence first, and show whether each exists."""
     folder = _resolve_repo(repo)
     files = [
         {"source": source, "path": str(place), "exists": place.exists()}

@@ -1,4 +1,4 @@
-"""`podium cost`: show the cost of all runs, or of each operation of one run."""
+"""`podium cost`: show the cost of all runs, or of each operation in one run."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def format_cost(usage: Usage) -> str:
     """Return a cost as text: `$0.0123`, `~$0.0123` if it is estimated, `unpriced` if no price is known.
 
     If only some prices are unknown, ` + unpriced` follows the cost. If all calls were rehearsed, return `rehearsed`; if
-    there were no calls, an empty string.
+    there were no calls, return an empty string.
     """
     if not usage.calls and not usage.usd:
         return "rehearsed" if usage.rehearsed_calls else ""

@@ -1,4 +1,4 @@
-"""`podium decide`: start a run in which a person, or a team by vote, makes a decision."""
+"""`podium decide`: start a run in which a person decides or a team votes."""
 
 from __future__ import annotations
 
@@ -67,8 +67,9 @@ def decide_command(
 ) -> int:
     """Decide on TOPIC, and keep a record.
 
-    You are asked on the terminal. Without a terminal, the decision stays open until you use podium answer.
-    With --by TEAM, the members of that team vote by its rule, and its lead or you decide if the vote has no result.
+    You are asked at the terminal. Without a terminal, the decision stays open until you use podium answer.
+    With --by TEAM, the members of that team vote according to its rule, and its lead or you decide if the vote has no
+    result.
     """
     shown = OutputOptions(**output)
     place = find_repo(repo or Path())

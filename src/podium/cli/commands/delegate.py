@@ -146,7 +146,7 @@ def require_known_tools(rules: Sequence[str]) -> None:
 
 
 def _print_notices(settings: Settings, run: str) -> None:
-    """Print what the timeline of a new run says about where it will run: no host may have the labels."""
+    """Print the notices on a new run's timeline about where it will run, for example that no host has the labels."""
     from ...store.reader import StoreReader  # imported here for start-up time: few workers have labels
 
     with StoreReader(settings.store) as reader:

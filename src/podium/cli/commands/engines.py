@@ -25,7 +25,7 @@ from ..terminal.text import align_columns, as_json, escape_for_terminal, print_t
 def engines_command(ctx: click.Context, repo: Path | None, is_json: bool) -> None:
     """List the coding agents that can be used as engines, with their versions, and how to install the missing ones.
 
-    An agent uses one with engine: NAME in its file.
+    An agent selects one with engine: NAME in its file.
     """
     if ctx.invoked_subcommand is not None:
         return require_no_group_options(ctx, repo=repo, json=is_json)

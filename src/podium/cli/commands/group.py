@@ -46,7 +46,7 @@ def group_command(ctx: click.Context) -> Any:
 @click.option("--all", "is_all", is_flag=True, help="Include archived groups.")
 @click.option("--json", "is_json", is_flag=True, help="Print the list as JSON.")
 def group_list_command(is_all: bool = False, is_json: bool = False) -> None:
-    """List the groups in the order of podium ps."""
+    """List the groups in the same order as podium ps."""
     store = Settings.load().store
     parts: list[GroupSection] = []
     begun: dict[str, float] = {}
@@ -167,7 +167,7 @@ def group_order_command(names: tuple[str, ...], is_newest: bool) -> None:
 
 
 def clear_order(groups: Groups, named: Sequence[Group], runs: Sequence[GroupedRun]) -> None:
-    """Sort the runs in the given groups newest first again or, if no group is given, the groups themselves.
+    """Sort the runs in the given groups or, if no group is given, the groups themselves, newest first again.
 
     Raise Mistake if runs are given.
     """
@@ -219,7 +219,7 @@ def confirm_delete(group: Group, count: int, unfinished: Sequence[str]) -> bool:
     if not sys.stdin.isatty():
         raise Mistake(
             f"deleting {describe_target(group)} removes {format_count(count, 'run')} from all lists, "
-            "and there is no terminal to confirm it; "
+            "and there is no terminal to confirm on; "
             "give --yes to confirm"
         )
     stopped = f", stopping {len(unfinished)} of them first" if unfinished else ""

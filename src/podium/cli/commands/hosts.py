@@ -88,7 +88,7 @@ def hosts_remove_command(name: str) -> None:
 
 
 def require_host_store(store: StoreAddress) -> PostgresAddress:
-    """Return the address of a PostgreSQL store. Raise PodiumError if it is a file, or the packages are missing."""
+    """Return the address of a PostgreSQL store. Raise PodiumError if the store is a file or packages are missing."""
     if not isinstance(store, PostgresAddress):
         raise Mistake(
             f"hosts need a PostgreSQL store, because other machines cannot open the file {store}; set PODIUM_STORE or "

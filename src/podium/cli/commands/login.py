@@ -26,7 +26,7 @@ from ..terminal.text import align_columns, escape_for_terminal, print_to_stderr
 
 @click.command("login")
 @click.argument("address", required=False)
-@click.option("--code", help="Code in the address that podium serve prints, if it is not in ADDRESS.")
+@click.option("--code", help="Code from the address that podium serve prints, if ADDRESS does not contain it.")
 @click.option("--token", help="Token from podium serve tokens --create, instead of a code; - reads standard input.")
 @click.option("--fingerprint", help="Expected SHA-256 fingerprint of the certificate; needed without a terminal.")
 @click.option("--forget", "is_forgotten", is_flag=True, help="Sign out, and delete the token.")
@@ -100,7 +100,7 @@ def choose_fingerprint(address: str, expected: str | None) -> str:
 
 
 def ask_for_code() -> str:
-    """Return the code that the user types. Raise Mistake without a terminal."""
+    """Return the code that the user types. Raise Mistake if there is no terminal."""
     if not is_attended():
         raise Mistake("no code; give the whole address that podium serve prints, or --code or --token")
-    return str(click.prompt("Code in the address that podium serve printed, after #code=", err=True)).strip()
+    return str(click.prompt("Code from the address that podium serve printed, after #code=", err=True)).strip()

@@ -42,7 +42,10 @@ MOST_NEWEST = 100
 @click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Show only this kind of entry, e.g. turn_ended.")
 @click.option("--since", default="", metavar="TIME", help="Show only entries since this time, e.g. 10m, 2h or 14:30.")
 @click.option(
-    "--last", type=click.IntRange(min=1), metavar="N", help=f"Entries to show without RUN; default: {MOST_NEWEST}."
+    "--last",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help=f"Number of entries to show without RUN; default: {MOST_NEWEST}.",
 )
 def logs_command(
     run: str,

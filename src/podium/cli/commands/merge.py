@@ -78,7 +78,8 @@ def merge_command(
     With --resolve, a worker is started on a new branch for each branch that conflicts or fails a check. When the
     worker has finished, merge its branch instead of the original one.
     With --pull-request, each branch that merges and passes is pushed to the remote as it is, and gets a pull request
-    with a description of its run, through gh or glab. A branch with an open pull request keeps it.
+    with a description of its run, through gh or glab. If a branch already has an open pull request, no second one is
+    opened.
     With --only, which can be repeated, the other changes of the branch stay on it and can be merged later.
     A branch whose worker worked in several repositories is merged in all of them, or in none.
     """

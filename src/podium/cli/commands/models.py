@@ -1,6 +1,6 @@
 """`podium models`: list the available models, choose a local server, test a model, and add or remove local models.
 
-Each subcommand has its own module, which is imported when it is called.
+Each subcommand has its own module, which is imported when the subcommand is called.
 """
 
 from __future__ import annotations

@@ -28,8 +28,10 @@ LONGEST_DESCRIPTION = 60
 
 @click.command("plan")
 @click.argument("run")
-@click.option("--edit", "is_edited", is_flag=True, help="Edit the plan that needs approval in $EDITOR, and approve it.")
-@click.option("--full", "is_full", is_flag=True, help="Show the whole text of every step.")
+@click.option(
+    "--edit", "is_edited", is_flag=True, help="Use $EDITOR to edit the plan that needs approval, and approve it."
+)
+@click.option("--full", "is_full", is_flag=True, help="Show the full text of every step.")
 @click.option("--json", "is_json", is_flag=True, help="Print the plan as JSON.")
 def plan_command(run: str, is_edited: bool, is_full: bool, is_json: bool) -> int | None:
     """Show the plan of RUN and the state of its steps.

@@ -60,7 +60,7 @@ class EffectiveRules:
     places: Mapping[str, tuple[str, ...]]
 
     def check_action(self, what: str | Action) -> dict[str, Any]:
-        """Return the verdict on an action, with the locations of the rule that decided."""
+        """Return the verdict on an action, with the locations of the rule that decided it."""
         verdict = check(what, self.rules, self.mode)
         return {
             "decision": verdict.decision,

@@ -36,8 +36,13 @@ LONGEST_HEADING = 40
 
 
 @click.command("ps")
-@click.option("--all", "is_all", is_flag=True, help=f"Include archived runs, and more than {MOST_ENDED} ended ones.")
-@click.option("--flat", "is_flat", is_flag=True, help="Print one list without sections for groups.")
+@click.option(
+    "--all",
+    "is_all",
+    is_flag=True,
+    help=f"Include archived runs, and list all ended runs, not only the last {MOST_ENDED}.",
+)
+@click.option("--flat", "is_flat", is_flag=True, help="Print a single list instead of a section for each group.")
 @click.option("--json", "is_json", is_flag=True, help="Print the list as JSON.")
 def ps_command(is_all: bool, is_flat: bool, is_json: bool) -> int:
     """List runs, newest first, with their state: running, queued, paused, resumable (interrupted), or the outcome.

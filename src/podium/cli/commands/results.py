@@ -62,7 +62,7 @@ class ResultsPage:
 
 @click.command("results")
 @click.argument("run", required=False)
-@click.option("--workers", "is_workers", is_flag=True, help="Report on all workers of this repository.")
+@click.option("--workers", "is_workers", is_flag=True, help="Report on all workers in this repository.")
 @click.option("--synthesis", "is_summed_up", is_flag=True, help="Have the lead summarise the report in a new run.")
 @click.option("--agent", help="Agent for --synthesis; default: the lead of RUN, or with --workers, the agent worker.")
 @repo_option
@@ -84,7 +84,7 @@ def results_command(
     if is_json and is_markdown:
         raise click.UsageError("--json and --markdown cannot be combined; give one of them")
     if (run is None) != is_workers:
-        raise click.UsageError("give either a run, or --workers for all workers of this repository")
+        raise click.UsageError("give either a run, or --workers for all workers in this repository")
     if agent is not None and not is_summed_up:
         raise click.UsageError("--agent needs --synthesis; give both")
     page = build_workers_page(RepoContext(repo)) if run is None else build_run_page(run, repo)

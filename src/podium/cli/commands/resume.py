@@ -43,7 +43,7 @@ from ..workers.resume import format_resumed_workers, resume_workers
     "--accept-loss",
     "accepts_loss",
     is_flag=True,
-    help="Resume RUN although its last entries were lost; actions recorded in them may be repeated.",
+    help="Resume RUN even though its last entries were lost; actions recorded in them may be repeated.",
 )
 @permissions_option
 @no_input_option
@@ -57,10 +57,10 @@ def resume_command(
     permission_mode: str | None,
     **output: bool,
 ) -> int:
-    """Resume RUN where it stopped; without RUN, resume the run that was interrupted.
+    """Resume RUN from where it stopped; without RUN, resume the run that was interrupted.
 
-    If several runs were interrupted, they are listed, and you choose. Without a terminal, give RUN or --all.
-    Finished steps are read from the timeline and not repeated. A paused run is resumed only if you give its id.
+    If several runs were interrupted, they are listed, and you choose which to resume. Without a terminal, give RUN or
+    --all. Finished steps are read from the timeline and not repeated. A paused run is resumed only if you give its id.
     Workers are resumed in the background, by their commander. A run that is waiting for a provider's limit continues
     by itself when the limit resets; give its id to continue it now.
     """

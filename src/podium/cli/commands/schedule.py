@@ -50,7 +50,7 @@ def schedule_command(ctx: click.Context) -> Any:
 @repo_option
 @json_option
 def schedule_add_command(when: str, agent: str, request: str, zone: str, repo: Path | None, is_json: bool) -> None:
-    """Send REQUEST to AGENT at the times WHEN, a cron expression such as "0 9 * * 1-5".
+    """Send REQUEST to AGENT at the times given by WHEN, a cron expression such as "0 9 * * 1-5".
 
     The five fields are minute, hour, day of month, month and day of week. If REQUEST is -, it is read from standard
     input. The runs work in the repository, like those of podium run --detach.
@@ -207,7 +207,7 @@ def format_time(at: float, zone: str) -> str:
 
 
 def load_zone(name: str) -> ZoneInfo:
-    """Return the time zone of this name. Raise Mistake if it is unknown."""
+    """Return the time zone with this name. Raise Mistake if it is unknown."""
     try:
         return ZoneInfo(name)
     except (OSError, ValueError, KeyError):

@@ -28,7 +28,7 @@ SCOPE_NAMES = ("read", "act", "approve")
 
 
 def parse_scopes(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
-    """Return the scopes in a list separated by commas. Raise BadParameter if one of them is unknown."""
+    """Return the scopes in a comma-separated list. Raise BadParameter if one of them is unknown."""
     names = tuple(filter(None, map(str.strip, value.split(","))))
     if unknown := [name for name in names if name not in SCOPE_NAMES]:
         raise click.BadParameter(f"unknown scope {unknown[0]!r}; scopes: {', '.join(SCOPE_NAMES)}")
@@ -161,7 +161,7 @@ def require_web_packages() -> None:
 @click.option("--revoke", "revoked", metavar="ID", help="Revoke a token; its client is signed out at once.")
 @click.option("--json", "is_json", is_flag=True, help="Print the list, or the new token, as JSON.")
 def serve_tokens_command(name: str | None, scopes: tuple[str, ...], revoked: str | None, is_json: bool) -> None:
-    """List the tokens of browsers and programs, create one or revoke one."""
+    """List the tokens of browsers and programs, or create or revoke one."""
     from ...web.api.access_tokens import TokenFile  # imported here for start-up time
 
     if name is not None and revoked is not None:

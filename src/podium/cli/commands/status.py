@@ -20,7 +20,7 @@ from ..terminal.text import as_json
 )
 @click.option("--json", "is_json", is_flag=True, help="Print the overview as JSON.")
 def status_command(is_watching: bool, is_json: bool) -> None:
-    """Show the requests that need you, the active agents and the finished runs, for all runs.
+    """Show the requests that need you, the active agents and the finished runs in the store.
 
     With --watch, the overview stays on the screen and follows the runs; the keys are shown at the bottom.
     """

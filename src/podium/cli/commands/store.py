@@ -177,7 +177,7 @@ def format_check(store: StoreAddress, result: StoreCheck) -> list[str]:
 
 
 def require_age(text: str) -> float:
-    """Return an age in seconds. Raise UsageError if it is not an age."""
+    """Return an age in seconds. Raise UsageError if `text` is not an age."""
     age = parse_age(text)
     if age is None:
         raise click.UsageError(f"--older-than {text!r} is not an age; use 30d, 12h, 90m or 0s")

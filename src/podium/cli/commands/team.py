@@ -1,6 +1,6 @@
 """`podium team`: show, save, change, export or delete a team.
 
-Each subcommand has its own module, which is imported when it is called.
+Each subcommand has its own module, which is imported when the subcommand is called.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def format_plan(plan: UndoPlan) -> Iterator[str]:
 
 
 def format_outcome(shown: UndoPlan, done: UndoPlan) -> Iterator[str]:
-    """Yield how many files were restored, and a line for each file that was shown as undoable but was not restored."""
+    """Yield the number of restored files, and a line for each file that was shown as undoable but was not restored."""
     undone = {file.path for file in done.files if file.state == "undone"}
     yield f"restored {format_count(len(undone), 'file')} to the state before run {done.run}"
     states = {file.path: file.state for file in done.files}

@@ -183,7 +183,7 @@ async def _watch(
                 return exit_codes.GOAL_NOT_MET if output.has_problems else exit_codes.GOAL_MET
             print_to_stderr(f"watching {source.name} every {rounds.every}; stop it with Ctrl-C")
             await _run_forever(watch, output, rounds.seconds)
-    print_to_stderr("stopped watching; work that was started continues in the background, see podium ps")
+    print_to_stderr("stopped watching; work that was started continues in the background; see podium ps")
     return exit_codes.SIGNALLED + (signals[0] if signals else SIGINT)
 
 

@@ -1,6 +1,6 @@
-"""`podium workers`: list the workers of a repository and their states.
+"""`podium workers`: list the workers in a repository and their states.
 
-Each subcommand has its own module, which is imported when it is called.
+Each subcommand has its own module, which is imported when the subcommand is called.
 """
 
 from __future__ import annotations
@@ -52,13 +52,16 @@ class WorkersCommandGroup(click.Group):
 
 @click.group("workers", cls=WorkersCommandGroup, invoke_without_command=True)
 @click.option(
-    "--all", "is_all", is_flag=True, help=f"Include all repositories, and more than {MOST_OVER} finished workers."
+    "--all",
+    "is_all",
+    is_flag=True,
+    help=f"Include all repositories, and list all finished workers, not only the last {MOST_OVER}.",
 )
 @repo_option
 @json_option
 @click.pass_context
 def workers_command(ctx: click.Context, is_all: bool, repo: Path | None, is_json: bool) -> None:
-    """List the workers of this repository with their state, current tool, changed lines and cost.
+    """List the workers in this repository with their state, current tool, changed lines and cost.
 
     In the subcommands, BRANCH can also be a prefix of a worker's run id.
     """

@@ -98,7 +98,7 @@ def worktrees_cleanup_command(worktrees: Worktrees, dry_run: bool, force: bool, 
     """Remove worktrees that Podium created and that are no longer needed, and print the result for each.
 
     The worktrees of this repository's workers in other repositories are included.
-    Workers on other machines push their work to refs on a remote. Those refs are removed too when the work is merged.
+    Workers on other machines push their work to refs on a remote. Those refs are removed too once the work is merged.
     """
 
     async def run_cleanup() -> tuple[list[CleanupResult], list[RefCleanup]]:

@@ -1,6 +1,6 @@
 """`podium demo --local`: a team with a real model on this machine fixes a bug in a repository.
 
-The team works in its own checkout. Its change is merged only if the test that failed before passes.
+The team works in its own checkout. Its change is merged only if the previously failing test passes.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ class EntryLines:
         return [short]
 
     def _shorten_tool_answer(self, entry: Entry) -> Entry:
-        """Remove messages that were already printed from the error of a tool. Return other entries unchanged."""
+        """Shorten a tool's error by removing messages that were already printed. Return other entries unchanged."""
         if not (isinstance(entry.event, ToolAnswered) and entry.event.is_error):
             return entry
         text = _remove_messages(clean_message(entry.event.text), self._told)

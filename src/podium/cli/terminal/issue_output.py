@@ -1,4 +1,4 @@
-"""Print what `podium watch` does: one line, or one JSON object, for each thing that happens to an issue."""
+"""Print what `podium watch` does: one line, or one JSON object, for each event about an issue."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class IssueOutput:
         self.print_event(WatchEvent(kind="problem", text=text))
 
     def print_end(self) -> None:
-        """Print that there was nothing to do, if nothing was printed."""
+        """If nothing was printed, print that there was nothing to do."""
         if not self._has_printed and not self._is_json:
             print_to_stderr(f"no new issues in {self._source}")
 

@@ -64,7 +64,7 @@ def layout_row(row: Sequence[Cell], widths: Sequence[int], is_right: Sequence[bo
 
 
 def list_cells(rows: Sequence[Sequence[Cell]], width: int) -> list[Line]:
-    """Return the lines of a table with one cell below the other, each labelled with the header of its column."""
+    """Return the lines of a table with its cells below one another, each labelled with the header of its column."""
     lines: list[Line] = []
     for number, row in enumerate(rows[1:]):
         lines += [[]] if number else []

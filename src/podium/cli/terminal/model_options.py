@@ -15,8 +15,9 @@ from ...values.errors import Mistake
 def choose_model(provider: str | None, model: str | None, settings: Settings, environ: Mapping[str, str]) -> str | None:
     """Return the model that the options specify, or None. If a provider is given, return `provider:model`.
 
-    If only a provider is given, use its default model or, if it has none, the only model on its server. Raise
-    UsageError if `model` is blank, and Mistake if the provider is unknown or its server has no model or several.
+    If only a provider is given, use its default model or, if it has none, the only model on its server.
+    Raise UsageError if `model` is blank, and Mistake if the provider is unknown or its server does not
+    have exactly one model.
     """
     if model is not None and not model.strip():
         raise click.UsageError("--model is empty; specify a model, or omit the option")

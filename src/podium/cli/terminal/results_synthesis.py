@@ -129,7 +129,7 @@ def run_synthesis(author: SynthesisAuthor, report: Iterable[str]) -> Synthesis:
     by, agent = author.agent.name, as_writer(author.agent)
     request = make_synthesis_request(author.agent, report, about=author.about)
     if request.left_out:
-        print_to_stderr(f"the report is too long: {request.left_out:,} characters were omitted for {by}")
+        print_to_stderr(f"the report is too long for {by}: {request.left_out:,} characters were omitted")
     # With `is_json`, the text is not printed here: the caller prints it with the report.
     output = OutputOptions(is_json=True)
     try:

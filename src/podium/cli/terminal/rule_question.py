@@ -17,7 +17,7 @@ def format_rule_question(asked: PermissionAsked) -> str:
             f"Save the rule {escape_in_line(asked.always)}? Everything that it matches will be allowed without asking.",
             *_format_examples("It allows, for example:", examples.covered),
             *_format_examples("It does not allow, for example:", examples.not_covered),
-            "[y] save the rule and allow it  [n] back",
+            "[y] save the rule and allow this action  [n] back",
         ]
     )
 

@@ -23,7 +23,7 @@ MOST_KEYS = 9
 
 
 def describe_keys(one: OpenRequest) -> str:
-    """Return which keys answer a request."""
+    """Describe which keys answer a request."""
     asked = one.asked
     if isinstance(asked, PermissionAsked):
         return "y approves it, n denies it"
@@ -63,7 +63,7 @@ def make_rejection(asked: QuestionAsked, note: str) -> QuestionAnswered:
 
 
 def make_typed_answer(asked: QuestionAsked, text: str) -> QuestionAnswered:
-    """Return the answer for a typed text or the number of a choice. Raise Mistake if it is not valid."""
+    """Return the answer for typed text or for the number of a choice. Raise Mistake if it is not valid."""
     if not text.strip():
         raise Mistake("the answer is empty; type one, or press Esc")
     return _make_answer(asked, resolve_choice(asked, text.strip()))

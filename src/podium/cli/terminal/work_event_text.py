@@ -37,7 +37,7 @@ LONGEST_QUOTE = 72
 
 
 def format_work_event(event: Event) -> str | None:
-    """Describe an event of a team's work or of a decision in one line; return None for other events."""
+    """Describe an event of a team's work or of a decision in one line. Return None for other events."""
     return _format_plan_event(event) or _format_step_event(event) or _format_decision_event(event)
 
 

@@ -20,7 +20,7 @@ from ..terminal.text import print_to_stderr
 def workers_cancel_command(context: RepoContext, branch: str) -> int:
     """Stop the worker on BRANCH and wait until it has ended.
 
-    Its changes so far are committed on its branch. The exit code is 1 if it ended before it was cancelled.
+    Its changes so far are committed to its branch. The exit code is 1 if it ended before it was cancelled.
     """
     return cancel_worker(context, context.find_worker(branch))
 

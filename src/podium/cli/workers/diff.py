@@ -22,7 +22,7 @@ from ..terminal.text import escape_for_terminal, print_to_stderr
 def workers_diff_command(context: RepoContext, branch: str, is_stat: bool) -> None:
     """Print what the worker on BRANCH changed since its base: in its checkout or, once it has ended, on its branch.
 
-    Changes in additional repositories follow, each after a line with the repository.
+    Changes in additional repositories follow, each preceded by a line that names the repository.
     """
     worker = context.find_worker(branch)
     require_own_branch(worker)

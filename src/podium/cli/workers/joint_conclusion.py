@@ -162,7 +162,7 @@ def _tidy_repositories(outcome: JointOutcome, *, is_refused: bool, is_settled: b
 def _joint_fields(
     outcome: JointOutcome, left: Sequence[list[str]], *, is_moved: bool, error: PodiumError | None
 ) -> dict[str, Any]:
-    """Return the fields of the primary repository, with the fields of each other repository in the list `also`."""
+    """Return the fields of the primary repository, with the fields of the other repositories in the list `also`."""
 
     def part_fields(part: RepositoryMerge, one: TrainOutcome, branches: list[str]) -> dict[str, Any]:
         return {**merge_fields(one), "repo": part.context.root, "integration_branches": branches}

@@ -1,4 +1,4 @@
-"""Complete or undo merges in several repositories that were interrupted between two targets, and print the result."""
+"""Complete or undo multi-repository merges that were interrupted between two targets, and print the result."""
 
 from __future__ import annotations
 

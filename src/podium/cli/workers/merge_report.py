@@ -21,7 +21,7 @@ LONGEST_CHECK = 60
 
 
 def format_train_report(result: Train) -> list[str]:
-    """Return a line for each branch: that it was merged, that it has no commits, or why it was left out.
+    """Return a line for each branch: whether it was merged or has no commits, or why it was left out.
 
     Any output or conflicts follow.
     """

@@ -51,15 +51,15 @@ NOTIFICATION_EVENTS: Mapping[WorkerStatus, NotificationEvent] = {
 @click.command("wait")
 @click.argument("branches", metavar="[BRANCH]...", nargs=-1)
 @click.option(
-    "--timeout", type=click.FloatRange(min=0), help="Maximum number of seconds to wait; then the exit code is 5."
+    "--timeout", type=click.FloatRange(min=0), help="Maximum number of seconds to wait; after that, the exit code is 5."
 )
 @json_option
 @click.pass_obj
 def workers_wait_command(context: RepoContext, branches: tuple[str, ...], timeout: float | None, is_json: bool) -> int:
-    """Wait until the workers on BRANCH have ended; without BRANCH, wait for all workers of this repository.
+    """Wait until the workers on BRANCH have ended; without BRANCH, wait for all workers in this repository.
 
     The exit code is 0 if all of them succeeded, and 1 otherwise. If no process is working on them, a commander is
-    started. The command does not wait for paused workers or workers that depend on them. Ctrl-C stops waiting,
+    started. The command does not wait for paused workers or workers that depend on them. Ctrl-C stops the wait,
     not the workers.
     """
     named = [context.find_worker(branch) for branch in branches] or [
@@ -195,7 +195,7 @@ class WorkerWaiter:
 
 
 def can_progress(workers: Collection[WorkerState]) -> bool:
-    """Return whether any worker is active, waiting for a limit, ready to start, or to be marked as unable to start."""
+    """Return whether any worker is active, waiting for a limit, ready to start, or due to be marked as unstartable."""
     jobs = [Job(worker.run, worker.name, worker.worker_task.after) for worker in workers if not worker.is_over]
     statuses: dict[str, RunStatus] = {worker.run: RUN_STATUSES.get(worker.state, "open") for worker in workers}
     live = [worker.run for worker in workers if _is_live(worker)]

@@ -174,7 +174,7 @@ class AcpSession:
         if not text.strip() and refused:
             raise self._make_failure("refused", f"it stopped after {format_refusal_note(refused)}")
         if reply.stop == "max_turn_requests":
-            raise self._make_failure("limit", f"{self._program.name} reached its own limit of model calls in a turn")
+            raise self._make_failure("limit", f"{self._program.name} reached its own limit on model calls per turn")
         if reply.stop == "refusal" and not text.strip():
             raise self._make_failure("refused", f"{self._program.name} declined to answer")
         if reply.stop == "cancelled" and not refused:

@@ -74,7 +74,7 @@ async def open_unconfined(command: AgentCommand) -> AsyncIterator[ChildProcess]:
 
 
 ServeCoordination = Callable[[CoordinationRouter], AbstractAsyncContextManager[str]]
-"""Yields the address at which an agent's process reaches a router; empty if it cannot reach it."""
+"""Yields the address at which an agent's process reaches a router, or an empty string if it cannot."""
 
 
 def serve_nowhere(router: CoordinationRouter) -> AbstractAsyncContextManager[str]:

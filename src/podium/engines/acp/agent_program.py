@@ -70,7 +70,7 @@ class AgentProgram(Struct, frozen=True, kw_only=True):
     """Whether the user's settings define the agent."""
 
     def find_executable(self, home: Path | None, path: str) -> str | None:
-        """Return the program's location: on the PATH or where the install command puts it. None if it is missing."""
+        """Return the program's location, on the PATH or where the install command puts it, or None if it is missing."""
         import shutil  # imported here for start-up time: every command reads this table
 
         if (found := shutil.which(self.command[0], path=path)) is not None or home is None or not self.package:

@@ -169,7 +169,7 @@ class AgentToolCall:
 
 
 def _find_checkout(arguments: Mapping[str, Any], checkouts: Sequence[str]) -> str:
-    """Return the checkout that a call's path or working directory is in; an empty string if it is in none of them."""
+    """Return the checkout that contains a call's path or working directory, or an empty string if none does."""
     named = [arguments[name] for name in ("path", *WORKING_DIRECTORY_NAMES) if isinstance(arguments.get(name), str)]
     for path in named[:1]:
         for checkout in checkouts:
@@ -204,7 +204,7 @@ def _complete_command(arguments: dict[str, Any], raw_input: Any, directory: str)
 
 
 def is_mcp_call(message: Params) -> bool:
-    """Return whether an agent marks a call as one to a tool of an MCP server. codex does, and calls it a command."""
+    """Return whether an agent marks a call as a call to an MCP server. codex does, and calls it a command."""
     meta = read_mapping(message, "_meta")
     return meta.get("is_mcp_tool_call") is True or meta.get("is_mcp_tool_approval") is True
 

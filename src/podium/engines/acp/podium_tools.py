@@ -60,11 +60,11 @@ class PodiumTools:
         return [{"name": SERVER_NAME, "command": program, "args": args, "env": env}]
 
     def recognise_call(self, message: Params, earlier: str) -> str:
-        """Return the tool of this server that a message about a tool call names; empty if it names another tool.
+        """Return the tool of this server that a message about a tool call names, or an empty string for other tools.
 
         `earlier` is the tool that earlier messages about the same call named; it is returned if this message names no
         tool. A call that the agent describes as access to files, commands or the network is never a call to one of
-        these tools, unless the agent marks it as a call to an MCP server. Its title does not count then.
+        these tools, unless the agent marks it as a call to an MCP server. The title of a marked call is ignored.
         """
         is_marked, own_name = is_mcp_call(message), find_own_name(message)
         title = None if is_marked else message.get("title")

@@ -51,7 +51,7 @@ class RunningCall:
         self.action: EngineAction | None = None
         self.is_requested = False
         self.podiums_tool = ""
-        """Which of Podium's own tools is called; empty if none."""
+        """Which of Podium's own tools is called, or an empty string if none is."""
         self.ended = Event()
 
 
@@ -80,7 +80,7 @@ class PromptHandler:
         self.sent = ""
         """The prompt; empty until it is sent."""
         self.steer: Callable[[str], Awaitable[bool]] | None = None
-        """Sends a message during the prompt, and returns whether it was accepted; None if the agent accepts none."""
+        """Sends a message during the prompt, and returns whether it was accepted. None if the agent accepts none."""
         self._untold: list[str] = []
         self._steering: list[Event] = []
         self._last_call_reported = Event()

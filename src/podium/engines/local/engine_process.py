@@ -2,7 +2,7 @@
 
 The server, which comes with `xllamacpp`, offers OpenAI's Chat Completions API on a loopback port. It requires a token,
 which is stored only in the state file; only the owner of that file can read it. Calls are answered one at a time, in
-the order of their arrival. The process exits when it has been idle for long enough, when its state file has been
+the order in which they arrive. The process exits when it has been idle for long enough, when its state file has been
 removed or replaced, or on SIGTERM.
 
 Usage: python -m podium.engines.local.engine_process STATE WEIGHTS WINDOW IDLE_SECONDS
@@ -31,7 +31,7 @@ from .engine_state import EngineReport, EngineState, read_engine_state
 
 WATCH_SECONDS = 1.0
 LOCK_SECONDS = 120.0
-"""How long to wait for another engine of the same model that is about to exit but is still answering a call."""
+"""How long to wait for another engine for the same model that is about to exit but is still answering a call."""
 LOCK_POLL_SECONDS = 0.05
 LONGEST_REPLY = 2048
 """The token limit for calls that set none: a model that repeats itself must not block other calls."""
@@ -59,7 +59,7 @@ def main(arguments: list[str]) -> int:
             if lock is not None:
                 return _serve(engine, Path(state_path), weights, int(window), float(idle_seconds))
         time.sleep(LOCK_POLL_SECONDS)
-    _report(EngineReport(failed="another process already serves this model"))
+    _report(EngineReport(failed="another process is already serving this model"))
     return 1
 
 

@@ -45,7 +45,7 @@ class AnswerProgress:
         self.has_replied = False
         """Whether the agent replied through a tool, so that no text is needed."""
         self.looping_tool = ""
-        """The tool that the model called too often, or empty. If it is set, the next reply must contain no calls."""
+        """The tool that the model called too often, or an empty string. If set, the next reply must have no calls."""
         self._spec = spec
         self._is_continued = False
         self._is_corrected = False
@@ -88,9 +88,9 @@ class AnswerProgress:
         return AgentFailed(Failure(kind="engine", agent=self._spec.agent.name, message=message))
 
     def _find_fault(self, reply: ModelReplied) -> ModelAskedAgain | None:
-        """Return why the reply cannot be used, and the prompt that asks for another one; None if it can be used."""
+        """Return why the reply cannot be used, and the prompt that asks for another one, or None if it can be used."""
         if reply.stop == REPETITION:
-            return ModelAskedAgain(reason="its model repeated the same text without end", prompt=STOP_REPEATING)
+            return ModelAskedAgain(reason="its model repeated the same text endlessly", prompt=STOP_REPEATING)
         # With an output schema, JSON is a valid answer.
         if self._spec.schema is not None or not self._tools:
             return None

@@ -208,7 +208,7 @@ class _PartialBlock(Struct):
     signature: str = ""
 
     def to_content_block(self) -> dict[str, Any] | None:
-        """Return the block in the form sent back to the API; None for tool calls and blocks that are not sent back."""
+        """Return the block as it is sent back to the API, or None for tool calls and blocks that are not sent back."""
         text = "".join(self.parts)
         match self.start.type:
             case "text" if text.strip():

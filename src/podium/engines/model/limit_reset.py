@@ -1,4 +1,4 @@
-"""Find in an error response when the limit that a call has reached will reset.
+"""Determine when the limit that a call has reached will reset, based on the error response.
 
 Providers put the time in different places: in Retry-After, in rate limit headers, in a field of the error, or only in
 its message. All functions are pure; the time is an argument.
@@ -48,7 +48,7 @@ def find_reset_seconds(status: int, headers: Mapping[str, str], body: bytes, *, 
 
 
 def parse_retry_after(value: str, *, now: datetime) -> float | None:
-    """Return the seconds to wait according to a Retry-After header (seconds or a date); None if it is invalid."""
+    """Return the seconds to wait according to a Retry-After header (seconds or a date), or None if it is invalid."""
     try:
         seconds = float(value)
     except ValueError:
@@ -131,7 +131,7 @@ def _iter_objects(document: Any, depth: int = 4) -> Iterator[dict[Any, Any]]:
 
 
 def _parse_duration(text: str) -> float | None:
-    """Return the seconds of a duration such as 1h2m3.5s, 20ms or 2m; None if the text is not a duration."""
+    """Return the seconds of a duration such as 1h2m3.5s, 20ms or 2m, or None if the text is not a duration."""
     match = _DURATION.fullmatch("".join(text.split()))
     if match is None or not any(match.groupdict().values()):
         return None

@@ -60,14 +60,14 @@ class ModelCaller:
         self._spec = spec
         self._retry = retry
         self._expected_output_tokens = 0
-        """The tokens of the last reply, used as the estimate for the next one."""
+        """The number of tokens in the last reply, used as the estimate for the next one."""
         self._input_scale = 1.0
-        """The tokens of the last prompt as counted by the provider, divided by the estimate; at least 1."""
+        """The number of tokens in the last prompt as counted by the provider, divided by the estimate; at least 1."""
         self._toolless_models: set[int] = set()
         """The indices of models whose servers refused tools. Their tools are described in the prompt instead."""
         self._candidates = ModelCandidates(models)
         self._notices: set[str] = set()
-        """The notices about fallbacks and about replies of other models that this session has recorded."""
+        """The notices about fallbacks and about replies from other models that this session has recorded."""
 
     async def stream_reply(
         self,
@@ -287,7 +287,7 @@ class ModelCaller:
             at.record_each_time(Noticed(text=text))
 
     def _find_format(self, model: Model, system: str) -> ReplyFormat | None:
-        """Return the format of the reply, or None for free text, as in a summary, which has its own system prompt."""
+        """Return the format of the reply, or None for free text. A summary is free text with its own system prompt."""
         if system != self._spec.system:
             return None
         wanted = None if model.abilities.json_schema is False else self._spec.reply_format()

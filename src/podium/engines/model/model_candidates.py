@@ -59,7 +59,7 @@ class ModelCandidates:
     def find_next(self, failed: int, limited: dict[int, float]) -> int | None:
         """Return the index of the model to try after the model `failed`, or None if none is left.
 
-        `limited` are the models that turned out to be at their limits in this call, with the times when these reset.
+        `limited` are the models that turned out to be at their limits in this call, with the reset times.
         Models that are known to be at their limits are added. If only such models are left, return the one whose limit
         resets first.
         """

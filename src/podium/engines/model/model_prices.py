@@ -69,7 +69,7 @@ class ModelFacts(Struct, frozen=True):
 
 
 def describe_model(provider: str, model: str) -> ModelFacts | None:
-    """Return the price and context window of a model; None if its price is unknown or depends on the time of day."""
+    """Return the price and context window of a model, or None if its price is unknown or depends on the time of day."""
     prices = _find_model_prices(provider, model)
     if prices is None or prices.by_time:
         return None
@@ -110,7 +110,7 @@ def find_similar_models(provider: str, model: str) -> tuple[str, ...] | None:
 
 
 def suggest_models(provider: str, model: str) -> str:
-    """Return a hint for an unknown model; empty if the model is known, or if no models of the provider are."""
+    """Return a hint for an unknown model, or an empty string if it is known or no models of the provider are known."""
     similar = find_similar_models(provider, model)
     if similar is None:
         return ""
@@ -118,7 +118,7 @@ def suggest_models(provider: str, model: str) -> str:
 
 
 def describe_unknown_model(provider: str, model: str) -> str | None:
-    """Return a message about an unknown model, with a hint; None if there is no hint."""
+    """Return a message about an unknown model, with a hint, or None if there is no hint."""
     hint = suggest_models(provider, model)
     return f"{provider} has no known model {model!r}; {hint}" if hint else None
 
@@ -189,7 +189,7 @@ def _find_model_prices(provider: str, model: str) -> _ModelPrices | None:
 
 
 def _build_rates(prices: ModelPrice) -> tuple[_Rates, ...] | None:
-    """Return the base rates and those of each higher tier; None if the price is not per input and output token."""
+    """Return the base rates and those of each higher tier, or None if the price is not per input and output token."""
     from genai_prices.types import TieredPrices
 
     fresh, output = prices.input_mtok, prices.output_mtok

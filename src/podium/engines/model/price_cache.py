@@ -1,6 +1,6 @@
-"""Cache the prices of the models that are used, in a file.
+"""Cache the prices of models in a file.
 
-Loading the price list takes 0.2 s of computing, longer than many servers take to reply. So the
+Loading the price list takes 0.2 s of CPU time, longer than many servers take to reply. So the
 prices of each model that is used are stored in a file, which takes less than a millisecond to read. The file
 is valid for one version of the price list.
 """
@@ -56,7 +56,7 @@ class PriceCache:
             replace_file(self._path, msgspec.json.encode(content))
 
     def _read(self) -> _CachedPrices:
-        """Return the content of the file; empty if it cannot be read or is for another version of the price list."""
+        """Return the file's content, with no models if it is unreadable or for another version of the price list."""
         current = _CachedPrices(price_list=_identify_price_list(), models={})
         try:
             content = msgspec.json.decode(self._path.read_bytes(), type=_CachedPrices)

@@ -35,7 +35,7 @@ ReserveCall = Callable[[], Awaitable[float]]
 
 
 class ModelLimit(NamedTuple):
-    """The time until which a provider accepts no calls to a model, in seconds since the epoch, and its message."""
+    """The time until which a provider accepts no calls to a model (in seconds since 1970), and the error message."""
 
     until: float
     message: str
@@ -102,11 +102,11 @@ class ProviderThrottle:
         return self._limits.get(model, NO_LIMIT)
 
     def clear_limit(self, model: str) -> None:
-        """Allow calls to a model again, after a wait for its limit to reset."""
+        """Allow calls to a model again, after waiting for its limit to reset."""
         self._limits.pop(model, None)
 
     def estimate_delay(self, tokens: int) -> float:
-        """Return how many seconds a call of `tokens` tokens would wait now; infinity if that depends on other calls."""
+        """Return the seconds a call of `tokens` tokens would wait now, or infinity if that depends on other calls."""
         return math.inf if self._waiting else self._seconds_until_ready(tokens)
 
     def reserve_slot(self, tokens: int, on_wait: OnWait | None = None) -> CallSlot:
@@ -157,7 +157,7 @@ class ProviderThrottle:
     # The queue
 
     def _seconds_until_ready(self, tokens: int) -> float:
-        """Return the seconds until a call at the head of the queue can start; infinity if it must wait to be woken."""
+        """Return the seconds until a call that is first in the queue can start, or infinity if it must be woken."""
         if self._probe is not None or self._in_flight >= self._concurrent:
             return math.inf
         now = self._clock()

@@ -15,7 +15,7 @@ MOST_IDENTICAL_CALLS = 3
 class RepeatedCalls:
     """Tracks the calls of a turn. A call is a repeat if the call directly before it was identical.
 
-    Calls to polling tools, whose answers change by themselves, are never repeats.
+    Calls to polling tools, whose answers can change on their own, are never repeats.
     """
 
     def __init__(self, tools: Mapping[str, Tool]) -> None:
@@ -41,9 +41,9 @@ class RepeatedCalls:
         return repeats
 
     def add_answers(self, calls: Sequence[ToolUse], answers: Mapping[int, ToolAnswer]) -> list[ToolAnswer]:
-        """Return the answers of all calls in order. `answers` has those of the calls that were run, keyed by position.
+        """Return the results of all calls in order. `answers` has those of the calls that were run, keyed by position.
 
-        A repeat gets the answer of the call that it repeats, with a remark.
+        A repeat gets the result of the call that it repeats, with a note.
         """
         found: list[ToolAnswer] = []
         for number, call in enumerate(calls, 1):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 CHECK_EVERY = 1_000
-"""How many new characters must arrive before a reply is checked again, because each check takes time."""
+"""How many new characters must arrive before a reply is checked again. Each check takes time."""
 LEAST_REPEATS = 12
 LEAST_CHARACTERS = 3_000
 LEAST_PIECES = 3
@@ -17,7 +17,7 @@ LONGEST_UNIT = 500
 """The longest text, in characters, whose repetition is detected."""
 _WINDOW = LONGEST_UNIT * LEAST_REPEATS + LONGEST_UNIT
 _PROBES = (24, 240)
-"""The number of last characters that are searched for in the text before them, to find the repeated unit.
+"""How many characters at the end are searched for in the text before them, to find the repeated unit.
 
 There are two lengths, because a long unit may itself end in a short repetition.
 """
@@ -26,7 +26,7 @@ MOST_PIECES = 5_000
 
 
 def count_endless(pieces: Sequence[str]) -> int:
-    """Return how many characters at the end of a streamed reply only repeat the text before them; 0 if few do."""
+    """Return how many characters at the end of a streamed reply only repeat the text before them, or 0 if few do."""
     if not pieces:
         return 0
     repeating = count_repeating("".join(pieces[-MOST_PIECES:])[-_WINDOW:])
@@ -34,14 +34,14 @@ def count_endless(pieces: Sequence[str]) -> int:
 
 
 def count_repeating(text: str) -> int:
-    """Return how many characters at the end only repeat the text before them; 0 unless there are many repetitions."""
+    """Return how many characters at the end only repeat the text before them, or 0 if there are few repetitions."""
     if len(text) < LEAST_CHARACTERS:
         return 0
     return max(_count_repeats_of(text, _find_unit(text, probe)) for probe in _PROBES)
 
 
 def _count_repeats_of(text: str, unit: int) -> int:
-    """Return how many characters at the end repeat a unit of this length, not counting the first one; 0 if few do."""
+    """Return how many characters at the end repeat a unit of this length, excluding the first one, or 0 if few do."""
     if not unit:
         return 0
     repeating = unit

@@ -21,7 +21,7 @@ from .repetition import CHECK_EVERY, count_endless
 LONGEST_MODEL_NAME = 100
 
 REPETITION = "repetition"
-"""The stop reason of a reply that was stopped because it repeated itself without end."""
+"""The stop reason of a reply that was stopped because it repeated itself endlessly."""
 
 
 class ReplyRecorder:
@@ -131,7 +131,7 @@ def _shorten_name(model: str) -> str:
 
 
 def estimate_tokens(characters: int) -> int:
-    """Estimate the number of tokens of a text from its length."""
+    """Estimate the number of tokens in a text from its length."""
     return -(-characters // CHARACTERS_A_TOKEN)
 
 

@@ -277,7 +277,7 @@ class _PartialToolCall(Struct):
 
 
 def read_sealed(sealed: str, decode: Callable[[str], Sealed]) -> Sealed | None:
-    """Decode the provider data of an earlier reply; None if it is empty or has another provider's format."""
+    """Decode the provider data of an earlier reply. Return None if it is empty or has another provider's format."""
     try:
         return decode(sealed) if sealed else None
     except NOT_JSON:

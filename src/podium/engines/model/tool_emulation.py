@@ -136,7 +136,7 @@ def _as_text(message: Message, names: Mapping[str, str]) -> Message:
 
 
 def _merge_neighbours(messages: Iterator[Message]) -> Iterator[Message]:
-    """Yield the messages, and merge neighbours with the same role: many chat templates require alternating roles."""
+    """Yield the messages, with neighbours of the same role merged: many chat templates require alternating roles."""
     last: Message | None = None
     for message in messages:
         if last is not None and last.role == message.role:
@@ -155,7 +155,7 @@ def _merge_neighbours(messages: Iterator[Message]) -> Iterator[Message]:
 
 
 def decode_answer(text: str) -> str | None:
-    """Return the answer in a reply, as far as it was written; None if the reply is not an answer."""
+    """Return the answer in a reply, as far as it was written, or None if the reply is not an answer."""
     try:
         found = _decoder.decode(text.strip())
     except (ValueError, RecursionError):

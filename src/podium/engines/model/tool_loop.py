@@ -286,7 +286,7 @@ class ModelSession:
 
 
 def _count_earlier_calls(turn: Scope) -> int:
-    """Return how many model calls the first attempt at this turn made; 0 if this is the first attempt."""
+    """Return how many model calls the first attempt at this turn made, or 0 if this is the first attempt."""
     path, _, attempt = turn.path.rpartition("~")
     if not attempt.isdecimal():
         return 0

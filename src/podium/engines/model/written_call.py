@@ -82,7 +82,7 @@ class WrittenReply(Struct, frozen=True, kw_only=True):
 
 
 def read_written_reply(text: str, tools: Mapping[str, Mapping[str, Any]]) -> WrittenReply | None:
-    """Return the calls in a reply that consists of calls, at least one of them to one of these tools; otherwise None.
+    """Return the calls in a reply that consists of calls, at least one to one of these tools, or None for any other.
 
     `tools` maps the names of the offered tools to the JSON schemas of their arguments.
     """

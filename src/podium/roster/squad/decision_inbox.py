@@ -1,7 +1,7 @@
 """Write decisions to a squad's inbox, and merge the inbox into `decisions.md`.
 
 Each new decision is a separate file in the inbox. Merging only appends to `decisions.md`. A file is removed from the
-inbox after its text was appended, so an interrupted merge neither loses nor duplicates a decision.
+inbox only after its text has been appended, so an interrupted merge neither loses nor duplicates a decision.
 """
 
 from __future__ import annotations
@@ -189,12 +189,12 @@ def _strip_line_ends(text: str) -> str:
 
 
 def _contains_lines(text: str, block: str) -> bool:
-    """Return whether `text` contains the lines of `block`. Spaces at line ends are ignored."""
+    """Return whether `text` contains the lines of `block`, ignoring trailing spaces."""
     return f"\n{_strip_line_ends(block)}\n" in f"\n{text}\n"
 
 
 def _append_blocks(before: bytes, blocks: list[str]) -> bytes:
-    """Return the content of `decisions.md` with the decisions appended. They get the line endings of the file."""
+    """Return the content of `decisions.md` with the decisions appended, using the file's line endings."""
     ending = "\r\n" if b"\r\n" in before else "\n"
     start = before or FIRST_LINE.encode()
     gap = "\n" if start.endswith((b"\n", b"\r")) else "\n\n"

@@ -1,7 +1,7 @@
 """Find a squad's folder and read it as a team.
 
 Only files inside the folder are read, and their names are fixed or come from a directory listing. A file's
-content never determines which other file is read, and links out of the repository are rejected.
+content never determines which other file is read, and links that lead out of the repository are rejected.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Parse the Markdown that squads use: headings, and tables with the headings above them.
 
 Squads are written by hand and by models, and their tables are often not valid Markdown: the separator below the
-header is missing or has a different number of cells, a second header follows in the middle, or a comment
+header is missing or has a different number of cells, a second header appears in the middle, or a comment
 interrupts the rows. A Markdown parser does not recognise such tables, or treats the text below them as rows, and
 it drops cells, which would then be lost on saving. So this module parses the lines itself.
 """
@@ -55,7 +55,7 @@ class Table(NamedTuple):
 
 
 def split_lines(text: str) -> list[str]:
-    """Split a text into lines at all kinds of line endings."""
+    """Split a text into lines at any kind of line ending."""
     return re.split(r"\r\n|\r|\n", text)
 
 

@@ -1,4 +1,4 @@
-"""Save a team as a squad's folder, without changing anything else in the folder, or delete the folder.
+"""Save a team as a squad folder, without changing anything else in the folder, or delete the folder.
 
 A file is written only if its content would change. Text that was truncated when it was read is never
 written back.
@@ -97,7 +97,9 @@ def _resolve_target(repo: Path) -> Path:
     """Return the folder to write to. A link is followed if its target is inside the repository."""
     path = repo / SQUAD_FOLDER
     if not is_inside(path, repo):
-        raise Mistake(f"{SQUAD_FOLDER} is outside the repository and is not written; replace the link with a folder")
+        raise Mistake(
+            f"{SQUAD_FOLDER} is outside the repository, so nothing was written to it; replace the link with a folder"
+        )
     if path.exists() and not path.is_dir():
         raise Mistake(f"{SQUAD_FOLDER} is a file, but must be a folder; move the file out of the way")
     return path.resolve() if path.is_symlink() else path
@@ -254,7 +256,7 @@ def _save_team_file(team: Team, member_folders: Sequence[MemberFolder], new: Pat
 def _write_squad_file(path: Path, text: str, new: Path) -> None:
     """Write a file in the new folder, without following links."""
     if len(text.encode()) > MAX_FILE_BYTES:
-        raise Mistake(f"{path.relative_to(new)} would be larger than 1 MiB and could not be read again; shorten it")
+        raise Mistake(f"{path.relative_to(new)} would be larger than 1 MiB and could not be read back; shorten it")
     _require_own_folder(new, *path.relative_to(new).parts[:-1])
     write_new_file(path, text)
 

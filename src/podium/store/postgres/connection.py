@@ -106,7 +106,7 @@ class PostgresConnection:
         self.execute("SELECT pg_advisory_xact_lock(hashtextextended(?, 0))", (f"{SCHEMA} {lock}",))
 
     def set_durable(self, is_durable: bool) -> None:
-        """Do nothing: every transaction is synced to disk, because a crash of the server could undo it otherwise."""
+        """Do nothing: every transaction is synced to disk, because otherwise a crash of the server could undo it."""
 
     def set_lock_timeout(self, seconds: float) -> None:
         self._has_lock_timeout = True

@@ -69,7 +69,7 @@ class SqliteCommitter:
         self._record_progress(writes)
 
     def _record_progress(self, writes: Sequence[Write]) -> None:
-        """Write to each run's progress file the last of these entries that must survive power loss."""
+        """In each run's progress file, record the last of these entries that must survive power loss."""
         rows = {write.row.run: write.row for write in writes if write.survives_power_loss and write.row is not None}
         try:
             for run, row in rows.items():
@@ -160,7 +160,7 @@ def must_own_runs(connection: sqlite3.Connection, holders: Collection[tuple[str,
 def insert_if_owned(connection: sqlite3.Connection, rows: Sequence[JournalRow], run: str, epoch: int) -> None:
     """Insert a few rows of one run in a single atomic statement.
 
-    Raise LeaseLost if another process has taken it over.
+    Raise LeaseLost if another process has taken over the run.
     """
     values = [value for row in rows for value in row]
     if connection.execute(_OWNED_INSERTS[len(rows)], [*values, run, epoch]).rowcount != len(rows):

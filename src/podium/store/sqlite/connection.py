@@ -117,7 +117,7 @@ def open_sqlite_for_reading(path: Path) -> SqliteConnection:
 
 
 def read_sqlite_version(path: Path) -> int:
-    """Return the version of a store, or 0 if there is none. Raise StoreCorrupt if another program made the file."""
+    """Return the version of a store, or 0 if there is none. Raise StoreCorrupt if another program created the file."""
     if not path.exists():
         return 0
     with translate_sqlite_errors(path), closing(_connect_read_only(path)) as connection:

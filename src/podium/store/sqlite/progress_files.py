@@ -74,7 +74,7 @@ def list_recorded_runs(store: StoreAddress) -> list[str]:
 
 
 def forget_progress(store: StoreAddress, run: str) -> None:
-    """Delete a run's progress file. Raise StoreFailed if that is impossible."""
+    """Delete a run's progress file. Raise StoreFailed if it cannot be deleted."""
     path = _progress_path(store, run)
     try:
         path.unlink(missing_ok=True)

@@ -255,7 +255,7 @@ def _parse_release(release: str) -> tuple[int, ...]:
 
 
 def read_store_version(connection: sqlite3.Connection, path: Path) -> int:
-    """Return the store's version, or 0 for an empty file. Raise StoreCorrupt if another program made the file."""
+    """Return the store's version, or 0 for an empty file. Raise StoreCorrupt if another program created the file."""
     connection.execute("BEGIN")
     try:
         tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]

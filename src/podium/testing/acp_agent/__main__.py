@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument(
         "--marked-mcp",
         action="store_true",
-        help="report calls to MCP servers as commands with a mark, and do not describe them in requests",
+        help="report MCP tool calls as commands marked in _meta, and leave their details out of permission requests",
     )
     options = parser.parse_args()
     script = () if options.script is None else parse_script(msgspec.json.decode(options.script.read_bytes()))

@@ -129,7 +129,7 @@ class ScriptedAgent:
         raise RpcError(METHOD_NOT_FOUND, f"no method {method}")
 
     async def _take_message(self, id: str, blocks: list[Params]) -> Params:
-        """Echo a message that arrives while a prompt is being answered. Reject it if none is being answered."""
+        """Echo a message that arrives while a prompt is being answered. Reject it at any other time."""
         if id not in self._prompting:
             return {"outcome": "promptRequired"}
         heard = str(blocks[-1].get("text", "")).splitlines()[-1]

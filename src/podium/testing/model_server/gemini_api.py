@@ -1,4 +1,4 @@
-"""Implement content generation of the Gemini API for the model server: parse requests, and render replies.
+"""Implement the Gemini API's content generation for the model server: parse requests, and render replies.
 
 The server ignores the model's name, which is part of the path, so every call is for the model `gemini`.
 """

@@ -54,7 +54,7 @@ class Advised(EventBase, frozen=True, kw_only=True, tag="advised"):
 
 
 class ChangesExpected(EventBase, frozen=True, kw_only=True, tag="changes_expected"):
-    """An agent that must change files started. `commit` is the state of its checkout; empty if it has no repository."""
+    """An agent that must change files started. `commit` is the state of its checkout, or empty without a repository."""
 
     commit: str = ""
 

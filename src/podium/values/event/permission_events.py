@@ -8,7 +8,7 @@ from ..risk_fact import RiskFact
 from .base_event import EventBase
 
 Decision = Literal["once", "run", "always", "deny", "deny_and_pause", "abort"]
-"""The possible answers to a permission request; the first three allow it, the others deny it."""
+"""The possible answers to a permission request; the first three allow it, and the others deny it."""
 
 QuestionKind = Literal["question", "plan", "decision", "review"]
 
@@ -105,7 +105,7 @@ class ActionBegan(EventBase, frozen=True, kw_only=True, tag="action_began"):
     action: Action
     allowed_by: str
     is_repeatable: bool = False
-    """Whether the action can safely be executed again, so that this event does not have to survive a power loss."""
+    """Whether the action can safely be executed again. If so, this event does not have to survive a power loss."""
 
 
 class ActionRefused(EventBase, frozen=True, kw_only=True, tag="action_refused"):

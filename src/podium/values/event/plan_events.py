@@ -60,8 +60,8 @@ class PlanReviewed(EventBase, frozen=True, kw_only=True, tag="plan_reviewed"):
 class PlanCommitted(EventBase, frozen=True, kw_only=True, tag="plan_committed"):
     """A plan was committed, and its steps can start.
 
-    `objections` are requests for changes that the plan does not meet. With `is_approved_by_person`, a person approved
-    exactly this plan, so the allow rules of its steps apply.
+    `objections` are requests for changes that the plan does not satisfy. With `is_approved_by_person`, a person
+    approved exactly this plan, so the allow rules of its steps apply.
     """
 
     survives_power_loss: ClassVar[bool] = True
@@ -170,7 +170,7 @@ class PlanStepCompleted(EventBase, frozen=True, kw_only=True, tag="plan_step_com
 
 
 class PlanStepFailed(EventBase, frozen=True, kw_only=True, tag="plan_step_failed"):
-    """A step failed and is not tried again."""
+    """A step failed and is not retried."""
 
     step: str
     reason: str

@@ -89,7 +89,7 @@ class BudgetChanged(EventBase, frozen=True, kw_only=True, tag="budget_changed"):
 
 
 class MessageReceived(EventBase, frozen=True, kw_only=True, tag="message_received"):
-    """A message was sent to an agent of the run; it is delivered with the agent's next prompt or model call."""
+    """A message was sent to an agent in the run; it is delivered with the agent's next prompt or model call."""
 
     survives_power_loss: ClassVar[bool] = True
 
@@ -119,7 +119,7 @@ class MessageSent(EventBase, frozen=True, kw_only=True, tag="message_sent"):
 
 
 class MessageAcknowledged(EventBase, frozen=True, kw_only=True, tag="message_acknowledged"):
-    """A message that an agent of this run sent was delivered, or its receiver ended before it could be delivered."""
+    """A message from an agent in this run was delivered, or its recipient ended before it could be delivered."""
 
     id: str
     to: str

@@ -21,7 +21,7 @@ class TeamPlanned(EventBase, frozen=True, kw_only=True, tag="team_planned"):
     skipped: tuple[str, ...] = ()
     iteration: int = 1
     flagged: tuple[str, ...] = ()
-    """Problems with the plan, such as the same task for two workers."""
+    """Problems with the plan, such as the same task assigned to two workers."""
 
 
 class Evaluated(EventBase, frozen=True, kw_only=True, tag="evaluated"):

@@ -26,7 +26,7 @@ class ToolUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class TurnStarted(EventBase, frozen=True, kw_only=True, tag="turn_started"):
     """A prompt was sent to a session.
 
-    With `is_correction`, the reply before it could not be used and is no longer part of the conversation.
+    With `is_correction`, the previous reply could not be used and is no longer part of the conversation.
     """
 
     agent: str
@@ -90,7 +90,7 @@ class ModelReplied(EventBase, frozen=True, kw_only=True, tag="model_replied"):
     calls: tuple[ToolUse, ...] = ()
     stop: str = ""
     sealed: str = ""
-    """Data that the provider needs back unchanged with this reply, such as signed reasoning; nothing else reads it."""
+    """Data to send back to the provider unchanged with this reply, such as signed reasoning; nothing else reads it."""
     usage: Usage = Usage()
     replied_model: str = ""
     """The model that the reply names, if it is not the requested one."""
@@ -104,7 +104,7 @@ class ModelAskedAgain(EventBase, frozen=True, kw_only=True, tag="model_asked_aga
 
 
 class CallFailed(EventBase, frozen=True, kw_only=True, tag="call_failed"):
-    """A model call failed; `wait` is the delay before the next attempt, None if this model is not tried again.
+    """A model call failed; `wait` is the delay before the next attempt, or None if this model is not tried again.
 
     With `is_unknown_model`, the provider has no such model, so later calls do not try it either. With `until`, the
     provider accepts no calls before that time, in seconds since the epoch. `provider` is empty in older runs.
@@ -123,7 +123,7 @@ class CallFailed(EventBase, frozen=True, kw_only=True, tag="call_failed"):
 class LimitReached(EventBase, frozen=True, kw_only=True, tag="limit_reached"):
     """All models of an agent have reached their providers' limits. The agent waits until the first limit resets.
 
-    `until` is that time in seconds since the epoch, `model` and `provider` are the model that is called then, and
+    `until` is that time in seconds since the epoch, `model` and `provider` identify the model that is called then, and
     `message` is what its provider said.
     """
 

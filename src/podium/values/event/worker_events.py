@@ -75,7 +75,7 @@ class WorkPushed(EventBase, frozen=True, kw_only=True, tag="work_pushed"):
 class PushFailed(EventBase, frozen=True, kw_only=True, tag="push_failed"):
     """The files of a worker's checkout could not be pushed; the next step tries again.
 
-    Of several failures in a row with the same reason, only the first is recorded.
+    If several pushes in a row fail for the same reason, only the first failure is recorded.
     """
 
     reason: str

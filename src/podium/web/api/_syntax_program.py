@@ -1,6 +1,6 @@
 """The program that finds the syntax of source code: its keywords, strings, comments, numbers and names.
 
-It runs in its own process, because a regular expression can take very long on some texts, and a process can be killed.
+It runs in its own process, because a regular expression can be very slow on some texts, and a process can be killed.
 It reads a JSON list of files from stdin, each with a `language` and `texts`, and prints a line for each file: a JSON
 list that has, for each text, a list of spans for each of its lines.
 """
@@ -42,7 +42,7 @@ KINDS = (
 
 
 def main() -> None:
-    """Print the spans of the files in the input, each as soon as it is done."""
+    """Print the spans of each file in the input as soon as they are found."""
     for file in json.load(sys.stdin.buffer):
         lexer = get_lexer_by_name(file["language"])
         found = [find_spans(text, lexer.get_tokens_unprocessed(text)) for text in file["texts"]]

@@ -21,7 +21,7 @@ from ...system.file_lock import hold_file_lock
 from ...values.errors import Mistake
 
 Scope = Literal["read", "act", "approve"]
-"""What a token permits: `read` to read, `act` to start and steer runs, and `approve` to answer requests."""
+"""What a token permits: reading (`read`), starting and steering runs (`act`), answering requests (`approve`)."""
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 FILE_NAME = "serve-tokens.json"

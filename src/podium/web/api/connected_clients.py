@@ -19,7 +19,7 @@ GRACE_SECONDS = 3.0
 
 
 class ConnectedClients:
-    """The clients of one server. Connections with the same token are one client."""
+    """The clients of one server. Connections with the same token count as one client."""
 
     def __init__(self, store: StoreAddress) -> None:
         self._store = store

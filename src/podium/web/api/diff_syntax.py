@@ -66,7 +66,7 @@ HunkSpans = list[list[list[Any]]]
 
 
 class DiffSyntax:
-    """Adds syntax to diffs, and caches it for the files that were shown last.
+    """Adds syntax to diffs, and caches it for the most recently shown files.
 
     `seconds` is the time limit for one diff. Files that are not done by then stay plain.
     """

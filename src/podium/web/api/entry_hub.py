@@ -20,7 +20,7 @@ from ...values.store_address import StoreAddress
 PAGE = 1000
 MOST_KEPT = 4000
 LARGEST_KEPT = 8 * 1024 * 1024
-"""How many entries, and how many bytes of them, are kept in memory."""
+"""The maximum number of entries in memory, and their maximum total size in bytes."""
 PAUSE_SECONDS = 0.02
 """The minimum time between two reads, so that many small transactions are read together."""
 

@@ -108,7 +108,7 @@ def encode_event(name: str, data: bytes) -> bytes:
 
 
 async def find_position(store: StoreAddress, hub: EntryHub, cursor: str | None) -> int:
-    """Return the position of a client's cursor; without a cursor, the end of the store.
+    """Return the position of a client's cursor, or the end of the store if there is no cursor.
 
     An empty cursor is the beginning of the store. Raise Mistake if the cursor is unknown.
     """

@@ -1,4 +1,4 @@
-"""Metrics in the text format of Prometheus: runs by state, open requests, usage, and the server's streams."""
+"""Metrics in the Prometheus text format: runs by state, open requests, usage, and the server's streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Reject HTTP requests before they reach a route: wrong host, another site's page, too large, or no valid token.
+"""Reject some HTTP requests before they reach a route.
+
+These are requests that have a wrong host or no valid token, are too large, or come from another site's page.
 
 A browser lets any page send requests to the loopback address, and an attacker's domain can resolve to that address.
 So the `Host` must be one that this server answers to, and requests from pages of other origins are rejected.

@@ -14,5 +14,5 @@ Server = NamedDependency[ServerContext]
 RunPrefix = FromPath[str]
 """A run's id, or the beginning of one."""
 RepoFolder = FromQuery[str]
-"""A folder on the server's machine; if it is empty, the server's own repository."""
+"""A folder on the server's machine. An empty value means the server's own repository."""
 IdempotencyKey = Annotated[str | None, HeaderParameter(name="Idempotency-Key")]

@@ -96,7 +96,7 @@ class ServedCommands:
 
     def _require_capacity(self) -> None:
         if self._running >= MOST_COMMANDS:
-            raise ServiceUnavailableException(f"{MOST_COMMANDS} commands are running already; try again later")
+            raise ServiceUnavailableException(f"{MOST_COMMANDS} commands are already running; try again later")
 
     def _start(self, command: RemoteCommand, *, scope: CancelScope, key: str = "") -> MemoryObjectReceiveStream[bytes]:
         sender, frames = create_memory_object_stream[bytes](BUFFERED_FRAMES)
@@ -141,9 +141,9 @@ class ServedCommands:
 
 
 def build_environment(environ: Mapping[str, str], settings: Settings) -> dict[str, str]:
-    """Return the environment of a command: the server's environment, with variables for the server's home and store.
+    """Return the environment for a command: the server's environment, with variables for the server's home and store.
 
-    PODIUM_SERVER is removed, so that the command does not call another server, and so is PODIUM_DEBUG.
+    PODIUM_DEBUG is removed, and so is PODIUM_SERVER, so that the command does not call another server.
     """
     kept = {name: value for name, value in environ.items() if name not in ("PODIUM_SERVER", "PODIUM_DEBUG")}
     return kept | {"PODIUM_HOME": str(settings.home), "PODIUM_STORE": format_store_setting(settings.store)}

@@ -1,6 +1,6 @@
-"""The servers that a person has signed in to: for each address the token, and the certificate to expect there.
+"""The servers that a person has signed in to, each with its address, its token and the certificate to expect.
 
-They are in a file in Podium's home that only its owner can read.
+They are stored in a file in Podium's home that only its owner can read.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class KnownServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SignInAddress(NamedTuple):
-    """An address as `podium serve` prints it. `code` is empty if there is none after the #."""
+    """An address as `podium serve` prints it. `code` is empty if no code follows the #."""
 
     address: str
     code: str
 
 
 def parse_address(text: str) -> SignInAddress:
-    """Return the address of a server without its path, and the code in it.
+    """Return the address of a server without its path, and the sign-in code, if there is one.
 
     Raise Mistake if `text` is not an address, or if connections to another machine would not be encrypted.
     """

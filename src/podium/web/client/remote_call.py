@@ -37,7 +37,7 @@ class RemoteCall:
         self._written = {STDOUT: 0, STDERR: 0}
 
     def run(self, write: Write) -> int:
-        """Run the command and return its exit code. If the connection is lost, try once more if that is harmless.
+        """Run the command and return its exit code. If the connection is lost, retry once, provided that is harmless.
 
         Raise OutsideFailed if the connection is lost for good.
         """

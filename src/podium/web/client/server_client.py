@@ -20,7 +20,7 @@ CONNECTION_ERRORS = (OSError, HTTPException, EOFError)
 
 
 class LostConnection(OutsideFailed):
-    """The connection broke before the response had ended."""
+    """The connection was lost before the response was complete."""
 
 
 class ServerClient:
@@ -128,7 +128,7 @@ def as_unreachable(address: str, error: Exception) -> OutsideFailed:
 
 
 def _trust_any() -> ssl.SSLContext:
-    """Return a context that accepts every certificate, because its fingerprint is compared instead."""
+    """Return an SSL context that accepts any certificate, because its fingerprint is compared instead."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -146,7 +146,7 @@ def _as_error(server: KnownServer, status: int, body: bytes) -> Mistake | Outsid
     try:
         detail = str(msgspec.json.decode(body)["detail"])
     except (msgspec.MsgspecError, KeyError, TypeError):
-        detail = f"{server.address} answered with the status {status}; check that podium serve is running there"
+        detail = f"{server.address} answered with status {status}; check that podium serve is running there"
     if status == 401 and server.token:
         return Mistake(f"{server.address} does not accept the token; sign in again with: podium login ADDRESS")
     if status == 403:

@@ -153,7 +153,7 @@ class Link(Generic[Heard, Said]):
 
     @property
     def end_reason(self) -> str:
-        """Why the connection closed; empty while it is open."""
+        """Why the connection closed, or an empty string while it is open."""
         return "" if self._ending is None else str(self._ending)
 
     # Receiving

@@ -44,7 +44,7 @@ class Handshake(_Message, frozen=True, kw_only=True, tag="handshake"):
 
 
 class PermissionRequest(_Message, frozen=True, kw_only=True, tag="permission_request"):
-    """A notice that a request or question in the worker's run waits for an answer. `request` is its id.
+    """A notice that a request or question in the worker's run is waiting for an answer. `request` is its id.
 
     The answer does not come over the wire: it is posted to the run's mailbox.
     """

@@ -77,7 +77,7 @@ async def list_branches(place: GitLocation) -> list[str]:
 
 
 def must_not_overlap_branches(branch: str, there: Collection[str]) -> None:
-    """Raise Mistake if git cannot store a branch with this name beside the existing branches."""
+    """Raise Mistake if git cannot store a branch with this name alongside the existing branches."""
     for other in there:
         if other.startswith(f"{branch}/") or branch.startswith(f"{other}/"):
             raise Mistake(

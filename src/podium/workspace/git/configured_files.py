@@ -1,4 +1,4 @@
-"""Find the files in a checkout to which git's configuration refers: hooks and included configuration files.
+"""Find the files in a checkout that git's configuration refers to: hooks and included configuration files.
 
 These files can make git run programs, so commands must not change them, whatever their names are.
 """
@@ -16,7 +16,7 @@ MARKS = (b"hookspath", b"include")
 
 
 async def find_configured_files(checkout: Path) -> list[str]:
-    """Return the files and folders in a checkout to which the configuration of its repository refers.
+    """Return the files and folders in a checkout that the configuration of its repository refers to.
 
     The paths are relative to the checkout. The list is empty if the configuration cannot be read.
     """
@@ -33,7 +33,7 @@ async def find_configured_files(checkout: Path) -> list[str]:
 
 
 def _select_inside(checkout: Path, repository: Repository, entries: list[str]) -> list[str]:
-    """Return the paths inside a checkout to which entries of the configuration refer, relative to the checkout."""
+    """Return the paths inside a checkout that configuration entries refer to, relative to the checkout."""
     found: list[str] = []
     for entry in entries:
         key, _, value = entry.partition("\n")

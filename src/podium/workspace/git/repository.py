@@ -82,7 +82,7 @@ SETTING_REPLACEMENTS = (
 the names that git lists."""
 
 STARTING_NOTHING = frozenset(("check-ref-format", "for-each-ref", "merge-base", "rev-parse"))
-"""Commands that read at most refs and commits, and start no other program, whatever the repository's settings are."""
+"""Commands that at most read refs and commits, and start no other program, whatever the repository's settings are."""
 
 DRIVERS = f"^({'|'.join(pattern for pattern, _ in SETTING_REPLACEMENTS)})$"
 
@@ -277,7 +277,7 @@ def _read_repository(root: Path) -> Repository:
 
 
 def _is_submodule(git_dir: Path, root: Path) -> bool:
-    """Return whether a folder is a submodule: its git directory is in a repository above and points back to it."""
+    """Return whether a folder is a submodule: its git directory is in a repository above it and points back to it."""
     if not any(git_dir.is_relative_to(above / ".git" / "modules") for above in root.parents):
         return False
     config = os.fsdecode((git_dir / "config").read_bytes())
@@ -338,7 +338,7 @@ def _location_variables(place: GitLocation, index: Path | None) -> dict[str, str
 
 
 def _add_safe_options(args: tuple[str, ...]) -> tuple[str, ...]:
-    """Add options that prevent diff commands from starting programs and entering submodules."""
+    """Add options that prevent diff commands from starting programs or entering submodules."""
     command, *rest = args
     own = ("--no-ext-diff", "--no-textconv") if command in COMPARING else ()
     # Given as an option, because a file in the checkout overrides the setting.
@@ -373,7 +373,7 @@ async def run_git(
     lock: int | None = None,
     prefix: tuple[str, ...] = (),
 ) -> GitResult:
-    """Run the program git with exactly this environment. Raise OutsideFailed if it prints too much.
+    """Run git with exactly this environment. Raise OutsideFailed if it prints too much.
 
     `prefix` is a command line that starts git.
     """

@@ -84,7 +84,7 @@ async def write_commit(
     author: str = AUTHOR,
     seconds: int | None = None,
 ) -> str:
-    """Write a commit, without creating a ref to it, and return its id. `seconds` is its time; by default, it is now."""
+    """Write a commit, without creating a ref to it, and return its id. `seconds` is its time, by default now."""
     who = f"{author} {int(time.time()) if seconds is None else seconds} +0000"
     lines = [f"tree {tree}", *(f"parent {one}" for one in parents), f"author {who}", f"committer {who}", "", message]
     text = "\n".join((*lines, "")).encode()
@@ -123,7 +123,7 @@ class TreeEntry:
 
 
 async def write_blob(place: GitLocation, content: bytes) -> str:
-    """Store the content of a file as it is, and return its id."""
+    """Store the content of a file unchanged, and return the id of the blob."""
     return await read_git_output(place, "hash-object", "-w", "--stdin", stdin=content)
 
 

@@ -37,12 +37,12 @@ class TrackedFiles:
 
 
 async def read_tracked_files(folder: Path) -> TrackedFiles:
-    """Return the tracked files below a folder; none if the folder is not in a readable repository."""
+    """Return the tracked files below a folder, or none if the folder is not in a readable repository."""
     return await _read_index(folder, DEEPEST)
 
 
 async def list_ignored_folders(folder: Path, paths: Sequence[str]) -> set[str]:
-    """Return the paths that git ignores; none if git fails."""
+    """Return the paths that git ignores, or none if git fails."""
     with suppress(Mistake, OutsideFailed):
         repository = Repository.at(folder)
         prefix = _prefix_below(repository, folder)
@@ -72,7 +72,7 @@ async def _read_index(folder: Path, depth: int) -> TrackedFiles:
 
 
 def _prefix_below(repository: Repository, folder: Path) -> str:
-    """Return a folder's path relative to its repository, with a trailing slash; empty for the repository's root."""
+    """Return a folder's path relative to its repository, with a trailing slash. It is empty for the root."""
     relative = folder.resolve().relative_to(repository.root).as_posix()
     return "" if relative == "." else f"{relative}/"
 

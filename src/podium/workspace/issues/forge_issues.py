@@ -98,7 +98,7 @@ class ForgeIssues(ABC):
     async def list_pages(
         self, find_known: FindKnown, *, labels: Sequence[str] = (), since: str = ""
     ) -> AsyncGenerator[IssuePage, None]:
-        """Yield the open issues that have not been taken, oldest first; with `since`, only those changed after it."""
+        """Yield the open issues that have not been taken (with `since`, only those changed after it), oldest first."""
         size, page, seen = PAGE, 1, set[str]()
         while len(seen) < MOST_ISSUES:
             try:
@@ -132,7 +132,7 @@ class ForgeIssues(ABC):
 
     @abstractmethod
     async def find_comment(self, issue: str, *, url: str, marker: str) -> str:
-        """Return the address of the comment that contains `marker`; empty if there is none."""
+        """Return the address of the comment that contains `marker`, or an empty string if there is none."""
 
     @abstractmethod
     async def post_comment(self, issue: str, text: str, *, url: str, marker: str) -> str:
@@ -189,7 +189,7 @@ class GithubIssues(ForgeIssues):
         return bool(issue.is_by_member)
 
     async def find_comment(self, issue: str, *, url: str, marker: str) -> str:
-        """Return the address of the comment that contains `marker`; empty if there is none."""
+        """Return the address of the comment that contains `marker`, or an empty string if there is none."""
         for page in range(1, MOST_COMMENT_PAGES + 1):
             reply = await self.project.call(
                 f"repos/{self.project.path}/issues/{issue}/comments",
@@ -281,7 +281,7 @@ class GitlabIssues(ForgeIssues):
         return decode_reply(reply, _GitlabMember, self.project.program).access_level >= DEVELOPER
 
     async def find_comment(self, issue: str, *, url: str, marker: str) -> str:
-        """Return the address of the comment that contains `marker`; empty if there is none."""
+        """Return the address of the comment that contains `marker`, or an empty string if there is none."""
         for page in range(1, MOST_COMMENT_PAGES + 1):
             query = {"order_by": "created_at", "sort": "desc", "per_page": str(COMMENTS_PAGE), "page": str(page)}
             reply = await self.project.call(f"{self._place}/issues/{issue}/notes", query=query)

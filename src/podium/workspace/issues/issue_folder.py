@@ -77,7 +77,7 @@ class IssueFolder:
         return True
 
     async def find_comment(self, issue: str, *, url: str, marker: str) -> str:
-        """Return the path of the comment with this marker; empty if there is none."""
+        """Return the path of the comment with this marker, or an empty string if there is none."""
         path = self.path / COMMENTS / _comment_name(issue, marker)
         return str(path) if await to_thread.run_sync(os.path.lexists, path) else ""
 
@@ -133,7 +133,7 @@ def _natural_key(name: str) -> list[tuple[int, str]]:
 
 
 def _parse_issue(name: str, text: str, folder: Path) -> Issue | None:
-    """Return the issue in a file; None if it is closed or empty. Raise MalformedText if its frontmatter is invalid."""
+    """Return the issue in a file, or None if it is closed or empty. Raise MalformedText for invalid frontmatter."""
     keys, body = _split_frontmatter(text)
     state = str(keys.get("state") or keys.get("status") or "open").strip().lower()
     if not body.strip() and not keys.get("title"):

@@ -1,7 +1,7 @@
 """Define issues and the sources that they come from.
 
-The text of an issue is not trusted. `make_issue` escapes control and invisible characters and cuts long texts, so that
-no other module has to do so.
+The text of an issue is not trusted. `make_issue` escapes control and invisible characters and shortens long texts, so
+that no other module has to do so.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ...values.plain_text import cut_middle, escape_for_terminal, escape_unprint
 
 LONGEST_TITLE = 200
 LONGEST_BODY = 60_000
-"""The maximum number of bytes of an issue's text; the middle of a longer one is left out."""
+"""The maximum number of bytes in an issue's text. The middle of a longer text is left out."""
 LONGEST_NAME = 200
 
 FindKnown = Callable[[Sequence[str]], Awaitable[set[str]]]
@@ -33,7 +33,7 @@ class Issue:
     labels: tuple[str, ...] = ()
     url: str = ""
     is_by_member: bool | None = None
-    """Whether its author belongs to the project; None if the source must be asked."""
+    """Whether its author belongs to the project, or None if the source must be asked."""
 
     @property
     def name(self) -> str:
@@ -57,7 +57,7 @@ def make_issue(
     url: str = "",
     is_by_member: bool | None = None,
 ) -> Issue:
-    """Return an issue with its texts escaped and cut to the maximum lengths."""
+    """Return an issue with its texts escaped and shortened to the maximum lengths."""
     lines = body.replace("\r\n", "\n").replace("\r", "\n").strip()
     return Issue(
         id=id,
@@ -111,7 +111,7 @@ class IssueSource(Protocol):
     def list_pages(
         self, find_known: FindKnown, *, labels: Sequence[str] = (), since: str = ""
     ) -> AsyncGenerator[IssuePage, None]:
-        """Yield the open issues that have not been taken, oldest first; with `since`, only those changed after it.
+        """Yield the open issues that have not been taken (with `since`, only those changed after it), oldest first.
 
         Raise OutsideFailed if the source cannot be read.
         """
@@ -122,7 +122,7 @@ class IssueSource(Protocol):
         ...
 
     async def find_comment(self, issue: str, *, url: str, marker: str) -> str:
-        """Return the address of the comment that contains `marker`; empty if there is none."""
+        """Return the address of the comment that contains `marker`, or an empty string if there is none."""
         ...
 
     async def post_comment(self, issue: str, text: str, *, url: str, marker: str) -> str:

@@ -65,8 +65,8 @@ def open_forge_issues(kind: ForgeKind, host: str, path: str, *, outside: Path, h
     program = find_trusted_program(PROGRAMS[kind], outside=outside)
     if program is None:
         raise DependencyMissing(
-            f"{PROGRAMS[kind]} is not installed, and the issues of {kind}:{path} need it; install it, then run "
-            f"{PROGRAMS[kind]} auth login"
+            f"{PROGRAMS[kind]} is not installed but is needed for the issues of {kind}:{path}; install it, "
+            f"then run {PROGRAMS[kind]} auth login"
         )
     # Before the first run, there may be no home folder yet.
     folder = home if home.is_dir() else Path(home.anchor)

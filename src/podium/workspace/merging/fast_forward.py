@@ -75,7 +75,7 @@ async def move_back(repo: GitLocation, target: str, *, commit: str, old: str) ->
 async def _find_new_commit(
     place: Repository | Checkout, target: str, commit: str, expected_tree: str, expected_old: str
 ) -> str | None:
-    """Return the commit to which the target may move; None if it is there already. Raise Mistake if it may not move."""
+    """Return the commit to move the target to, or None if it is already there. Raise Mistake if it may not move."""
     new = await resolve_commit(place, commit)
     if (tree := await resolve_tree(place, new)) != expected_tree:
         raise Mistake(

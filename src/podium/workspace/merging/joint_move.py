@@ -69,7 +69,7 @@ async def move_together(home: Path, store: StoreAddress, moves: Sequence[TargetM
                 await _move_all(moves, strike)
             except PodiumError as error:
                 if torn := await _move_all_back(moves):
-                    raise Mistake(f"{error}; {torn}; podium merge tries to complete this merge again") from error
+                    raise Mistake(f"{error}; {torn}; the next podium merge tries to complete this merge") from error
                 file.unlink(missing_ok=True)
                 raise Mistake(f"the merge was undone in all repositories: {error}") from error
             file.unlink(missing_ok=True)
@@ -85,7 +85,9 @@ async def finish_joint_moves(home: Path, store: StoreAddress) -> list[str]:
             try:
                 moves = msgspec.json.decode(file.read_bytes(), type=_RecordedMoves).moves
             except (OSError, msgspec.MsgspecError) as error:
-                found.append(f"{file} cannot be read ({error}); check the targets of your last merge and delete it")
+                found.append(
+                    f"{file} cannot be read ({error}); check the targets of your last merge, then delete this file"
+                )
                 continue
             with CancelScope(shield=True):
                 said, is_settled = await _finish_moves(moves)
@@ -117,7 +119,7 @@ async def _move_all(moves: Sequence[TargetMove], strike: Fault) -> None:
 
 
 async def _move_all_back(moves: Sequence[TargetMove]) -> str:
-    """Undo the moves that were made. Return which ones could not be undone, and why; empty if all targets are back."""
+    """Undo the moves that were made. Return which ones could not be undone, and why, or an empty string."""
     torn: list[str] = []
     for move in reversed(moves):
         with suppress(PodiumError):

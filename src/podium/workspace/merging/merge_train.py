@@ -105,7 +105,7 @@ class Train:
     """The result of a merge train. `ref` is the integration branch, or None if no branch was merged.
 
     `base` is the target's commit at the start; `commit` and `tree` are the result. `checks` are the names of the checks
-    that passed on exactly this tree; empty if none ran.
+    that passed on exactly this tree, if any ran.
     """
 
     target: str
@@ -365,5 +365,6 @@ async def _create_branch(place: GitLocation, name: str, commit: str) -> str:
                 f"{escape_unprintable(truncate_text(done.err, 300))}; try another name"
             )
     raise OutsideFailed(
-        f"too many branches named like {escape_unprintable(name)} exist already; delete those you no longer need"
+        f"there are already too many branches with names like {escape_unprintable(name)}; "
+        "delete those you no longer need"
     )

@@ -1,7 +1,8 @@
 """Commit a part of a branch's changes: whole files, or some hunks of a file, on top of the branch's base.
 
-The part is built from the contents of both commits, so line ends and a missing line break at the end of a file stay as
-they are. No ref, index or checkout changes. The branch keeps all its commits, so its other changes can be merged later.
+The part is built from the contents of both commits, so line endings and a missing line break at the end of a file stay
+as they are. No ref, index or checkout changes. The branch keeps all its commits, so its other changes can be merged
+later.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ DIFF_FORM = ("--no-color", "--src-prefix=a/", "--dst-prefix=b/")
 
 
 class ChosenFile(Struct, frozen=True, forbid_unknown_fields=True):
-    """A file of a diff to merge; without `hunks`, the whole file. Hunks are numbered from 0, as the diff lists them."""
+    """A file in a diff to merge, as a whole if `hunks` is None. Hunks are numbered from 0, as the diff lists them."""
 
     path: str
     hunks: tuple[int, ...] | None = None
@@ -66,7 +67,7 @@ async def commit_part(place: GitLocation, base: str, commit: str, chosen: Sequen
     """
     at = resolve_location(place)
     if not chosen:
-        raise Mistake(f"nothing of {escape_unprintable(branch)} was chosen; choose at least one file or hunk")
+        raise Mistake(f"no changes of {escape_unprintable(branch)} were chosen; choose at least one file or hunk")
     tree = await write_part_tree(at, base, commit, chosen)
     if tree == await resolve_tree(at, commit):
         return commit

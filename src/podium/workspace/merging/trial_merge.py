@@ -150,7 +150,7 @@ async def format_conflict_excerpt(
 
 
 async def _read_conflict_lines(repo: GitLocation, tree: str, file: str) -> str:
-    """Return a file's conflicts with markers and line numbers; empty if it has no markers or cannot be read."""
+    """Return a file's conflicts with markers and line numbers, or an empty string if it has none or cannot be read."""
     try:
         done = await call_git(repo, "cat-file", "blob", f"{tree}:{file}")
     except OutsideFailed:

@@ -38,8 +38,9 @@ FORWARDER = Path(_forwarder_program.__file__)
 class ModelEndpoint:
     """The model server that an agent may call.
 
-    `url` is the address to which the path of each call is added. Calls above its path are refused. `headers` are added
-    to every call and replace the agent's own; they are not shown in messages. Raise Mistake if the address is invalid.
+    `url` is the address to which the path of each call is added. Calls outside its path are refused. `headers` are
+    added to every call and replace the agent's own; they are not shown in messages. Raise Mistake if the address is
+    invalid.
     """
 
     url: str
@@ -78,7 +79,7 @@ class RelayConfiguration:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The environment variables that make programs use the proxy; empty if no hosts are granted."""
+        """The environment variables that make programs use the proxy, or none if no hosts are granted."""
         if not self.hosts:
             return {}
         told = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), PROXY_URL)

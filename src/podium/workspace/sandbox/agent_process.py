@@ -41,7 +41,7 @@ async def start_agent(
     `home` is the agent's home directory, which is created if necessary. `relay` is everything that the agent can reach;
     its addresses inside are MODEL_URL, COORDINATION_URL and PROXY_URL. `env` is added to the few variables that the
     agent inherits. `readable` are folders outside the checkout that the agent can read, besides the one in which it is
-    installed. `grace` is how long the agent may take to exit after its input was closed; then it is killed. If the
+    installed. `grace` is how long the agent may take to exit after its input is closed; then it is killed. If the
     agent has created files that are in the sandbox's `creatable`, they are reported at the end.
 
     Raise Mistake if the program is not found or the sandbox fails its self-test, and ProgramNotStarted if bubblewrap

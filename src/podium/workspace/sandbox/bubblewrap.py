@@ -174,7 +174,7 @@ class Sandbox:
         )
 
     async def self_test(self) -> list[str]:
-        """Return the failures of the sandbox; empty if it passes the test. Identical sandboxes are tested only once."""
+        """Return the failures of the sandbox, or none if it passes. Identical sandboxes are tested only once."""
         return await find_failures(self)
 
     def wrap(

@@ -70,7 +70,7 @@ class Mount:
 
 
 class GuardedPath:
-    """A path in a checkout that is protected or hidden if it exists, with the mounts that can do this."""
+    """A path in a checkout that is protected or hidden if it exists, with the mounts that can protect or hide it."""
 
     def __init__(self, checkout: Path, name: str, *, is_secret: bool = False) -> None:
         self.name = name
@@ -156,7 +156,7 @@ def find_tool_mounts(environ: Mapping[str, str], *, home: Path, checkout: Path) 
 
 
 def _find_installation(folder: Path, home: Path) -> Path:
-    """Return the folder to mount for a folder on the PATH: its parent if that contains libraries, else the folder."""
+    """Return the folder to mount for a folder on the PATH: its parent if that contains libraries, or itself."""
     above = folder.parent
     # ~/.local contains more than programs, including keys.
     is_part = folder.name in PROGRAMS and above not in (home, home / ".local")

@@ -38,7 +38,7 @@ class Placeholders:
         self._timer: Timer | None = None
 
     def acquire(self) -> tuple[str, ...]:
-        """Create missing placeholders, kept at least until `release`, and return the names of all placeholders."""
+        """Create missing placeholders and keep them at least until `release`. Return the names of all placeholders."""
         with self._lock:
             self._cancel_timer()
             if self._descriptor is None:

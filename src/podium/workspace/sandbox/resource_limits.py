@@ -64,7 +64,7 @@ def _cap_to_hard_limit(wanted: int, kind: int) -> int:
 
 
 class DiskSpace:
-    """Watches the free disk space while a command runs. If little is free at first, a command can use half of it."""
+    """Watches the free disk space while a command runs. If little is free at the start, a command can use half."""
 
     def __init__(self, folder: Path, limits: SandboxLimits) -> None:
         self._folder = folder
@@ -102,7 +102,7 @@ class ControlGroup:
     def __init__(self, limits: SandboxLimits) -> None:
         name = f"{_group_prefix()}{os.getpid()}-{next(_numbers)}"
         self.entrances: list[str] = []
-        """The files through which a process enters a group, by writing 0, which means itself."""
+        """The files through which a process enters a group: it writes 0, which means itself."""
         for parents, controller in _find_parent_groups() if os.geteuid() == 0 else ():
             for parent in parents:
                 _remove_stale_groups(parent)
@@ -168,7 +168,7 @@ def _remove_group(group: Path) -> None:
 
 
 def _remove_stale_groups(parent: Path) -> None:
-    """Remove control groups whose creating process has exited. The kernel refuses to remove a group with a process."""
+    """Remove control groups whose creating process has exited. The kernel does not remove a group in use."""
     prefix = _group_prefix()
     for group in parent.glob(f"{prefix}*"):
         owner = group.name.removeprefix(prefix).partition("-")[0]

@@ -87,7 +87,7 @@ class Forge:
         return OpenedRequest(branch=request.branch, url=url, is_new=True)
 
     async def _find_request(self, request: PullRequest) -> str:
-        """Return the URL of the open request for a branch; empty if there is none. Requests from forks are ignored."""
+        """Return the URL of the open request for a branch, or an empty string. Requests from forks are ignored."""
         if self.kind == "github":
             asked = ("pr", "list", f"--head={request.branch}", f"--base={request.target}", "--state=open")
             reply = await self._call(*asked, "--json=url,isCrossRepository")
@@ -140,7 +140,7 @@ def choose_forge(remote: RemoteUrl, *, setting: ForgeKind | None, outside: Path,
         kind = installed[0]
     program = found[kind]
     if program is None:
-        raise Mistake(f"{PROGRAMS[kind]} is not installed, and pull requests on {remote.text} need it; install it")
+        raise Mistake(f"{PROGRAMS[kind]} is not installed but is needed for pull requests on {remote.text}; install it")
     return Forge(kind=kind, program=program, remote=remote, folder=folder)
 
 

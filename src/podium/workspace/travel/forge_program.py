@@ -67,7 +67,7 @@ async def run_forge_program(
 
 
 def _find_prefix(folder: Path) -> tuple[str, ...]:
-    """Return a command prefix that kills a program when this process dies; empty if `setpriv` is not available."""
+    """Return a command prefix that kills a program when this process dies, or none if `setpriv` is not available."""
     program = find_trusted_program("setpriv", outside=folder) if sys.platform == "linux" else None
     return () if program is None else (program, "--pdeathsig", "KILL", "--")
 

@@ -27,10 +27,10 @@ PASSED_ON = (
     *("SSH_AUTH_SOCK", "SSH_AGENT_PID", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "GIT_SSH", "GIT_SSH_COMMAND"),
     *("GIT_SSL_CAINFO", "http_proxy", "https_proxy", "no_proxy", "all_proxy", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"),
 )
-"""The environment variables with which a user configures access to remotes, besides those of every command."""
+"""The environment variables with which a user configures access to remotes, in addition to those of every command."""
 
 PROTOCOLS: dict[Protocol, str] = {"file": "file", "ssh": "ssh:https", "https": "ssh:https", "http": "http"}
-"""The protocols that are allowed for a URL. A user's settings may replace https with ssh and the other way round."""
+"""The protocols that are allowed for a URL. A user's settings may replace https with ssh or vice versa."""
 
 SETTINGS = {
     "core.hooksPath": "/dev/null",
@@ -89,7 +89,7 @@ async def call_remote_git(
 
 
 def _find_prefix(mirror: Path) -> tuple[str, ...]:
-    """Return a command prefix that kills git when this process dies; empty if `setpriv` is not available."""
+    """Return a command prefix that kills git when this process dies, or none if `setpriv` is not available."""
     program = find_trusted_program("setpriv", outside=mirror) if sys.platform == "linux" else None
     return () if program is None else (program, "--pdeathsig", "KILL", "--")
 

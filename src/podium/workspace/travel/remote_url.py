@@ -50,7 +50,10 @@ class RemoteUrl:
 
 
 def parse_remote_url(given: str, *, root: Path | None = None) -> RemoteUrl:
-    """Return a checked URL without its credentials. A relative path is relative to `root`. Raise Mistake if invalid."""
+    """Return a checked URL without its credentials. Raise Mistake if it is invalid.
+
+    A relative path is relative to `root`.
+    """
     if not given or given.startswith("-") or not given.isprintable() or given != given.strip():
         raise Mistake(f"{_quote_url(given)} is not the URL of a git repository; {USABLE}")
     if HELPER.match(given):

@@ -130,7 +130,7 @@ async def _clean_up_worktree(
 
 
 def _reason_to_keep(one: WorktreeSummary, busy: Collection[str], *, force: bool = False) -> str:
-    """Return why a Podium worktree is kept; empty if it can be removed."""
+    """Return why a Podium worktree is kept, or an empty string if it can be removed."""
     if one.run and one.run in busy:
         return f"its run {one.run} has not ended"
     if one.trouble:

@@ -98,7 +98,9 @@ class Worktrees:
                 is_new_branch=is_new,
             )
             if noted is None:
-                raise Mistake(f"a worktree for {branch!r} or in {path} exists already; podium worktrees lists them all")
+                raise Mistake(
+                    f"a worktree for {branch!r} or in {path} already exists; podium worktrees lists all worktrees"
+                )
             try:
                 checkout = await self._add_worktree(noted, lock)
                 size = await to_thread.run_sync(measure_folder, path)
@@ -208,7 +210,7 @@ class Worktrees:
         for one in await self.ledger.list_worktrees():
             is_ours = one.repository == self.repository.common_dir
             if is_ours and one.branch == branch:
-                raise Mistake(f"{branch!r} already has a worktree, in {one.path}; podium worktrees lists them all")
+                raise Mistake(f"{branch!r} already has a worktree, in {one.path}; podium worktrees lists all worktrees")
             if one.path == path:
                 of = repr(one.branch) if is_ours else f"{one.branch!r} of {one.repository.parent}"
                 raise Mistake(f"{path} is the worktree of {of}; use a name other than {branch!r}")
@@ -274,7 +276,7 @@ class Worktrees:
 
     async def _must_be_removable(self, checkout: Checkout, *, force: bool) -> WorktreeStatus:
         if (checkout.git_dir / "locked").exists():
-            raise Mistake(f"{checkout.path} is locked; git worktree unlock {checkout.path} unlocks it")
+            raise Mistake(f"{checkout.path} is locked; unlock it with git worktree unlock {checkout.path}")
         status = await self.read_status(checkout)
         if not status.is_clean and not force:
             raise Mistake(

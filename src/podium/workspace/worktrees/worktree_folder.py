@@ -1,7 +1,7 @@
 """Resolve the folder of a worktree from a pattern that the user can set.
 
 `{repo}` is the name of the repository's folder, `{branch}` is the branch with dashes instead of slashes, and `~`
-is the home folder. A relative pattern is resolved from the repository. If the folder belongs to another branch,
+is the home folder. A relative pattern is relative to the repository. If the folder belongs to another branch,
 `{branch}` gets a suffix. This module does not check whether the folder exists.
 """
 
@@ -53,7 +53,7 @@ def choose_worktree_folder(pattern: str, *, main: Path, branch: str, taken: Cont
     digest = sha256(f"{main}\n{branch}".encode()).hexdigest()[:SUFFIX_DIGITS]
     suffixed = resolve_worktree_folder(pattern, main=main, branch=branch, suffix=f"-{digest}")
     if suffixed in taken:
-        raise Mistake(f"{plain} and {suffixed} are other worktrees; use a branch name other than {branch!r}")
+        raise Mistake(f"{plain} and {suffixed} belong to other worktrees; use a branch name other than {branch!r}")
     return suffixed
 
 

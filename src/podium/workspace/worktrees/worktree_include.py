@@ -43,7 +43,7 @@ async def copy_included_files(repository: Repository, checkout: Checkout) -> lis
 
 
 def _read_patterns(root: Path) -> list[str]:
-    """Return the lines of `.worktreeinclude`; none if it does not exist. Raise Mistake if it cannot be read."""
+    """Return the lines of `.worktreeinclude`, or none if it does not exist. Raise Mistake if it cannot be read."""
     try:
         file = os.open(root / NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -57,7 +57,7 @@ def _read_patterns(root: Path) -> list[str]:
 
 
 def _copy_file(source: Path, target: Path, path: str) -> bool:
-    """Copy a regular file and return True. Return False if it cannot be copied, is behind a link, or exists already."""
+    """Copy a regular file and return True. Return False if it cannot be copied, is behind a link, or already exists."""
     *folders, name = PurePosixPath(path).parts
     if ".." in folders or ".git" in {part.casefold() for part in (*folders, name)}:
         return False

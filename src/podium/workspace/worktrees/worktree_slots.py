@@ -43,7 +43,7 @@ class Slot:
 
     @property
     def database(self) -> str:
-        """A name for a database, of lower-case letters, digits and underscores."""
+        """A database name that consists of lower-case letters, digits and underscores."""
         name = re.sub(r"[^a-z0-9]+", "_", self.repository.lower()).strip("_")[:LONGEST_NAME]
         return f"podium_{name or 'repo'}_{self.number}"
 
@@ -59,7 +59,7 @@ class _SlotFile(Struct, frozen=True, kw_only=True):
     slots: dict[str, int] = {}
     """The slot of each worktree, keyed by the worktree's path."""
     repositories: dict[str, str] = {}
-    """For each worktree that shares another worktree's slot, keyed by its path, the name of the other's repository."""
+    """For each worktree that shares another worktree's slot: the name of the other's repository, keyed by path."""
 
 
 def lease_slot(home: Path, worktree: Path, repository: Path) -> Slot:

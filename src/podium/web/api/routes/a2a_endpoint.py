@@ -1,4 +1,4 @@
-"""The Agent2Agent endpoint: a card and a task endpoint for each agent and team of the server's repository."""
+"""The Agent2Agent endpoint: a card and a task endpoint for each agent and team in the server's repository."""
 
 from __future__ import annotations
 

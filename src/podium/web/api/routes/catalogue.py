@@ -27,7 +27,7 @@ def read_doctor(server: Server) -> dict[str, Any]:
 
 @get("/api/models", guards=[may_read], sync_to_thread=True)
 def read_models(server: Server, repo: RepoFolder = "") -> dict[str, Any]:
-    """List the available models. Model servers on this machine are not searched for."""
+    """List the available models. This does not search for model servers on this machine."""
     settings = Settings.load(repo=server.find_place(repo), store=server.store, home=server.settings.home)
     return _to_fields(models_fields(settings, os.environ, ()))
 

@@ -28,8 +28,8 @@ async def follow_events(
 ) -> Stream:
     """Stream the entries of all runs as server-sent events, from a cursor or from now on.
 
-    `after` or the header Last-Event-ID is a cursor; an empty one is the beginning of the store. With `runs`, a list of
-    ids separated by commas, entries of other runs are only announced. `client` says that a person can answer here.
+    `after` or the header Last-Event-ID is a cursor; an empty one is the beginning of the store. With `runs`, a
+    comma-separated list of ids, entries of other runs are only announced. `client` says that a person can answer here.
     """
     cursor = last_event_id if last_event_id is not None else after
     position = await find_position(server.store, server.hub, cursor)

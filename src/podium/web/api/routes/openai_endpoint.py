@@ -49,7 +49,7 @@ FAILED_STATUS: dict[Outcome, HTTPStatus] = {
 
 @get("/v1/models", guards=[may_read], sync_to_thread=True)
 def list_models(server: Server) -> dict[str, Any]:
-    """List the agents and teams of the server's repository as models."""
+    """List the agents and teams in the server's repository as models."""
     return models_list_fields(_load_roster(server))
 
 

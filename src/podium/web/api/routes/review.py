@@ -1,4 +1,4 @@
-"""Review a worker's changes: show the diff, send comments on lines of the diff, and merge a part of it."""
+"""Review a worker's changes: show the diff, send comments on lines of the diff, and merge part of it."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def read_diff(run: RunPrefix, server: Server) -> dict[str, Any]:
 async def review_changes(
     run: RunPrefix, data: JSONBody[NewReview], server: Server, idempotency_key: IdempotencyKey = None
 ) -> dict[str, Any]:
-    """Send comments on lines of a worker's diff to the worker, as one message, or to a new worker that continues."""
+    """Send line comments on a worker's diff, as one message, to the worker or to a new one that continues its work."""
     worker = await _load_worker(server, run)
     require_own_branch(worker)
     text = format_review(worker.worker_task.branch, data.comments, data.note)

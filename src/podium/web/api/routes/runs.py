@@ -60,7 +60,7 @@ class NewFile(Struct, forbid_unknown_fields=True):
 
 
 class NewMessage(Struct, forbid_unknown_fields=True):
-    """A message to an agent of a run, by default to its first agent."""
+    """A message to an agent in a run, by default to its first agent."""
 
     text: str
     agent: str = ""
@@ -218,7 +218,7 @@ async def start_run(data: JSONBody[NewRun], server: Server, idempotency_key: Ide
 def send(
     run: RunPrefix, data: JSONBody[NewMessage], server: Server, idempotency_key: IdempotencyKey = None
 ) -> dict[str, Any]:
-    """Send a message to an agent of a run."""
+    """Send a message to an agent in a run."""
     files = as_attached_files((one.name, one.data) for one in data.files)
     summary = _read_summary(server, run)
     said = send_message(
@@ -252,7 +252,7 @@ async def stop(run: RunPrefix, server: Server) -> dict[str, Any]:
 
 @post("/api/runs/{run:str}/budget", guards=[may_act], status_code=200, sync_to_thread=True)
 def change_budget(run: RunPrefix, data: JSONBody[Budget], server: Server) -> dict[str, Any]:
-    """Change a run's limits. A time limit applies at once, other limits apply from the next model call.
+    """Change a run's limits. A time limit applies at once; other limits apply from the next model call.
 
     Limits that are not given do not change.
     """
@@ -295,7 +295,7 @@ async def fork(
 async def retry(
     run: RunPrefix, data: JSONBody[NewRetry], server: Server, idempotency_key: IdempotencyKey = None
 ) -> dict[str, Any]:
-    """Try a run again from just before it failed or was stopped, or from a plan step or an agent."""
+    """Retry a run from just before it failed or was stopped, or from a plan step or an agent."""
     source = _find_run(server, run)
 
     async def start(id: str) -> dict[str, Any]:

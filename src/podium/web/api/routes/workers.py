@@ -74,7 +74,7 @@ class ReviewedMerge(Struct, forbid_unknown_fields=True):
 
 @get("/api/workers", guards=[may_read])
 async def list_workers(server: Server, repo: RepoFolder = "") -> dict[str, Any]:
-    """List the workers of all repositories, or of one, with their state, changed lines and cost.
+    """List the workers in all repositories, or in one, with their state, changed lines and cost.
 
     Of the workers that have ended, only the last `MOST_OVER` are listed.
     """
@@ -98,7 +98,7 @@ async def list_workers(server: Server, repo: RepoFolder = "") -> dict[str, Any]:
 
 @get("/api/forecast", guards=[may_read])
 async def read_forecast(server: Server, repo: RepoFolder = "") -> dict[str, Any]:
-    """Return how the branches of workers would merge onto the checked-out branch, and which of them overlap."""
+    """Return how the branches of workers would merge into the checked-out branch, and which of them overlap."""
     context = RepoContext(server.find_place(repo), server.settings)
     workers = await to_thread.run_sync(context.load_workers)
     branches = {one.worker_task.branch: one.base for one in workers if one.base and one.worker_task.has_checkout}

@@ -10,10 +10,10 @@ export const KINDS = Object.freeze({
   stop_asked: "Somebody asked to stop the run now and keep its partial results.",
   pause_asked: "Somebody asked to pause the run.",
   budget_changed: "Somebody changed the run's limits; limits that are not in `budget` stay unchanged.",
-  message_received: "A message was sent to an agent of the run; it is delivered with the agent's next prompt or model call.",
+  message_received: "A message was sent to an agent in the run; it is delivered with the agent's next prompt or model call.",
   messages_delivered: "These messages were added to an agent's prompt at this point, and at no other. `text` is the added text.",
   message_sent: "An agent sent a message to another member of its team. `run` is the run in which that member works.",
-  message_acknowledged: "A message that an agent of this run sent was delivered, or its receiver ended before it could be delivered.",
+  message_acknowledged: "A message from an agent in this run was delivered, or its recipient ended before it could be delivered.",
   checkout_saved: "The files of the run's checkout were saved as a commit: before the first change, or when the run ended.",
   permission_asked: "An agent requested permission for an action, which is executed only if the answer allows it.",
   permission_answered: "The permission request with this id was answered; the answer is final.",
@@ -37,14 +37,14 @@ export const KINDS = Object.freeze({
   text_superseded: "The model is called again, so the text streamed since the last tool call is discarded.",
   model_replied: "A model call completed.",
   model_asked_again: "A model's reply could not be used, so the model was asked again in the same turn, with `prompt`.",
-  call_failed: "A model call failed; `wait` is the delay before the next attempt, None if this model is not tried again.",
+  call_failed: "A model call failed; `wait` is the delay before the next attempt, or None if this model is not tried again.",
   limit_reached: "All models of an agent have reached their providers' limits. The agent waits until the first limit resets.",
   context_compacted: "A conversation almost filled or exceeded its model's context window; a summary replaced its first messages.",
   call_cut: "A model call was cancelled; `text` and `usage` are its text and usage up to then, if known.",
   tool_called: "A tool call started; with `is_from_text`, the model wrote the call as text.",
   tool_answered: "A tool call ended.",
   advised: "Every advisor gave its advice or was unavailable.",
-  changes_expected: "An agent that must change files started. `commit` is the state of its checkout; empty if it has no repository.",
+  changes_expected: "An agent that must change files started. `commit` is the state of its checkout, or empty without a repository.",
   route_refused: "A router chose an agent that is not one of its destinations, or none at all.",
   routed: "A router passed the request to this agent.",
   handed_off: "An agent's answer was handed to another agent, which answers instead.",
@@ -85,7 +85,7 @@ export const KINDS = Object.freeze({
   plan_step_reviewed: "A step was reviewed against its acceptance criteria. A command's result overrides the reviewer's opinion.",
   plan_step_reopened: "A step did not pass its review and must be revised. `locked_out` is an author that cannot revise it.",
   plan_step_completed: "A step passed its review.",
-  plan_step_failed: "A step failed and is not tried again.",
+  plan_step_failed: "A step failed and is not retried.",
   artifact_stored: "A result of the work was stored. `digest` is the SHA-256 of its content, which is stored once per store.",
   snapshot_taken: "A snapshot of the work was taken: this position on the timeline, and a commit of each checkout.",
   work_ended: "A team's work ended. `branch` and `commit` are the merged result, if owners had their own checkouts.",
@@ -322,7 +322,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * A model call failed; `wait` is the delay before the next attempt, None if this model is not tried again.
+ * A model call failed; `wait` is the delay before the next attempt, or None if this model is not tried again.
  * @typedef {object} CallFailed
  * @property {"call_failed"} type
  * @property {string} model
@@ -356,7 +356,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * An agent that must change files started. `commit` is the state of its checkout; empty if it has no repository.
+ * An agent that must change files started. `commit` is the state of its checkout, or empty without a repository.
  * @typedef {object} ChangesExpected
  * @property {"changes_expected"} type
  * @property {string} [commit]
@@ -591,7 +591,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * A message that an agent of this run sent was delivered, or its receiver ended before it could be delivered.
+ * A message from an agent in this run was delivered, or its recipient ended before it could be delivered.
  * @typedef {object} MessageAcknowledged
  * @property {"message_acknowledged"} type
  * @property {string} id
@@ -600,7 +600,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * A message was sent to an agent of the run; it is delivered with the agent's next prompt or model call.
+ * A message was sent to an agent in the run; it is delivered with the agent's next prompt or model call.
  * @typedef {object} MessageReceived
  * @property {"message_received"} type
  * @property {string} id
@@ -805,7 +805,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * A step failed and is not tried again.
+ * A step failed and is not retried.
  * @typedef {object} PlanStepFailed
  * @property {"plan_step_failed"} type
  * @property {string} step

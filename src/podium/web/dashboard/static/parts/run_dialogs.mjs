@@ -27,7 +27,7 @@ export function BudgetDialog({ budget, command, onClose }) {
   const [given, setGiven] = useState({});
   const limits = () => Object.fromEntries(Object.entries(given).filter(([, text]) => text !== "").map(([name, text]) => [name, Number(text)]));
   return html`<${Dialog} title="Change the budget" onClose=${onClose}>
-    <p class="quiet">A time limit applies at once, other limits apply from the next model call. A limit that you leave empty does not change.</p>
+    <p class="quiet">A time limit applies at once; other limits apply from the next model call. A limit that you leave empty does not change.</p>
     <div class="pair">${LIMITS.map(([name, word, step], place) => html`<label class="field" key=${name}>${word}
       <input type="number" min="0" step=${step} inputmode="decimal" data-first=${place === 0 ? "" : null} value=${given[name] ?? ""}
         placeholder=${budget?.[name] ?? "no limit"} onInput=${(event) => setGiven({ ...given, [name]: event.target.value })} /></label>`)}</div>
