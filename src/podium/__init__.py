@@ -102,7 +102,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Import the module that defines a public name when the name is used, so that importing the package is fast."""
+    """Import a public name's module only when the name is used, so that importing the package is fast."""
     if name in _MODULES:
         from importlib import import_module  # imported here for start-up time: podium --help needs no other module
 

@@ -1,4 +1,4 @@
-"""Create the parts of Podium and connect them.
+"""Create Podium's components and connect them.
 
 Programs and user interfaces open an `App`, and use it to start, resume and stop runs.
 """
@@ -51,8 +51,8 @@ __all__ = ["App", "RunOptions"]
 class App:
     """A Podium instance: one store, its engines, and the runs that this process works on.
 
-    `engines` maps the names that agents use in `engine` to custom engines. `owner` is the id under which this process
-    owns runs, and the duration of its leases; by default, the process gets a new id.
+    `engines` maps the names that agents use in `engine` to custom engines. `owner` contains the id that
+    marks runs as owned by this process, and the duration of its leases; by default, the process gets a new id.
     """
 
     launcher: RunLauncher
@@ -133,7 +133,7 @@ class App:
     ) -> AsyncIterator[Run]:
         """Resume a run that was interrupted or paused, and yield it. Exiting the block before the run ends stops it.
 
-        `tools` are the functions that were passed to `start`; `patterns` are the custom patterns of the run's agents.
+        `tools` are the functions passed to `start`; `patterns` are the custom patterns used by the run's agents.
         """
         claimed = await self.launcher.take_over_run(
             run, tools=tools, patterns=patterns, is_attended=is_attended, on_discussion=on_discussion
@@ -155,8 +155,8 @@ class App:
 
         `at` is a snapshot or the sequence number of an entry; by default the last snapshot, or the last entry if there
         is none. `request` is a message to the first agent, and to all members of a collaborating team. `decide` is a
-        decision and the option to choose instead; then the default position is just before the decision. `budget`
-        changes the run's limits.
+        decision and the option to choose instead; in that case, the default position is just before the decision.
+        `budget` changes the run's limits.
         """
         from .runs.run_fork import fork_run  # imported here for start-up time: most programs do not fork
 

@@ -435,7 +435,7 @@ async def test_what_was_approved_is_what_a_branch_moves_to(worktrees: Worktrees,
 
     with pytest.raises(Mistake, match=r"is not the commit approved for main"):
         await advance_branch(worktrees.repository, "main", old=old, new=pushed, tree=tree)
-    with pytest.raises(Mistake, match=r"does not contain all commits of main"):
+    with pytest.raises(Mistake, match=r"does not contain all commits on main"):
         await advance_branch(worktrees.repository, "main", old=old, new=unrelated, tree=tree)
     assert await read_git_output(repo, "rev-parse", "main") == old
 

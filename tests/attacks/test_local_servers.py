@@ -63,7 +63,7 @@ async def start_agent_of_repository(studio: Studio, repo: Path) -> None:
 async def test_an_agent_of_a_repository_calls_no_local_server_that_the_person_has_not_agreed_to(
     studio: Studio, repo: Path
 ) -> None:
-    with pytest.raises(Mistake, match=r"sly, an agent of the repository, uses lmstudio:x on .* not confirmed"):
+    with pytest.raises(Mistake, match=r"sly, an agent from the repository, uses lmstudio:x on .* not confirmed"):
         await start_agent_of_repository(studio, repo)
 
 

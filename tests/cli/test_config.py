@@ -105,7 +105,7 @@ def test_an_unknown_model_is_a_diagnostic_too(desk: Desk) -> None:
         ("limits: {max_wait: soon}", 'limits.max_wait: expected a number above 0, got the string "soon"'),
         ("limits: {fallback_models: [5]}", "limits.fallback_models: expected a string, got the number 5"),
         ("limits: {fallback_models: [opnai:m]}", "limits.fallback_models: model provider 'opnai' not found"),
-        ("limits: {fallback_models: ['openai@a b:m']}", "limits.fallback_models: the account 'a b' of openai is inv"),
+        ("limits: {fallback_models: ['openai@a b:m']}", "limits.fallback_models: the openai account 'a b' is inv"),
         ("budget: {per_day: 20}", "budget.per_day: expected a mapping with keys such as usd, tokens or turns, got"),
         ("budget: {per_day: {usd: -1}}", "budget.per_day.usd: expected a number above 0, got the number -1"),
         (
@@ -159,7 +159,7 @@ def test_check_lists_all_errors_in_the_settings_and_in_agent_files_at_once(desk:
     assert "config.yaml:1: workers: expected an integer of at least 1" in said.stdout
     assert "error: podium.yaml:1: sandbox: expected true or false" in said.stdout
     assert "hand.md:4: max_turns: expected an integer of at least 1" in said.stdout
-    assert "notice: settings: the models, tools and hooks of agents are checked only if the settings" in said.stdout
+    assert "notice: settings: agents' models, tools and hooks are checked only if the settings" in said.stdout
     assert "3 errors, " in said.stdout
 
 

@@ -23,7 +23,7 @@ def test_the_demo_shows_a_run_that_survives_its_process_and_a_team_that_carries_
     collaboration = said.stdout.partition("A team that collaborates")[2]
     for words in ("plan 1 committed", "s1 blocked", "votes for", "handed over from tester to builder", "s3 done"):
         assert words in collaboration
-    assert "✓ one merged branch with the record of the decision: podium/" in collaboration
+    assert "✓ one merged branch with the decision record: podium/" in collaboration
     assert "NOT TRUE" not in said.stdout
     assert not desk.store.exists()
     assert list(tmp_path.iterdir()) == []

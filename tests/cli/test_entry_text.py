@@ -250,7 +250,7 @@ LINES: list[tuple[Event, str | None]] = [
     (CandidateChosen(winner="a", by="judge", reason="tidy"), 'law: a was chosen by judge: "tidy"'),
     (
         WorkRestored(commit="0123456789abcdef", iteration=2),
-        "law: the files of iteration 2 at 0123456789ab are in the checkout now",
+        "law: the files of iteration 2 at 0123456789ab are now in the checkout",
     ),
     (WorkRestored(commit="0123456789abcdef", branch="b"), "law: the chosen work was merged into b at 0123456789ab"),
     (Broadcast(author="a", round=1, text="hi"), 'law: a says in round 1: "hi"'),
@@ -269,7 +269,7 @@ LINES: list[tuple[Event, str | None]] = [
     (PushFailed(reason="no route"), "law: not pushed: no route; the next step will try again"),
     (
         WorkMoved(host="server", path="/w", commit="0123456789abcdef"),
-        "law: continues on server in /w, with the files of 0123456789ab",
+        "law: continues on server in /w, with the files from 0123456789ab",
     ),
     (
         WorkMoved(host="server", path="/w", unpushed=("bash make",)),
@@ -289,7 +289,7 @@ LINES: list[tuple[Event, str | None]] = [
     (BallotCast(decision="d1", voter="a"), "law: a abstains"),
     (
         BallotRefused(decision="d1", voter="z", option="tea", reason="the vote is closed"),
-        "law: the ballot of z was refused: the vote is closed",
+        "law: the ballot from z was refused: the vote is closed",
     ),
     (VoteClosed(decision="d1", why="complete"), "law: the vote on d1 is closed: complete"),
     (

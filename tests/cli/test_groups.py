@@ -226,7 +226,7 @@ def test_a_teams_group_is_not_deleted_without_a_terminal_or_yes(desk: Desk) -> N
     said = desk.invoke("group", "delete", "squad")
 
     assert said.exit_code == 2
-    assert "removes 1 run from all lists, and there is no terminal to confirm on; give --yes" in said.stderr
+    assert "removes 1 run from all lists, and there is no terminal for confirmation; give --yes" in said.stderr
     assert [one["id"] for one in read_ps_json(desk)["runs"]] == [run]
 
 

@@ -247,7 +247,7 @@ def test_the_newest_entries_of_all_runs_are_listed_with_their_run(desk: Desk) ->
     [
         (["-f"], "--follow needs RUN; podium ps lists the runs"),
         (["--after", "3"], "--after needs RUN; podium ps lists the runs"),
-        (["abc", "--last", "3"], "--last is for the entries of all runs; with RUN, use --after SEQ or --since TIME"),
+        (["abc", "--last", "3"], "--last is for entries from all runs; with RUN, use --after SEQ or --since TIME"),
     ],
 )
 def test_options_of_a_log_that_need_a_run_or_none_say_so(desk: Desk, arguments: list[str], sentence: str) -> None:
@@ -271,7 +271,7 @@ def test_a_damaged_entry_does_not_hide_the_entries_of_other_runs(desk: Desk) -> 
 
     assert said.exit_code == 8
     assert [line.split()[0] for line in said.stdout.splitlines()] == [desk.run_id()]
-    assert f"an entry of run {damaged} cannot be read" in said.stderr
+    assert f"an entry in run {damaged} cannot be read" in said.stderr
 
 
 @pytest.mark.parametrize("seq", ["= 1", "= (SELECT max(seq) FROM entry WHERE run = ?1)"])
@@ -290,7 +290,7 @@ def test_a_run_that_cannot_be_read_does_not_hide_the_others(desk: Desk, seq: str
     listed, as_json = desk.invoke("ps"), json.loads(desk.invoke("ps", "--json").stdout)
     waiting = json.loads(desk.invoke("approvals", "--json").stdout)["waiting"]
 
-    said = f"run {damaged} is not listed: an entry of run {damaged} cannot be read"
+    said = f"run {damaged} is not listed: an entry in run {damaged} cannot be read"
     assert (alone.exit_code, alone.stdout, said in alone.stderr) == (8, "", True)
     assert listed.exit_code == 8
     assert [line.split()[2] for line in listed.stdout.splitlines()[1:]] == ["asking"]

@@ -60,7 +60,7 @@ def test_a_run_needs_no_module_that_only_posix_systems_have(desk: Desk) -> None:
     ("platform", "said"),
     [
         ("darwin", "notice: macOS is not tested: runs, teams and workers should work, but there is no sandbox"),
-        ("win32", "notice: on Windows itself, agents and teams can only be listed and drawn; to run them, use WSL 2"),
+        ("win32", "notice: on native Windows, agents and teams can only be listed and drawn; to run them, use WSL 2"),
         ("freebsd14", "notice: this system is not tested"),
     ],
 )

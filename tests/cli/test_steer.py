@@ -173,4 +173,4 @@ def test_pause_reports_that_the_process_died_before_it_paused(desk: Desk) -> Non
             _, said = read_until_exit(pausing)
 
     assert pausing.returncode == 0
-    assert said == f"the process of run {run} has exited; continue with: podium resume {run}\n"
+    assert said == f"the process working on run {run} has exited; continue with: podium resume {run}\n"

@@ -111,7 +111,7 @@ def test_a_damaged_store_has_its_own_exit_code(desk: Desk) -> None:
     [
         (("prune",), "missing option '--older-than'"),
         (("prune", "--older-than", "soon"), "is not an age"),
-        (("prune", "--older-than", "1d", "--state", "running"), "is not a state in which a run has ended"),
+        (("prune", "--older-than", "1d", "--state", "running"), "is not a state of an ended run"),
         (("prune", "--older-than", "1d", "--archive", "x", "--no-archive"), "cannot be combined"),
         (("check",), "no runs yet"),
         (("export", "x"), "no runs yet"),

@@ -69,7 +69,7 @@ def test_without_a_terminal_nothing_is_trusted_that_is_not_named(clone: Desk) ->
     said = clone.run_podium("trust", input="yyyy")
 
     assert said.returncode == 2
-    assert "4 items need a decision, but there is no terminal to ask on; name the items to trust" in said.stderr
+    assert "4 items need a decision, but there is no terminal for prompts; name the items to trust" in said.stderr
     assert set(states(clone).values()) == {"new"}
 
 
@@ -404,6 +404,6 @@ def test_the_folder_that_a_repository_would_write_to_is_shown_before_it_is_trust
     said = desk.invoke("trust", "--list").stdout
     desk.invoke("trust", "worktrees.folder")
 
-    assert "the folder for workers' checkouts, which decides where files are written on this machine" in said
+    assert "the folder for workers' checkouts, which determines where files are written on this machine" in said
     assert '    "../../trees-{branch}"' in said
     assert states(desk) == {"worktrees.folder": "trusted", "worktrees.setup": "new"}

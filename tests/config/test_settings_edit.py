@@ -91,7 +91,7 @@ def test_no_words_leave_an_empty_list_and_an_unusual_layout_is_left_alone(tmp_pa
     assert file.read_text() == "notify: []\n"
     file.write_text('notify: ["bell", {command: [say, "a, b"]}]\n')
 
-    with pytest.raises(Mistake, match=r"automatically; set the words in notify yourself \(bell\)"):
+    with pytest.raises(Mistake, match=r"automatically; set the words in the notify list yourself \(bell\)"):
         set_notify_words(file, ["bell"])
 
     assert file.read_text() == 'notify: ["bell", {command: [say, "a, b"]}]\n'

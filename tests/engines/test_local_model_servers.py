@@ -108,7 +108,7 @@ async def test_a_call_that_waits_for_a_busy_server_says_so_on_the_timeline(tmp_p
     notices = [
         event.text for run in runs for event in read_events(settings, run, Noticed) if isinstance(event, Noticed)
     ]
-    assert sorted(text.partition(" ")[2] for text in notices if "waits" in text) == [
-        "waits for ollama (1 call ahead).",
-        "waits for ollama (2 calls ahead).",
+    assert sorted(text.partition(" ")[2] for text in notices if "is waiting" in text) == [
+        "is waiting for ollama (1 call ahead).",
+        "is waiting for ollama (2 calls ahead).",
     ]

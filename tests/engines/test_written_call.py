@@ -296,16 +296,15 @@ async def test_a_call_that_the_model_only_repeats_from_what_it_was_shown_is_neve
     assert not studio.events(result, ToolCalled)
     assert "Such a call is never run" in wire.heard[1].messages[-1].text
     (asked,) = studio.events(result, ModelAskedAgain)
-    assert asked.reason == "its reply only repeated a call to helper that it had been shown"
+    assert asked.reason == "its reply only repeated a call to helper from the text it was given"
 
 
 async def test_a_reply_that_only_repeats_such_a_call_twice_is_no_answer(studio: Studio) -> None:
     result, _ = await run_lead(studio, [WRITTEN, f"```json\n{WRITTEN}\n```", "never"], f"What is {WRITTEN}?")
 
     assert result.outcome == "failed"
-    assert (
-        result.error == "lead: its reply only repeated a call to helper that it had been shown, even when asked again"
-    )
+    reason = "its reply only repeated a call to helper from the text it was given"
+    assert result.error == f"lead: {reason}, even when asked again"
     assert not studio.events(result, ToolCalled)
 
 

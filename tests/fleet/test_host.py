@@ -243,7 +243,7 @@ async def test_without_a_live_host_the_worker_runs_on_its_own_machine_and_says_s
     lab.start_commander()
 
     assert (await lab.wait_ended(run)).outcome == "succeeded"
-    assert "No host of the fleet is alive, so this worker runs on this machine." in lab.notices(run)
+    assert "No fleet host is alive, so this worker runs on this machine." in lab.notices(run)
     await lab.wait_finished()
 
 

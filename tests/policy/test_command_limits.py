@@ -55,7 +55,7 @@ def test_a_command_that_is_too_large_for_the_parser_is_asked_about_at_once(comma
 
 
 def test_the_reason_says_what_is_too_large() -> None:
-    assert "nested more than 50 deep" in check("(" * 60 + "ls" + ")" * 60, {}).reason
+    assert "nested more than 50 levels deep" in check("(" * 60 + "ls" + ")" * 60, {}).reason
     assert "too many operators" in check("a|" * 500, {}).reason
     assert "100000 can be checked" in check("x" * 100_001, {}).reason
     assert "more than 2000 words" in check("ls" + " x" * 3_000, {}).reason

@@ -143,7 +143,7 @@ async def test_if_nothing_was_changed_later_a_fork_starts_with_the_current_files
     folder = Path(started(studio, fork).repo)
     assert sorted(path.name for path in folder.glob("*.txt")) == sorted(path.name for path in repo.path.glob("*.txt"))
     assert notices(studio, fork) == [
-        f"no snapshot was taken before this point: the checkout starts with the current files of {repo.path}"
+        f"no snapshot was taken before this point: the checkout starts with the current files in {repo.path}"
     ]
     assert repo.git("status", "--porcelain") == "?? one.txt\n?? two.txt"
     assert repo.git("rev-parse", f"podium/fork/{fork}^") == repo.tip()
@@ -162,7 +162,7 @@ async def test_if_something_was_changed_later_a_fork_starts_at_the_current_commi
     assert result.text == "done"
     assert ((folder / "one.txt").exists(), (folder / "two.txt").exists()) == (False, True)
     assert notices(studio, fork) == [
-        f"no snapshot was taken before this point: the checkout starts at commit {repo.tip()[:12]} of {repo.path}, "
+        f"no snapshot was taken before this point: the checkout starts at commit {repo.tip()[:12]} in {repo.path}, "
         "without uncommitted changes"
     ]
 

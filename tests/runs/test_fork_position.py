@@ -105,7 +105,7 @@ def test_an_unknown_decision_or_option_lists_those_that_exist(timeline: WrittenT
 
     with pytest.raises(Mistake, match="has no decision 'd2'; available: d1"):
         find_decision_change(timeline.entries, "d2", "red", by="")
-    with pytest.raises(Mistake, match="'green' is not an option of the decision 'd1'; available: red, blue"):
+    with pytest.raises(Mistake, match="'green' is not an option for the decision 'd1'; available: red, blue"):
         find_decision_change(timeline.entries, "d1", "green", by="")
     with pytest.raises(Mistake, match="has not been made yet"):
         find_decision_change(timeline.entries, "d1", "red", by="")

@@ -366,7 +366,7 @@ async def test_an_unreadable_entry_is_reported_as_corruption(tmp_path: Path) -> 
     connection.commit()
     connection.close()
 
-    newer = f"it is damaged, or was written by a newer Podium than this one ({__version__})"
+    newer = f"it is damaged, or was written by a newer version of Podium than this one ({__version__})"
     with (
         StoreReader(path) as reader,
         pytest.raises(StoreCorrupt, match=rf"of run r cannot be read .*: {re.escape(newer)};"),
@@ -390,8 +390,8 @@ async def test_an_entry_of_a_newer_release_names_its_run_and_what_to_do(tmp_path
 
     assert str(raised.value) == (
         "entry 1 of run r cannot be read (Invalid value 'foreseen' - at `$.event.type`): it is damaged, or was "
-        f"written by a newer Podium than this one ({__version__}); podium verify r shows whether it is damaged; if "
-        "it is not, update Podium"
+        f"written by a newer version of Podium than this one ({__version__}); podium verify r shows whether it is "
+        "damaged; if it is not, update Podium"
     )
 
 

@@ -92,10 +92,10 @@ def test_a_function_cannot_replace_a_built_in_tool(name: str) -> None:
 
     function.__name__ = name
 
-    with pytest.raises(Mistake, match=f"the function {name} has the name of another tool"):
+    with pytest.raises(Mistake, match=f"the function {name} has the same name as another tool"):
         function_tools([function])
 
 
 def test_two_functions_cannot_have_one_name() -> None:
-    with pytest.raises(Mistake, match="the function weather has the name of another tool"):
+    with pytest.raises(Mistake, match="the function weather has the same name as another tool"):
         function_tools([weather, weather])

@@ -32,12 +32,12 @@ def test_the_server_listens_on_the_loopback_address_only(site: Site) -> None:
 @pytest.mark.parametrize(
     ("headers", "says"),
     [
-        ({"Host": "evil.test"}, "does not answer to the host 'evil.test'"),
-        ({"Host": "127.0.0.1:1"}, "does not answer to the host"),
-        ({"Origin": "http://evil.test"}, "requests from pages of 'http://evil.test' are not allowed"),
-        ({"Origin": "null"}, "requests from pages of 'null' are not allowed"),
-        ({"Sec-Fetch-Site": "cross-site"}, "requests from pages of other sites are not allowed"),
-        ({"Sec-Fetch-Site": "same-site"}, "requests from pages of other sites are not allowed"),
+        ({"Host": "evil.test"}, "does not serve the host 'evil.test'"),
+        ({"Host": "127.0.0.1:1"}, "does not serve the host"),
+        ({"Origin": "http://evil.test"}, "requests from pages at 'http://evil.test' are not allowed"),
+        ({"Origin": "null"}, "requests from pages at 'null' are not allowed"),
+        ({"Sec-Fetch-Site": "cross-site"}, "requests from pages on other sites are not allowed"),
+        ({"Sec-Fetch-Site": "same-site"}, "requests from pages on other sites are not allowed"),
     ],
 )
 def test_requests_for_other_hosts_and_from_other_pages_are_refused(

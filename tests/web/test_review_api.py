@@ -82,7 +82,7 @@ def test_chosen_hunks_are_merged_and_the_target_moves_only_to_the_tree_that_was_
     ("change", "says"),
     [
         ({"shown": "x"}, "feat/refused has changed since its diff was shown; look at its changes again"),
-        ({"files": []}, "no changes of feat/refused were chosen"),
+        ({"files": []}, "no changes from feat/refused were chosen"),
         ({"files": [{"path": "da03.txt", "hunks": [0]}]}, "da03.txt was added, so its hunks cannot be chosen"),
         ({"files": [{"path": "nothing.txt"}]}, "'nothing.txt' is not a changed file"),
         ({"onto": "feat/refused"}, "feat/refused cannot be merged onto itself"),

@@ -74,7 +74,7 @@ async def test_a_worker_resolves_a_conflict_and_its_branch_is_merged_instead(lab
     [line] = [line for line in said.stdout.splitlines() if line.startswith("resolving: ")]
     run = line.split()[3]
     assert line == f"resolving: feat/two: worker {run} on feat/two-resolved"
-    assert "when it is complete, podium merge feat/two-resolved merges it in place of feat/two" in said.stderr
+    assert "when it is complete, podium merge feat/two-resolved merges it instead of feat/two" in said.stderr
     asked = await lab.wait_asked(run)
     assert "<<<<<<< " in (lab.worktree_path("feat/two-resolved") / "a.txt").read_text()
     task = lab.events(run)[0].request.text

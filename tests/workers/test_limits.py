@@ -73,7 +73,7 @@ async def test_a_commander_that_is_killed_while_a_run_waits_loses_nothing(lab: W
 
     assert is_kept
     assert "waiting 59 min" in said.stdout
-    assert "no running process will continue 1 run that is waiting for a limit" in said.stderr
+    assert "no running process will continue 1 run waiting for a limit to reset" in said.stderr
     assert (shown["state"], shown["wakes_at"]) == ("waiting", paused.until)
     assert still == paused  # without its id, the run is only watched
     assert lab.events(run, ModelReplied)[-1].text == "done"

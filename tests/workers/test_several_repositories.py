@@ -144,7 +144,7 @@ async def test_rules_and_protected_files_hold_in_each_checkout_and_nothing_else_
     assert "outside the checkout" in said[4]
     assert "outside the checkout" in said[5] or "leads out" in said[5]
     assert said[6] == f"[in {there}]\nNo line matches hidden|SECRET."
-    assert said[7] == f"`directory` must be one of the checkouts of this task: {lab.folder / TREES[0]}, {there}."
+    assert said[7] == f"`directory` must be one of this task's checkouts: {lab.folder / TREES[0]}, {there}."
     assert (there / ".env").exists()
     assert "SECRET" not in said[8]
     assert "\noutside\n" not in said[8]
@@ -242,7 +242,7 @@ def _checked_out(other: Repo) -> Path:
     [
         pytest.param("--times=2", "it cannot be combined with --times", marks=pytest.mark.slow),
         pytest.param("--read-only", "it cannot be combined with --read-only", marks=pytest.mark.slow),
-        ("--label=gpu", "a task in several repositories cannot run on a host of the fleet"),
+        ("--label=gpu", "a task in several repositories cannot run on a fleet host"),
     ],
 )
 async def test_options_that_need_a_single_repository_are_refused(

@@ -194,8 +194,8 @@ async def test_if_everything_is_chosen_the_branch_itself_is_merged(varied: Repo)
 @pytest.mark.parametrize(
     ("chosen", "says"),
     [
-        ((), "no changes of feat were chosen; choose at least one file or hunk"),
-        ((ChosenFile(path="a.txt", hunks=()),), "no hunk of a.txt was chosen"),
+        ((), "no changes from feat were chosen; choose at least one file or hunk"),
+        ((ChosenFile(path="a.txt", hunks=()),), "no hunk in a.txt was chosen"),
         ((ChosenFile(path="a.txt", hunks=(2,)),), "a.txt has no hunk 2; it has 2, numbered from 0"),
         ((ChosenFile(path="a.txt", hunks=(-1,)),), "a.txt has no hunk -1"),
         ((ChosenFile(path="b.txt"),), "'b.txt' is not a changed file; changed: a.txt"),

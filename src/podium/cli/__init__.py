@@ -8,7 +8,7 @@ from .command_table import answer_help_or_version
 def main(argv: list[str] | None = None) -> int:
     """Run one command and return its exit code.
 
-    Without arguments, start a chat if this is a terminal; otherwise print the help.
+    Without arguments, start a chat if run in a terminal; otherwise, print the help.
     """
     arguments = sys.argv[1:] if argv is None else argv
     if not arguments and _is_on_terminal():

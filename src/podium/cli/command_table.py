@@ -1,6 +1,6 @@
 """Define the table of commands, and build the text of `podium --help`.
 
-Printing the help must add almost nothing to the start-up time of the interpreter, so this module imports only
+Printing the help must add almost nothing to the interpreter's startup time, so this module imports only
 the version. Each command is implemented in the module of the same name in `commands`.
 """
 
@@ -35,7 +35,7 @@ COMMANDS = (
     ("mcp", "Work", "Serve agents as tools for MCP clients.", "podium mcp"),
     ("acp", "Work", "Serve a team as one agent for an editor.", "podium acp pr-review"),
     ("login", "Work", "Sign in to a server on another machine.", "podium login https://192.168.1.5:8420"),
-    ("host", "Work", "Work on the runs of a fleet.", "podium host --labels gpu --slots 4"),
+    ("host", "Work", "Work on a fleet's runs.", "podium host --labels gpu --slots 4"),
     ("demo", "Work", "Watch a team work, crash and resume; needs no key or network.", "podium demo"),
     ("status", "Inspect", "Show requests that need you, active agents and finished runs.", "podium status --watch"),
     ("ps", "Inspect", "List runs and their states.", "podium ps --all"),
@@ -44,15 +44,15 @@ COMMANDS = (
     ("follow", "Inspect", "Follow a run that another process is working on.", "podium follow 3f2a"),
     ("results", "Inspect", "Show the results of a run so far.", "podium results 3f2a --markdown"),
     ("cost", "Inspect", "Show the cost of all runs, or of each agent in one run.", "podium cost 3f2a"),
-    ("decisions", "Inspect", "List the decisions of this repository, or show one.", "podium decisions --in-force"),
+    ("decisions", "Inspect", "List the decisions made in this repository, or show one.", "podium decisions --in-force"),
     ("logs", "Inspect", "Print or follow the timeline of a run, or search all runs.", "podium logs 3f2a -f"),
-    ("plan", "Inspect", "Show the plan of a team and the state of its steps.", "podium plan 3f2a"),
-    ("artifacts", "Inspect", "List or print the artifacts of a team's steps.", "podium artifacts 3f2a s1-1.diff"),
+    ("plan", "Inspect", "Show a team's plan and the state of its steps.", "podium plan 3f2a"),
+    ("artifacts", "Inspect", "List or print the artifacts from a team's steps.", "podium artifacts 3f2a s1-1.diff"),
     ("verify", "Inspect", "Check that the timeline of a run has not been altered.", "podium verify 3f2a"),
     ("audit", "Inspect", "List who approved what in a run, and what was executed.", "podium audit 3f2a"),
     ("workers", "Inspect", "List, inspect, wait for or cancel workers.", "podium workers wait"),
-    ("hosts", "Inspect", "List the hosts of a fleet, and create or remove their logins.", "podium hosts add gpu-1"),
-    ("worktrees", "Inspect", "List and clean up the worktrees of a repository.", "podium worktrees cleanup --dry-run"),
+    ("hosts", "Inspect", "List the hosts in a fleet, and create or remove their logins.", "podium hosts add gpu-1"),
+    ("worktrees", "Inspect", "List and clean up the worktrees in a repository.", "podium worktrees cleanup --dry-run"),
     ("send", "Steer", "Send a message to an agent in a run.", 'podium send 3f2a/answer "Mention the cost."'),
     ("pause", "Steer", "Pause a run.", "podium pause 3f2a"),
     ("snapshot", "Steer", "Take a snapshot of a paused run, to fork from.", "podium snapshot 3f2a --name before"),

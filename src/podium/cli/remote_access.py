@@ -1,4 +1,4 @@
-"""Define which commands work with `--server`, with which options, and which token scope each needs.
+"""Define which commands and options work with `--server`, and which token scope each command needs.
 
 A command or an option that is not in the table does not work with `--server`. Options that loosen the permissions of a
 run, or that need the terminal or the files of the server's machine, are left out on purpose.

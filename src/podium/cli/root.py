@@ -108,7 +108,7 @@ def podium(options: GlobalOptions, debug: bool, server: str | None) -> None:
 
 
 def _find_plugin_command(name: str) -> click.Command | None:
-    """Return the command of a plug-in, or None if no plug-in has a command with this name."""
+    """Return the plug-in command with this name, or None if there is none."""
     if name.startswith("-"):
         return None
     from ..system.installed_plugins import find_plugin_part  # imported here for start-up time: most commands are ours
@@ -142,7 +142,7 @@ def _format_error(error: BaseException) -> str:
 
 
 def _format_usage_error(error: click.ClickException) -> str:
-    """Return a usage error from click as one sentence in the style of our own messages."""
+    """Return a usage error from click as one sentence in the style of Podium's own messages."""
     # Click's own suggestions are left out, because _suggest_similar adds ours.
     text = (error.message if hasattr(error, "possibilities") else error.format_message()).rstrip(".")
     ctx: click.Context | None = getattr(error, "ctx", None)

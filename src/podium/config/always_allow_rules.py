@@ -24,7 +24,7 @@ LOCK = ".allowed.lock"
 class AllowedRule(Struct, frozen=True, kw_only=True):
     """An allow rule that the user added at the time `at`. `run` is the id of the run that asked for permission.
 
-    `repo` is the root folder of the repository in which the rule applies. If it is empty, the rule applies everywhere.
+    `repo` is the root folder of the repository where the rule applies. If it is empty, the rule applies everywhere.
     """
 
     rule: str
@@ -55,7 +55,7 @@ def load_allowed_rules(home: Path) -> tuple[AllowedRule, ...]:
 
 
 def save_allowed_rule(home: Path, rule: AllowedRule) -> None:
-    """Save a rule. It replaces the same rule for the same repository."""
+    """Save a rule, replacing any identical rule for the same repository."""
     with hold_file_lock(home / LOCK, protects=home / FILE):
         kept = [one for one in load_allowed_rules(home) if (one.rule, one.repo) != (rule.rule, rule.repo)]
         _write_rules(home, [*kept, rule])

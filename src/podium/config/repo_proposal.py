@@ -40,7 +40,7 @@ def list_proposals(document: SettingsDocument, repo: Path) -> tuple[Proposal, ..
 
 
 def trust_id_for_key(key: str, repo: Path) -> tuple[Literal["server", "settings"], str]:
-    """Return the kind and name under which the user's trust in a repository's key is recorded."""
+    """Return the kind and name used to record the user's trust in a repository's key."""
     if key.startswith(SERVER):
         return "server", qualify_with_directory(key.removeprefix(SERVER), repo)
     return "settings", qualify_with_directory(key, repo)

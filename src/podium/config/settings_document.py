@@ -50,7 +50,7 @@ S = TypeVar("S", bound=Struct)
 class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A coding agent's program with its arguments and environment variables.
 
-    `mode` is the mode in which the agent asks for permission. `sandbox` says whether the agent runs in the sandbox,
+    `mode` is the mode that makes the agent ask for permission. `sandbox` says whether the agent runs in the sandbox,
     where it can reach `hosts` and read the folders in `readable`. An entry without a command configures an
     agent that Podium itself supports.
     """
@@ -81,7 +81,7 @@ NOTIFY_WORDS = ("bell", "title", "desktop")
 
 
 def describe_notify_target(target: NotifyTarget) -> str:
-    """Describe a way to notify the user, without its arguments or path, which may be secret."""
+    """Describe a notification target, without its arguments or path, which may be secret."""
     from urllib.parse import urlsplit  # imported here for start-up time: few commands show the settings
 
     if isinstance(target, NotifyCommand):
@@ -168,7 +168,7 @@ class SettingsDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):
     forge: Literal["github", "gitlab"] | None = None
 
     def iter_explicit_keys(self) -> Iterator[str]:
-        """Yield every key that is set, as spelled in files. An entry of a mapping is spelled like `models.fast`."""
+        """Yield every key that is set, as spelled in files. A mapping entry is spelled like `models.fast`."""
         for name, value in _iter_explicit_fields(self):
             key = SPELLED.get(name, name)
             if name == "providers":
@@ -266,7 +266,7 @@ def without_looser_budgets(document: SettingsDocument, other: SettingsDocument) 
 
 
 def iter_looser_limits(document: SettingsDocument, other: SettingsDocument) -> Iterator[tuple[str, str]]:
-    """Yield the names of budget and limit for each daily limit that is higher in the document than in `other`."""
+    """Yield the budget name and limit name for each daily limit that is higher in the document than in `other`."""
     for name in DAILY_BUDGETS:
         mine, theirs = getattr(document, name), getattr(other, name)
         for limit, value in () if mine is None or theirs is None else _iter_explicit_fields(mine):

@@ -1,4 +1,4 @@
-"""Set the default model and the ways to notify the user in a settings file without changing its other lines."""
+"""Set the default model and the notification targets in a settings file without changing its other lines."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def set_model(path: Path, model: str) -> None:
 
 
 def set_notify_words(path: Path, words: Collection[str]) -> None:
-    """Set the words, such as `bell`, in the list `notify` of the file at `path`. Keep its webhooks and commands.
+    """Set the words, such as `bell`, in the `notify` list of the file at `path`. Keep its webhooks and commands.
 
     Raise Mistake if that would change anything else.
     """
@@ -50,7 +50,7 @@ def set_notify_words(path: Path, words: Collection[str]) -> None:
         path,
         lambda text: replace_notify_words(text, chosen),
         set_words,
-        advice=f"set the words in notify yourself ({', '.join(chosen) or 'none'})",
+        advice=f"set the words in the notify list yourself ({', '.join(chosen) or 'none'})",
     )
 
 
@@ -78,7 +78,7 @@ def _edit_settings(
 
 
 def replace_notify_words(text: str, words: Sequence[str]) -> str:
-    """Replace the words in the list `notify` of `text`, and keep its other items. Append the list if there is none."""
+    """Replace the words in the `notify` list of `text`, and keep its other items. Append the list if there is none."""
 
     def replace_inline(match: re.Match[str]) -> str:
         items = [item.strip() for item in match[1].split(",")]

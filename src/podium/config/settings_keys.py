@@ -117,7 +117,7 @@ def read_mcp_servers(reader: FieldReader, side: Side) -> dict[str, McpServer]:
 
 
 def warn_unfilled_variable(fields: Mapping[str, FieldReader]) -> None:
-    """Warn about a variable in `command`, which is not expanded: no variable may change which program is started."""
+    """Warn that a variable in `command` is not expanded: variables must not determine which program is started."""
     node = fields["command"].node if "command" in fields else None
     named = VARIABLE.search(node.raw) if isinstance(node, ScalarNode) else None
     if named:
@@ -191,7 +191,7 @@ def read_limits(reader: FieldReader) -> LimitSettings:
 
 
 def read_store(reader: FieldReader) -> str:
-    """Return `local`, a path or a PostgreSQL URL. It may contain a password, so no message repeats it."""
+    """Return `local`, a path or a PostgreSQL URL. It may contain a password, so it is never included in messages."""
     text = reader.read_secret().strip()
     if not text or ("://" in text and not is_postgres_url(text)):
         reader.add_error("expected local, the path of a file or postgresql://…; other servers are not supported")
@@ -199,7 +199,7 @@ def read_store(reader: FieldReader) -> str:
 
 
 def read_placement(reader: FieldReader) -> str:
-    """Return the address of a fleet's queue. It may contain a password, so no message repeats it."""
+    """Return the address of a fleet's queue. It may contain a password, so it is never included in messages."""
     text = reader.read_secret().strip()
     try:
         check_placement(text)
@@ -222,12 +222,12 @@ def read_hosts(reader: FieldReader) -> tuple[str, ...]:
 
 
 def read_notify(reader: FieldReader) -> tuple[NotifyTarget, ...]:
-    """Read the list of ways to notify the user: words such as `bell`, URLs to call, and commands to run."""
+    """Read the list of notification targets: words such as `bell`, URLs to call, and commands to run."""
     return tuple(target for item in reader.iter_items() if (target := _read_notify_target(item)) is not None)
 
 
 def _read_notify_target(reader: FieldReader) -> NotifyTarget | None:
-    """Read one way to notify the user. Return None if it is empty. A URL may be secret, so no message repeats it."""
+    """Read one notification target. Return None if it is empty. URLs may be secret, so messages never include them."""
     if isinstance(reader.node, MappingNode):
         command = reader.read_values({"command": read_command}).get("command")
         if not command:
@@ -303,6 +303,6 @@ READERS: Readers = {
     "squad_history": FieldReader.read_bool,
     "forge": partial(FieldReader.read_choice, words=("github", "gitlab")),
 }
-"""The reader for each key that sets a single field and is read in the same way from all files."""
+"""The reader for each key that sets a single field and is read the same way from every file."""
 
 KEYS = (*READERS, "budget", "models", "mcpServers", "hooks", "permissions", "approvals")

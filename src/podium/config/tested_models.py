@@ -1,6 +1,6 @@
 """Store the results of testing what models can do, in `model_abilities.json` in Podium's home folder.
 
-A model can have different abilities on different servers, so each result is stored per address and model.
+A model can have different abilities on different servers, so results are stored per address and model.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class Trust:
         return known is not None and known.digest == digest
 
     def trust(self, kind: Kind, name: str, digest: str, *, content: str = "") -> None:
-        """Trust this content under this name. It replaces any content that was trusted under the name before."""
+        """Trust this content under this name, replacing any content that was trusted under it before."""
         self.trust_all(kind, {name: TrustRecord(digest=digest, content=content)})
 
     def trust_all(self, kind: Kind, given: Mapping[str, TrustRecord]) -> None:
@@ -74,7 +74,7 @@ class Trust:
             self._write_file(_TrustFile(trusted=trusted, changed=changed))
 
     def revoke(self, kind: Kind, name: str) -> bool:
-        """Revoke the trust under this name. Return whether there was any."""
+        """Revoke the trust recorded under this name. Return whether there was any."""
         with self._hold_file_lock():
             records = self._read_file()
             if name not in records.trusted.get(kind, {}):

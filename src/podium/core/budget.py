@@ -28,7 +28,7 @@ from ..values.usage import NO_USAGE, Usage
 from .timeline import Timeline
 
 USAGE_FIELDS = {"usd": "usd", "tokens": "tokens", "turns": "calls"}
-"""The field of Usage that each limit of a Budget is compared with."""
+"""The `Usage` field that each `Budget` limit is compared with."""
 LIMIT_UNITS = {"usd": "USD", "tokens": "tokens", "turns": "model calls"}
 
 BUDGET_UNCHANGED = "the budget was not changed"
@@ -47,7 +47,7 @@ LARGE_RESERVATION = 32_768
 RESERVED_SHARE = 8
 """The longest reply of a call under a limit is an eighth of the remaining amount, in tokens, within these two bounds.
 
-A smaller share would cut long replies off, and a larger one would make parallel agents wait for each other.
+A smaller share would cut off long replies, and a larger one would make parallel agents wait for each other.
 """
 
 
@@ -157,7 +157,7 @@ class Allowance:
         return max(1, int(min(room, share)))
 
     def find_refusal(self, operation: str) -> str | None:
-        """Return the error message of the first call at or below an operation that a current limit refused, or None."""
+        """Return the error message of the first call that a current limit refused at or below an operation, or None."""
         if self.budget is None and self.explain_day_budget is None:
             return None
         limits = (f"{self._describe_limit(limit, name)} " for limit, _, _, name in self._iter_limits() if limit)
@@ -232,7 +232,7 @@ class Allowance:
         return [level for level in self._levels if level.budget is not None]
 
     def _announce_release(self) -> None:
-        """Wake all calls that wait for budget. Calls that still do not fit go back to waiting."""
+        """Wake all calls that are waiting for budget. Calls that still do not fit go back to waiting."""
         root = self._levels[-1]
         if root._released is not None:
             root._released.set()
@@ -294,7 +294,7 @@ class Reservation:
 
 
 def override_limits(budget: Budget | None, limits: Budget) -> Budget:
-    """Return a copy of `budget` in which the limits that are set in `limits` replace the old ones."""
+    """Return a copy of `budget` where the limits that are set in `limits` replace the old ones."""
     if budget is None:
         return limits
     return structs.replace(

@@ -130,7 +130,7 @@ class DecisionState:
     proposal: DecisionProposed
     status: DecisionStatus = "proposed"
     ballots: Mapping[str, BallotCast] = field(default_factory=dict)
-    """The last ballot of each member; earlier ones do not count."""
+    """The last ballot from each member; earlier ones do not count."""
     refused: tuple[BallotRefused, ...] = ()
     closed: VoteClosed | None = None
     committed: DecisionCommitted | None = None
@@ -163,7 +163,7 @@ class DecisionState:
                 return replace(self, proposal=event)
             case BallotCast():
                 if why := judge_ballot(self, event.voter, event.option):
-                    raise InvalidTransition(f"the ballot of {event.voter} on {event.decision} does not count: {why}")
+                    raise InvalidTransition(f"the ballot from {event.voter} on {event.decision} does not count: {why}")
                 # Ballots are in the order in which the members last voted.
                 others = {voter: ballot for voter, ballot in self.ballots.items() if voter != event.voter}
                 return replace(self, status=status, ballots={**others, event.voter: event})
@@ -250,7 +250,7 @@ class VoteResult(NamedTuple):
 
 
 def find_result(state: DecisionState) -> VoteResult:
-    """Apply the rule of the proposal to the ballots and return the result."""
+    """Apply the proposal's rule to the ballots and return the result."""
     rule = parse_vote_rule(state.proposal.rule)
     weights = _sum_weights(state) if rule.name == "weighted" else _count_votes(state)
     most = max(weights.values(), default=0.0)

@@ -124,7 +124,7 @@ class Tool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineAction:
-    """An action that an engine takes itself if it is permitted, such as a tool call of another vendor's agent.
+    """An action that an engine takes itself if it is permitted, such as a tool call by another vendor's agent.
 
     `tool` and `arguments` use Podium's own names where there is an equivalent, because rules are matched against
     them. `outputs` are the files that the action changes, with the hash of each one's new content, or an empty string
@@ -145,7 +145,7 @@ class EngineAction:
 
 
 class EngineGate(Protocol):
-    """Permits or refuses actions that an engine takes itself. The same rules and people decide as for tool calls."""
+    """Permits or refuses actions that an engine takes itself, subject to the same rules and people as tool calls."""
 
     @property
     def directory(self) -> str:
@@ -174,7 +174,7 @@ class EngineGate(Protocol):
 
 
 class PastTurn(Struct, frozen=True, kw_only=True):
-    """A finished turn: its prompt, its reply, and the scope under which its steps are recorded.
+    """A finished turn: its prompt, its reply, and the scope where its steps are recorded.
 
     With `is_refused`, the reply could not be used. An engine leaves it out of the conversation, so that the model
     neither sees nor repeats it; the prompt and the earlier steps of the turn stay.

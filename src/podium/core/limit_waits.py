@@ -1,6 +1,6 @@
 """Track which agents of a run are waiting for a provider's limit to reset, and whether anything else is running.
 
-If nothing else is running, the process records when the run is to continue, and exits.
+If nothing else is running, the process records when the run should continue, and exits.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class LimitWait:
 
 @dataclass(slots=True)
 class LimitWaits:
-    """The agents of one run that are waiting for limits.
+    """The agents of one run that are waiting for a limit to reset.
 
     `busy` counts the model calls and prompts that are not waiting.
     """

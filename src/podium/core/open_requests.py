@@ -58,7 +58,7 @@ class RunRequests:
                 self._abandoned |= self.unanswered.keys()
 
     def list_open(self, *, now: float, posted: Collection[str] = ()) -> dict[str, Entry]:
-        """Return the requests that wait for an answer, keyed by id.
+        """Return the requests that are waiting for an answer, keyed by id.
 
         `posted` are the ids of requests whose answers are in the run's mailbox, and perhaps not yet on the timeline.
         """
@@ -109,13 +109,13 @@ def must_ask_again(asked: PermissionAsked, answered: Answered | None, *, now: fl
 
 
 def compute_seconds_left(asked_at: float, allowed: float, *, watched_since: float, now: float) -> float:
-    """Return how many more seconds a worker's request can wait. Time when nobody could answer does not count."""
+    """Return how many more seconds a worker's request can wait. Periods when nobody could answer do not count."""
     return max(asked_at, watched_since) + allowed - now
 
 
 TIMEOUT = "nobody answered within"
 AUTOMATIC = ("podium", "commander")
-"""The names under which Podium itself answers."""
+"""The names that Podium uses for its own answers."""
 
 
 def describe_timeout(seconds: float) -> str:

@@ -56,7 +56,7 @@ async def do_nothing() -> None:
 
 
 class ExecutionPatterns(Protocol):
-    """The patterns by which agents gather advice, do their own work and hand off."""
+    """The patterns that agents use to gather advice, do their own work and hand off."""
 
     async def advise(self, op: Operation, request: Request) -> Request:
         """Return the request with the advisors' advice added."""
@@ -257,7 +257,7 @@ class Operation:
 
     @property
     def decisions(self) -> RepositoryDecisions:
-        """The decisions of the run's repository."""
+        """The decisions that apply in the run's repository."""
         return self._context.decisions
 
     @property
@@ -391,7 +391,7 @@ class Operation:
     ) -> Checked:
         """Run commands on a clean checkout of a commit, by default of the current work, and record the result.
 
-        With `log_name`, the whole output is stored as an artifact of this name if the commands fail or print a lot.
+        With `log_name`, the whole output is stored as an artifact with this name if the commands fail or print a lot.
         """
         if (known := place.find_outcome(Checked)) is not None:
             return known

@@ -53,7 +53,7 @@ class WorkerOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Teammate:
-    """A team member: the name to address messages to, and the run in which it works as `agent`."""
+    """A team member: the name to address messages to, and the run where it works as `agent`."""
 
     name: str
     run: str
@@ -94,7 +94,7 @@ class Placement(Protocol):
         ...
 
     async def wait_for_result(self, run: str, *, idle: Idle = nullcontext) -> WorkerReturned:
-        """Wait for a worker and return its result; enter `idle` while the worker is queued or waits for a person."""
+        """Wait for a worker and return its result; enter `idle` while the worker is queued or waiting for a person."""
         ...
 
     async def poll_result(self, run: str) -> WorkerReturned | None:

@@ -88,12 +88,12 @@ class StepProgress:
     authors: tuple[str, ...] = ()
     """The members that have worked on it, in order."""
     decision: str = ""
-    """The decision that a blocked step waits for."""
+    """The decision that a blocked step is waiting for."""
     branch: str = ""
     commit: str = ""
 
     def change(self, state: StepState, **changes: object) -> StepProgress:
-        """Return the progress after a change of state. Raise InvalidTransition if the step cannot enter that state."""
+        """Return the progress after a state change. Raise InvalidTransition if the step cannot enter that state."""
         after = change_step_state(self.step.id, self.state, state)
         return replace(self, state=after, **changes)  # type: ignore[arg-type]  # the fields are checked by the caller
 

@@ -14,7 +14,7 @@ async def _read_nothing(id: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepositoryDecisions:
-    """The decisions of a run's repository. Without a repository, there are none."""
+    """The decisions that apply in a run's repository. Without a repository, there are none."""
 
     in_force: str = ""
     """The decisions in force when the run started, as text for the system prompts, or an empty string."""

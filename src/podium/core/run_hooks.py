@@ -1,4 +1,4 @@
-"""Call the hooks of a run, and record how each of them ended.
+"""Call the hooks of a run, and record how each call ended.
 
 A call is a step: a resumed run does not repeat a call whose end is on the timeline. A hook that was running when the
 process died is called again. Hooks can deny an action or add context, but never allow anything.
@@ -42,7 +42,7 @@ class HookResult:
 
 
 CallHook = Callable[[Hook, HookEvent, bytes], Awaitable[HookResult]]
-"""Calls a hook for an event, with the event's fields as JSON. It limits the time and the output; it does not raise."""
+"""Calls a hook for an event, with the event's fields as JSON. It limits the time and the output, and never raises."""
 
 
 class HookReply(NamedTuple):
@@ -164,7 +164,7 @@ class ActionHooks:
             await self._run_hooks.call(hook, "after_tool", place, fields, agent=owner)
 
     async def report_request(self, place: Scope, asked: PermissionAsked) -> None:
-        """Call the hooks for a permission request that waits for an answer."""
+        """Call the hooks for a permission request that is waiting for an answer."""
         for hook, owner in self._select_hooks("permission_asked", asked.action.tool):
             fields = {**_build_action_fields(asked.action), "request": asked.id, "reason": asked.reason}
             await self._run_hooks.call(hook, "permission_asked", place, fields, about=asked.id, agent=owner)

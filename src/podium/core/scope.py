@@ -1,4 +1,4 @@
-"""Scopes: paths in a run's tree under which events and step outcomes are recorded."""
+"""Scopes: paths in a run's tree where events and step outcomes are recorded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ E = TypeVar("E", bound=Event)
 
 
 class Scope:
-    """A path in a run's tree, under which events and step outcomes are recorded.
+    """A path in a run's tree where events and step outcomes are recorded.
 
     The path is the key of a step that must not happen twice. The digest covers the inputs of that step.
     Scopes below this one have the same digest, unless they add inputs.
@@ -82,7 +82,7 @@ class Scope:
             return self.record_outcome(await act())
 
     def record(self, event: E) -> E:
-        """Record an event of this scope once. A resumed run finds the event and does not record it again."""
+        """Record an event in this scope once. A resumed run finds the event and does not record it again."""
         place = self.next_child(event_kind(event))
         if (known := place.find_outcome(type(event))) is not None:
             return known

@@ -1,4 +1,4 @@
-"""Run sessions. A session is one agent's conversation on one engine.
+"""Run sessions. A session is one agent's conversation with one engine.
 
 A session processes prompts one at a time, in order of arrival, and returns a reply or a failure for each.
 It deals with prompts, tools and replies, not with patterns. The reply of a finished turn is on the
@@ -388,7 +388,7 @@ class TurnListener:
         return None
 
     def make_timeout_failure(self, failure: MakeFailure) -> Failure:
-        """Return the failure of a turn that timed out."""
+        """Return the failure for a turn that timed out."""
         if monotonic() >= self._turn_deadline:
             return failure("timed_out", f"timed out after {self._turn_limits.turn:g} s")
         if self._open_tools:

@@ -21,7 +21,7 @@ _WRONG = re.compile(r"^(?P<what>.*) - at `\$\.(?P<at>.*)`$")
 
 
 class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One tool's arguments. Omitted arguments have their default; unknown arguments are rejected."""
+    """One tool's arguments. Omitted arguments get their default values; unknown arguments are rejected."""
 
 
 @lru_cache(maxsize=256)

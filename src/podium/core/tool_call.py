@@ -1,4 +1,4 @@
-"""Run one tool call of an agent: record that it started, run the tool within its time limit, and record the answer."""
+"""Run one of an agent's tool calls: record that it started, run the tool with its timeout, and record the answer."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkBranch:
-    """A branch with the work of one step, and the branches that it builds on."""
+    """A branch with the work from one step, and the branches that it builds on."""
 
     branch: str
     commit: str
@@ -22,7 +22,7 @@ class WorkBranch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergedWork:
-    """The merged work of a team. `left_out` maps each branch that was not merged to the reason."""
+    """A team's merged work. `left_out` maps each branch that was not merged to the reason."""
 
     branch: str = ""
     commit: str = ""
@@ -41,14 +41,14 @@ class Records:
 
 
 class WorkRepository(Protocol):
-    """The repository in which a run works."""
+    """The repository that a run works in."""
 
     async def require_branch(self) -> None:
         """Raise Mistake if the run's checkout is not on a branch with a commit. Merging work needs such a branch."""
         ...
 
     async def commit_checkout(self) -> str:
-        """Return a new commit of the current state of the run's own checkout. The checkout does not change."""
+        """Create and return a commit of the current state of the run's own checkout. The checkout does not change."""
         ...
 
     async def read_diff(self, base: str, commit: str, *, without: str = "") -> str:

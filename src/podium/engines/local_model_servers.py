@@ -1,7 +1,7 @@
 """Detect model servers that run on this machine, and installed coding agents.
 
 Only loopback addresses are probed, and nothing that is found is used automatically: any program can
-listen on a port, so the user has to agree to an address first.
+listen on a port, so the user has to confirm an address first.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CODING_AGENTS = (*(program.command[0] for program in AGENT_PROGRAMS.values()), "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerAddress:
-    """The address at which a provider's server is expected. The provider is empty if it is not known."""
+    """The address where a provider's server is expected. The provider is empty if it is not known."""
 
     provider: str
     url: str
@@ -130,7 +130,7 @@ async def _fetch_model_list(client: ClientSession, url: str) -> list[ModelEntry]
 async def fetch_document(client: ClientSession, url: str, *, post: object = None, **options: Any) -> bytes | None:
     """Return the body of a response, or None if the request fails or the body is too long.
 
-    `post` is a JSON document to send, and `options` are options of the HTTP client.
+    `post` is a JSON document to send, and `options` are options for the HTTP client.
     """
     from aiohttp import ClientError
 

@@ -1,4 +1,4 @@
-"""Test what a model can do, by calling it. Every call has a time limit, and so does the whole test."""
+"""Test what a model can do by calling it. Every call has a time limit, and so does the whole test."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ MOST_CONCURRENT = 8
 
 @dataclass(frozen=True, slots=True)
 class ProbeLimits:
-    """The time limits of a test, in seconds. `whole` limits the whole test; the other limits are shares of it."""
+    """The time limits for a test, in seconds. `whole` limits the whole test; the other limits are shares of it."""
 
     whole: float = TEST_SECONDS
 
     @property
     def first_token(self) -> float:
-        """The limit for the start of the first reply, before which a local server may have to load the model."""
+        """The time limit for the first reply to start. A local server may have to load the model first."""
         return self.whole / 2
 
     @property
@@ -76,7 +76,7 @@ class ModelProber:
         self._results: dict[str, ProbeResult] = {}
 
     async def probe(self) -> ModelAbilities:
-        """Make all probes within the time limit, and return what they have shown.
+        """Run all probes within the time limit, and return their results.
 
         Raise OutsideFailed if the failure of the first call means that no other call can succeed.
         """
@@ -129,7 +129,7 @@ class ModelProber:
         self._add_result(result, json_schema=_as_bool(result))
 
     async def _probe_window(self) -> None:
-        """Ask the server or, if it does not know, the price list for the context window."""
+        """Get the context window from the server or, failing that, from the price list."""
         from .model.http_wire import find_proxy  # for start-up time: aiohttp is loaded with the first wire
         from .server_metadata import fetch_context_window
 
@@ -151,7 +151,7 @@ class ModelProber:
         self._add_result(probes.judge_window(report), window=None if report is None else report.window)
 
     async def _probe_concurrency(self) -> None:
-        """Compare the time for one call with the time for several calls at once, twice as many each time."""
+        """Compare the time for one call with the time for several calls at once, doubling their number each time."""
         self._announce(probes.CONCURRENCY)
         first, second = [await self._call(probes.CONCURRENCY) for _ in range(2)]
         failed = _find_failed([first, second])
@@ -166,7 +166,7 @@ class ModelProber:
         self._add_result(result, concurrent=shown)
 
     async def _time_together(self, number: int, seconds: dict[int, float]) -> ProbeReply | None:
-        """Make several calls at once and store how long they took together. Return a reply that failed, if any."""
+        """Make several calls at once and store how long they took together. Return a failed reply, if any."""
         replies: list[ProbeReply] = []
 
         async def make_call() -> None:

@@ -17,13 +17,13 @@ from .model.model_wire import Message, ModelCall
 from .model.written_call import read_written_reply
 
 MOST_TOKENS = 1024
-"""The limit for each reply. Models that think first need more than the few words that are asked for."""
+"""The limit for each reply. Models that reason first need more than the few words requested."""
 
 CONCURRENCY_TOKENS = 32
 """The limit for replies whose times are compared. Every reply exceeds it, so all are cut to the same length."""
 
 PROMPT_TOKENS = 200
-"""An upper limit for the number of tokens in the prompt of each of these calls."""
+"""An upper bound on the number of prompt tokens in each of these calls."""
 
 Verdict = Literal["yes", "no", "unknown"]
 
@@ -36,7 +36,7 @@ JSON_SCHEMA = "JSON schema"
 WINDOW = "context window"
 CONCURRENCY = "concurrency"
 PROBES = (STREAMING, SPEED, SYSTEM_PROMPT, NATIVE_CALLS, WRITTEN_CALLS, JSON_SCHEMA, WINDOW, CONCURRENCY)
-"""The probes, in the order in which they are made."""
+"""The probes, in the order they are run."""
 
 TOOL_NAME = "report_weather"
 CITY = "Oslo"
@@ -50,11 +50,11 @@ SCHEMA: dict[str, Any] = {
 }
 
 REJECTIONS = frozenset((400, 404, 405, 415, 422, 500, 501))
-"""The statuses with which servers refuse a field that they do not support. Some servers even respond with 500."""
+"""The status codes that servers return for a field that they do not support. Some servers even return 500."""
 
 
 class ProbeResult(Struct, frozen=True, kw_only=True):
-    """What a probe has shown, as a verdict and in words."""
+    """The result of a probe, as a verdict and in words."""
 
     probe: str
     verdict: Verdict
@@ -95,7 +95,7 @@ async def _refuse_call(use: ToolUse, scope: Scope) -> ToolAnswer:
 
 WEATHER_TOOL = Tool(
     name=TOOL_NAME,
-    description="Report the weather of a city.",
+    description="Report the weather in a city.",
     parameters={
         "type": "object",
         "properties": {"city": {"type": "string"}, "degrees": {"type": "integer"}},
@@ -136,7 +136,7 @@ _PROMPTS = {
         f"Call the tool {TOOL_NAME} with the city {CITY} and 7 degrees.",
     ),
     # The request asks for a sentence, so that only a schema that is enforced leads to JSON.
-    JSON_SCHEMA: ("", "Which colour is the sky, and how sure are you in percent? Reply with one short sentence."),
+    JSON_SCHEMA: ("", "What colour is the sky, and how sure are you in percent? Reply with one short sentence."),
     CONCURRENCY: ("", _COUNTING),
 }
 
@@ -250,7 +250,7 @@ def judge_concurrency(seconds: Mapping[int, float], failed: ProbeReply | None = 
 
 
 def make_skipped(probe: str, why: str) -> ProbeResult:
-    """Return the result of a probe that was not made."""
+    """Return the result for a probe that was not run."""
     return ProbeResult(probe=probe, verdict="unknown", text=f"not tested: {why}")
 
 

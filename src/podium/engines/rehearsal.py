@@ -1,4 +1,4 @@
-"""Rehearse a run without a model: fixed rules give replies that follow every protocol but answer no question.
+"""Rehearse a run without a model: fixed rules produce replies that follow every protocol but answer nothing.
 
 Replies are instant and byte-for-byte deterministic. A label marks those that could be mistaken for an answer.
 """
@@ -24,7 +24,7 @@ _COMMON = frozenset(
 
 
 class RehearsalWire:
-    """The adapter that replies according to the rules of the rehearsal."""
+    """The adapter that replies according to the rehearsal's rules."""
 
     def stream(self, call: ModelCall) -> AsyncGenerator[ReplyPart, None]:
         move = cut_to_limit(choose_move(call), call)
@@ -53,7 +53,7 @@ def choose_move(call: ModelCall) -> Move:
 
 
 def choose_team_move(call: ModelCall, request: str) -> Move | None:
-    """Return the move of a team's lead, judge or member, or None if the call is for none of these roles.
+    """Return the move for a team's lead, judge or member, or None if the call is for none of these roles.
 
     A lead assigns a task to every worker, asks for one more iteration and accepts the second result.
     """

@@ -22,7 +22,7 @@ _FIRST_STEP = "## Your step: s1\n"
 
 
 def choose_work_move(call: ModelCall, request: str) -> Move | None:
-    """Return the move of a planner, a reviewer, the owner of a step or a lead that reports, or None for other calls."""
+    """Return the move for a planner, a reviewer, a step's owner or a lead that reports, or None for other calls."""
     if request.startswith("You plan a piece of work"):
         return Move(says=make_rehearsed_plan(request))
     if request.startswith("Review this plan"):

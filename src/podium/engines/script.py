@@ -67,7 +67,7 @@ class Fails(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknow
 
 
 class Move(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A step of a script: the reply to one model call.
+    """A step in a script: the reply to one model call.
 
     The model waits for `delay` seconds, streams `says` in `pieces` parts, `pace` seconds apart, and then
     makes its `calls`. A fault set to true affects every attempt; a fault set to a number affects

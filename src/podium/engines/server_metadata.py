@@ -1,7 +1,7 @@
-"""Read a model's context window from what its server says about itself.
+"""Read a model's context window from its server's metadata.
 
-Servers report it in different places: `/models` of vLLM and of many providers, `/props` of llama.cpp, and `/api/ps` and
-`/api/show` of Ollama. The functions that read the documents are pure and lenient.
+Servers report it in different places: `/models` in vLLM and many providers, `/props` in llama.cpp, and `/api/ps` and
+`/api/show` in Ollama. The functions that read the documents are pure and lenient.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from aiohttp import ClientSession
 
 WINDOW_KEYS = ("loaded_context_length", "max_model_len", "context_length", "context_window", "max_context_length")
-"""The fields that can contain the context window in a list of models."""
+"""The fields that can contain the context window in a model list."""
 
 _NUM_CTX = re.compile(r"^\s*num_ctx\s+(\d+)", re.MULTILINE)
 
 
 class MetadataSource(NamedTuple):
-    """A document of a server: its path, and the function that reads the window of a model from it.
+    """A document on a server: its path, and the function that reads a model's window from it.
 
     With `is_posted`, the request posts the name of the model. With `is_below_root`, the path is relative to the base
     URL without `/v1`, otherwise to the base URL.
@@ -42,7 +42,7 @@ async def fetch_context_window(
 ) -> ServerReport | None:
     """Return the context window that a server reports for a model, or None if it reports none.
 
-    Endpoints that only local servers have are queried only if `is_own_server`: the server is local and needs no key.
+    Endpoints that only local servers have are queried only with `is_own_server`: the server is local and needs no key.
     """
     root = url.removesuffix("/v1")
     for source in (*OWN_SERVER_SOURCES, MODEL_LIST) if is_own_server else (MODEL_LIST,):
@@ -99,7 +99,7 @@ OWN_SERVER_SOURCES = (
     MetadataSource("/props", read_props_window),
     MetadataSource("/api/show", read_show_window, is_posted=True),
 )
-"""The documents of local servers. The window of a loaded model comes first: it can be smaller than the maximum."""
+"""The documents on local servers. The window of a loaded model comes first: it can be smaller than the maximum."""
 
 
 def _list_entries(document: Any, key: str) -> list[Mapping[str, Any]]:

@@ -91,7 +91,7 @@ class DatabaseConnection:
 
 
 def cut_connection(connection: AsyncConnection[Any]) -> None:
-    """Shut down the socket of a connection, so that whatever waits for an answer fails at once."""
+    """Shut down the socket of a connection, so that anything waiting for an answer fails at once."""
     with suppress(psycopg.Error, OSError), socket.socket(fileno=os.dup(connection.fileno())) as raw:
         raw.shutdown(socket.SHUT_RDWR)
 

@@ -1,6 +1,6 @@
-"""The rows of a fleet in the store's database: hosts, leases, what runs need, limits and rates.
+"""A fleet's rows in the store's database: hosts, leases, job requirements, limits and rates.
 
-A host changes them only through functions of the database, which check its login. The functions are in
+A host changes them only through database functions, which check its login. The functions are in
 `store/postgres/migrations/0002_placement.sql`.
 """
 
@@ -59,7 +59,7 @@ class HostRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FleetDatabase:
-    """A connection to the rows of a fleet, for one process. `owner` is the id under which the process owns runs."""
+    """A connection to a fleet's rows, for one process. `owner` identifies the process as the owner of its runs."""
 
     def __init__(self, url: str, owner: str) -> None:
         self._owner = owner
@@ -180,7 +180,7 @@ class FleetDatabase:
         )
 
     async def add_job(self, job: FleetJob) -> None:
-        """Record what a run needs, before its job is queued. This needs the login of a commander, not of a host."""
+        """Record what a run needs, before its job is queued. This requires a commander's login, not a host's."""
         values = [list(one) if isinstance(one, tuple) else one for one in msgspec.structs.astuple(job)]
         places = ", ".join(f"${place}" for place, _ in enumerate(values, start=1))
         columns = ", ".join(_JOB_COLUMNS)

@@ -1,8 +1,8 @@
-"""The loop of a host: claim jobs, win their leases, work on them, and renew the claims.
+"""A host's main loop: claim jobs, win their leases, work on them, and renew the claims.
 
-The run's lease in the store decides who works on a run; the claim of the job is a hint. So the loop does not stop work
-because the placement engine is gone, or because the claim is lost while the lease is not. It stops the work on a job
-that was cancelled, and on a run whose lease is lost.
+The run's lease in the store decides who works on a run; the claim on the job is only a hint. So the loop continues
+to work if the placement engine is gone, or if the claim is lost but the lease is not. It stops work on a job that was
+cancelled, and on a run whose lease is lost.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..values.errors import PlacementUnavailable
 from ..values.fleet_job import FleetJob, HostOffer, JobClaim
 
 POLL_SECONDS = 0.5
-"""How long to wait before looking for jobs that were not announced, such as those of a host that died."""
+"""How long to wait before looking for jobs that were not announced, such as those left by a host that died."""
 
 RETRY_SECONDS = 5.0
 """How long a job waits after the work on it failed."""
@@ -50,7 +50,7 @@ class LeaseRefused:
     """The host must not work on the run.
 
     `over`: the run has ended or has no job in the store. `held`: another process owns it, or this process's own lease
-    has lapsed. `full`: a limit of its team or provider is reached. `unfit`: this host may not take it.
+    has lapsed. `full`: its team or provider has reached a limit. `unfit`: this host may not take it.
     """
 
     reason: Literal["over", "held", "full", "unfit"]
@@ -77,7 +77,7 @@ RunJob = Callable[[JobClaim, int], Awaitable[HandBack | None]]
 
 
 class RunLeases(Protocol):
-    """The leases of runs in the store, for one process."""
+    """The run leases in the store, for one process."""
 
     async def win_lease(self, job: FleetJob) -> LeaseAnswer:
         """Take over a run for this process, if that is allowed."""
@@ -123,7 +123,7 @@ class _Work:
 
 
 class HostLoop:
-    """The loop in which a host works on up to `slots` jobs at once, until it is asked to drain.
+    """A host's main loop, which works on up to `slots` jobs at once until it is asked to drain.
 
     A run that waits for its workers occupies no slot, because the workers may need it.
     `report` is called with a message when something goes wrong.
@@ -218,7 +218,7 @@ class HostLoop:
         return claims
 
     async def _watch_changes(self) -> None:
-        """Look for jobs when there may be some, and stop the work on cancelled jobs."""
+        """Look for jobs when there may be new ones, and stop the work on cancelled jobs."""
         while True:
             try:
                 cancelled = await self._placement.wait_for_change(POLL_SECONDS)

@@ -5,8 +5,8 @@ message for each subject, so a run that has a job gets no second one. Each class
 pulls from the consumers whose classes it accepts, the highest priority first. `ack_wait` is the lease, `+WPI` renews a
 claim, `-NAK` hands a job back, and a redelivery is a takeover.
 
-JetStream accepts the acknowledgement of a host whose message was redelivered to another host. So each claim is also a
-message in a second stream, on the subject `podium.claims.RUN`. The stream keeps only the last claim of each run. The
+JetStream accepts an acknowledgement from a host whose message was redelivered to another host. So each claim is also a
+message in a second stream, on the subject `podium.claims.RUN`. The stream keeps only the last claim for each run. The
 message's sequence number is the claim's token: a host that cannot read or delete that message has lost the claim.
 """
 
@@ -44,7 +44,7 @@ from ..values.placement_address import describe_placement
 JOBS = "PODIUM_JOBS"
 CLAIMS = "PODIUM_CLAIMS"
 CHANGES = "podium.changes"
-"""The subject of unstored messages, which say that there are jobs to claim or that the named run was cancelled."""
+"""The subject for unstored messages, which say that there are jobs to claim or that the named run was cancelled."""
 
 LEASE_SECONDS = 30.0
 CLAIMABLE_SECONDS = 1.0
@@ -79,7 +79,7 @@ class NatsPlacement:
         self.lease_seconds = lease_seconds
         self._url = url
         self._consumers: set[str] = set()
-        """The consumers that are known to exist."""
+        """The consumers known to exist."""
         self._leased: set[str] = set()
         """The consumers whose claims lapse after this process's lease."""
 
@@ -248,7 +248,7 @@ class NatsPlacement:
     async def _wait_claimable(self, consumer: str, message: int) -> None:
         """Wait until hosts can claim a new message. The server acknowledges it before its consumer has noticed it.
 
-        A host that is told too early would find nothing, and look again only at its next poll.
+        A host that is notified too early would find nothing, and look again only at its next poll.
         """
         with move_on_after(CLAIMABLE_SECONDS):
             while True:

@@ -10,7 +10,7 @@ from ..values.store_address import PostgresAddress
 from .fleet_database import open_fleet_database
 
 REFRESH_SECONDS = 10.0
-"""How long the list of providers with a rate limit is used before it is read again."""
+"""How long the list of rate-limited providers is cached."""
 
 
 class ProviderRates:

@@ -19,7 +19,7 @@ ASK_AGAIN = (
     "sentences."
 )
 LEAST_WORDS = 5
-"""A shorter reply can be an answer even if it repeats words of the request, such as the option that it chooses."""
+"""A shorter reply can be an answer even if it repeats words from the request, such as the option that it chooses."""
 
 _NOTE = re.compile(r"^\[context(?: for you only)?: (?P<title>[^\]\n]*)\]$", re.MULTILINE)
 _REQUEST_HEADING = re.compile(r"^#+ .*\b(?:topic|request|task)\b.*$", re.IGNORECASE | re.MULTILINE)
@@ -53,7 +53,7 @@ def describe_non_answer(text: str, prompt: str) -> str | None:
 
 
 def is_echo(text: str, prompt: str) -> bool:
-    """Return whether a text only repeats the prompt, or a part of the prompt that states what is wanted."""
+    """Return whether a text only repeats the prompt, or a part of the prompt that states the request."""
     if len(text) > 2 * len(prompt):
         return False
     words = _split_words(text)
@@ -69,7 +69,7 @@ def _split_words(text: str) -> list[str]:
 def _iter_requests(prompt: str) -> Iterator[str]:
     """Yield the prompt, its part before the notes, and the sections that state a topic, a request or a task.
 
-    What another agent hands over is not a request: repeating it unchanged can be right.
+    Text handed over by another agent is not a request: repeating it unchanged can be correct.
     """
     yield prompt
     notes = list(_NOTE.finditer(prompt))

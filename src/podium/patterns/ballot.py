@@ -82,7 +82,7 @@ def answer_ballot(cast: BallotCast | BallotRefused) -> ToolAnswer:
 
 
 def make_ballot_tool(proposal: DecisionProposed, read_state: Callable[[], DecisionState], voter: str) -> Tool:
-    """Create the tool with which a member votes when asked to. An accepted ballot ends the member's turn."""
+    """Create the tool that a member uses to vote when asked. An accepted ballot ends the member's turn."""
 
     async def answer_call(call: ToolUse, scope: Scope) -> ToolAnswer:
         if not isinstance(call.arguments.get("option"), str):
@@ -101,7 +101,7 @@ def make_ballot_tool(proposal: DecisionProposed, read_state: Callable[[], Decisi
 
 
 def make_decide_tool(options: Sequence[str]) -> Tool:
-    """Create the tool with which a lead decides. The tool records nothing; the caller reads the call from the turn."""
+    """Create the tool that a lead uses to decide. The tool records nothing; the caller reads the call from the turn."""
 
     async def answer_call(call: ToolUse, scope: Scope) -> ToolAnswer:
         if match_option(options, Ballot.from_arguments(call.arguments).option) not in options:

@@ -24,7 +24,7 @@ from .team_prompts import render_prompt
 from .verdict import Score, neutralise, parse_score
 
 LARGEST_DIFF = 40 * 1024
-"""How many bytes of a candidate's diff a judge gets."""
+"""The maximum size, in bytes, of a candidate's diff in a judge's prompt."""
 
 
 class Candidate(NamedTuple):
@@ -89,7 +89,7 @@ async def _choose_candidate(
 async def _check_candidates(
     op: Operation, own: TeamOptions, candidates: Sequence[Candidate]
 ) -> tuple[list[Candidate], list[CandidateResult]]:
-    """Run the checks on the work of each candidate. Return those that pass, and all results.
+    """Run the checks on each candidate's work. Return those that pass, and all results.
 
     Work without changes does not pass if other work has changes.
     """

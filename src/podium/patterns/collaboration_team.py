@@ -78,13 +78,13 @@ class CollaborationTeam:
         return find_member_name(name, self.members)
 
     def list_decisions(self, op: Operation) -> list[str]:
-        """Return one line for each decision that the team has made in this work."""
+        """Return one line for each decision that the team has made during this work."""
         topics = {one.id: one.topic for one in op.scope.timeline.find_events_below(op.scope.path, DecisionProposed)}
         made = op.scope.timeline.find_events_below(op.scope.path, DecisionCommitted)
         return [f"{topics.get(one.decision, one.decision)}: {one.option} ({one.how})" for one in made]
 
     def list_decision_ids(self, op: Operation) -> list[str]:
-        """Return the ids of the decisions that the team has made in this work."""
+        """Return the ids of the decisions that the team has made during this work."""
         return [one.decision for one in op.scope.timeline.find_events_below(op.scope.path, DecisionCommitted)]
 
     def find_reviewers(self, authors: Collection[str]) -> list[Agent]:

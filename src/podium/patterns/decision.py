@@ -76,7 +76,7 @@ async def run_decision(
 
 
 async def run_decision_request(op: Operation, proposal: DecisionProposed) -> Answer:
-    """Make the decision for which the run was started. The agent's team votes, and the agent is the lead.
+    """Make the decision that the run was started for. The agent's team votes, and the agent is the lead.
 
     A decision that a person has to make is never made by the lead instead.
     """
@@ -302,7 +302,7 @@ def describe_situation(state: DecisionState, result: VoteResult) -> str:
 
 
 def _join_reasons(state: DecisionState, option: str) -> str:
-    """Return the reasons of the members that voted for an option, one per line."""
+    """Return the reasons given by the members that voted for an option, one per line."""
     ballots = [one for one in state.ballots.values() if one.option == option and one.reason.strip()]
     return "\n".join(f"{one.voter}: {one.reason.strip()}" for one in ballots)
 

@@ -1,4 +1,4 @@
-"""Build the prompts of a decision: for a member's first and second ballot, and for a lead that decides.
+"""Build the prompts for decisions: for a member's first and second ballots, and for a lead that decides.
 
 Topics, options, evidence and reasons come from agents and people. They are quoted and neutralised, because they are
 data and not instructions.
@@ -58,7 +58,7 @@ def make_correction_request(proposal: DecisionProposed) -> Request:
 def make_second_request(
     proposal: DecisionProposed, ballots: Iterable[BallotCast], *, missing: str, has_evidence: bool
 ) -> Request:
-    """Build the request for a second ballot, with the ballots and reasons of all members."""
+    """Build the request for a second ballot, with all members' ballots and reasons."""
     text = VOTE_AGAIN.format(subject=_format_subject(proposal, proposal.options), missing=missing)
     evidence = () if has_evidence else _list_evidence(proposal)
     return Request(text=text, origin=proposal.topic, notes=(*evidence, *_list_ballots(ballots)))

@@ -1,4 +1,4 @@
-"""Create the tools with which an agent proposes decisions, votes on open ones, and reads those in force."""
+"""Create the tools that an agent uses to propose decisions, vote on open ones, and read those in force."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Create the tools with which an agent starts workers, checks on them, gets their results and cancels them."""
+"""Create the tools that an agent uses to start workers, check on them, get their results and cancel them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def make_delegation_tools(op: Operation) -> tuple[Tool, ...]:
 
 
 class NoArguments(Struct, frozen=True):
-    """The arguments of a tool that needs none."""
+    """The arguments of a tool that takes none."""
 
 
 class BranchArguments(Struct, frozen=True, kw_only=True):
@@ -74,7 +74,7 @@ class DelegateTaskArguments(Struct, frozen=True, kw_only=True):
         return (self.after,) if isinstance(self.after, str) else tuple(dict.fromkeys(self.after))
 
     def as_worker_options(self) -> WorkerOptions:
-        """Return the options with which the placement starts the worker."""
+        """Return the options that the placement uses to start the worker."""
         limits = structs.asdict(self.budget)
         return WorkerOptions(
             after=self.after_branches,

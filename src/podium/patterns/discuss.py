@@ -70,7 +70,7 @@ class Discussion:
         self._injected_characters = 0
         self._conclusion = ""
         self._missed: list[str] = []
-        """Which members took no part in which rounds, and why. The members do not see this."""
+        """Which members missed which rounds, and why. The members do not see this."""
         self._stall = StallDetector()
 
     def inject(self, text: str, *, author: str = "the person") -> None:
@@ -241,7 +241,7 @@ class Discussion:
         return True
 
     async def _write_conclusion(self, ended: EndReason) -> str:
-        """Return the coordinator's conclusion, and ask for it if there is none yet.
+        """Return the coordinator's conclusion. Ask for it first if there is none yet.
 
         If the coordinator fails, return the messages with a notice. Raise AgentFailed if there are no messages, or if
         a budget is used up.
@@ -322,7 +322,7 @@ class Channel:
         self.read_until[name] = until
 
     def list_broadcasts(self, round: int | None = None) -> list[Broadcast]:
-        """Return the broadcasts of one round, or of all rounds."""
+        """Return the broadcasts from one round, or from all rounds."""
         return [one for one in self.log if isinstance(one, Broadcast) and round in (None, one.round)]
 
     def has_consensus(self, names: Iterable[str]) -> bool:

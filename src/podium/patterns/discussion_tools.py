@@ -1,4 +1,4 @@
-"""Create the tools of a discussion: members broadcast and vote, and the coordinator broadcasts and concludes."""
+"""Create the tools for a discussion: members broadcast and vote, and the coordinator broadcasts and concludes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LONGEST_QUOTE = 200
 
 
 def make_member_broadcast_tool(author: str, number: int) -> Tool:
-    """Create the tool with which a member broadcasts a message in round `number`."""
+    """Create the tool that a member uses to broadcast a message in round `number`."""
 
     def parse_broadcast(arguments: dict[str, Any]) -> Broadcast:
         return Broadcast(author=author, round=number, text=arguments["message"])
@@ -26,7 +26,7 @@ def make_member_broadcast_tool(author: str, number: int) -> Tool:
 
 
 def make_member_vote_tool(author: str, number: int) -> Tool:
-    """Create the tool with which a member votes in round `number`."""
+    """Create the tool that a member uses to vote in round `number`."""
 
     def parse_vote(arguments: dict[str, Any]) -> Voted:
         reason = str(arguments.get("reason", ""))
@@ -86,4 +86,4 @@ DECIDER_TOOLS = (
     _make_event_tool("conclude", "End the discussion with its answer.", {"summary": "string"}, None),
 )
 TOOL_NAMES = ("broadcast", "vote_conclude", "conclude")
-"""The names of all tools of a discussion."""
+"""The names of all discussion tools."""

@@ -219,7 +219,7 @@ def _find_array_in_prose(text: str, names: _WorkerNames) -> _ArrayMatch:
 
 
 def _decode_array(text: str, place: int) -> tuple[list[Any] | None, int]:
-    """Return the array that starts at `place`, or None, and the position at which to continue."""
+    """Return the array that starts at `place`, or None, and the position to continue from."""
     try:
         found, end = _decoder.raw_decode(text, place)
     except (ValueError, RecursionError):

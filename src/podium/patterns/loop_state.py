@@ -64,7 +64,7 @@ class LoopState:
 
     @property
     def score_drop(self) -> float:
-        """How much lower the last score is than the previous score."""
+        """How much lower the last score is than the one before it."""
         return round(self.scores[-2] - self.scores[-1], 9) if len(self.scores) > 1 else 0.0
 
 

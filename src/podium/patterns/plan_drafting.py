@@ -220,7 +220,7 @@ def _parse_review(text: str) -> tuple[Literal["accept", "change"], str]:
 
 
 def format_plan_question(plan: WorkPlan, objections: Sequence[str]) -> str:
-    """Return the text that is shown to a person who has to approve the plan."""
+    """Return the text shown to the person who has to approve the plan."""
     parts = [f"Goal:{quote_lines(plan.goal)}", format_plan(plan)]
     if objections:
         parts.append("Requested changes that are not in the plan:" + "".join(map(quote_lines, objections)))

@@ -39,7 +39,7 @@ MODES = ("broadcast", "sequential", "orchestrate", "reflect", "discuss", "collab
 class Patterns:
     """The patterns that a run uses. `on_discussion` is called with each discussion when it starts.
 
-    If `decision` is set, the root operation makes this decision instead of answering a request. `own` are the
+    If `decision` is set, the root operation makes this decision instead of answering a request. `own` contains the
     patterns that the program passed to the run.
     """
 

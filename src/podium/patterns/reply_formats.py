@@ -1,4 +1,4 @@
-"""Build the JSON schemas of replies that patterns parse, such as plans, scores and reviews.
+"""Build the JSON schemas for replies that patterns parse, such as plans, scores and reviews.
 
 Models and servers that can constrain a reply to a schema get the schema. Others get the same prompt and reply in text,
 and every reply goes through the same parsers.

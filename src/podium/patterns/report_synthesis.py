@@ -20,7 +20,7 @@ from .verdict import neutralise
 MAX_CHARACTERS = 48_000
 """Maximum length of a report in a request, in characters; about 12,000 tokens."""
 MIN_BLOCK_CHARACTERS = 400
-"""The shortest length to which a block is cut. If that is still too long, whole blocks are omitted."""
+"""The minimum length of a shortened block. If the text is still too long, whole blocks are omitted."""
 
 
 class Excerpt(NamedTuple):
@@ -79,7 +79,7 @@ def fit_blocks(blocks: Sequence[str], most: int = MAX_CHARACTERS) -> Excerpt:
 
 
 def _compute_block_limit(sizes: list[int], most: int) -> int:
-    """Return the largest block length at which all blocks together fit into `most` characters."""
+    """Return the maximum block length that lets all blocks together fit into `most` characters."""
     room = most
     for rank, size in enumerate(sorted(sizes)):
         share = room // (len(sizes) - rank)

@@ -97,7 +97,7 @@ async def _ask_router(session: Session, prompt: str, wanted: ReplyFormat) -> Rep
 
 
 def make_route_tool(op: Operation) -> Tool:
-    """Create the tool with which a router chooses a destination. A call ends the turn, even with an invalid choice."""
+    """Create the tool that a router uses to choose a destination. A call ends the turn, even with an invalid choice."""
     destinations = op.agent.destinations
     known = "\n".join(f"- {name}: {op.agents[name].description}" for name in destinations)
 

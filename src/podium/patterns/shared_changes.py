@@ -31,7 +31,7 @@ def describe_shared_changes(op: Operation, step: str, others: Collection[str]) -
 
 
 def find_parallel_steps(entries: Iterable[Entry], step: str) -> list[str]:
-    """Return the steps that were worked on at the same time as `step`, in the order in which they started."""
+    """Return the steps that were worked on at the same time as `step`, in the order they started."""
     began: dict[str, int] = {}
     ended: dict[str, int] = {}
     for entry in sorted(entries, key=lambda one: one.seq):

@@ -52,7 +52,7 @@ def _iter_tools(member: Agent, policy: StepPolicy) -> Iterator[str]:
 
 
 def list_denied_tools(member: Agent, policy: StepPolicy) -> list[str]:
-    """Return rules that deny the tools of the member, and of agents below it, that the step's policy does not list."""
+    """Return deny rules for tools that the member or agents below it have but the step's policy does not list."""
     if policy.tools is None:
         return []
     allowed = {normalise_tool_name(tool) for tool in policy.tools} | {"Agent", *STEP_TOOLS, *DECISION_TOOLS}

@@ -57,7 +57,7 @@ class StepReview:
         self._answer = answer
         self._diff = diff
         self._checkout = ""
-        """The folder with the files of the step, if they are not in the run's own checkout."""
+        """The folder with the step's files, if they are not in the run's own checkout."""
 
     async def run(self, authors: Sequence[str]) -> PlanStepReviewed:
         """Review the step, and record and return the review. A member that worked on the step cannot review it."""
@@ -214,7 +214,7 @@ def parse_findings(reply: str, criteria: Sequence[str], *, by: str) -> dict[int,
 
 
 def _format_json_verdicts(reply: str) -> list[str]:
-    """Return the verdicts in the JSON of a reply, as lines in the format of a text reply."""
+    """Return the verdicts in a reply's JSON, as lines in the format of a text reply."""
     document = find_json(reply)
     verdicts = document.get("verdicts") if isinstance(document, dict) else None
     if not isinstance(verdicts, list):
@@ -242,7 +242,7 @@ def combine_findings(
 
 
 def tail_lines(output: str) -> str:
-    """Return the last characters of a command's output."""
+    """Return the end of a command's output."""
     return output[-LONGEST_REASON:]
 
 

@@ -1,4 +1,4 @@
-"""Create the tools with which a step's owner hands the step over to another member, or raises a blocker.
+"""Create the tools that a step's owner uses to hand the step over to another member or to raise a blocker.
 
 These tools record a request on the owner's own timeline and end the owner's turn. The team then acts on the request,
 whether the owner runs in this process or in a worker.

@@ -58,7 +58,7 @@ class Workplace:
     """The starting point for the step's next owner: the commit, the branch, and notes about earlier turns."""
 
     base: str = ""
-    """The commit at which the first owner of the step started."""
+    """The commit that the first owner of the step started from."""
     commit: str = ""
     branch: str = ""
     notes: tuple[str, ...] = ()
@@ -80,7 +80,7 @@ class StepWork:
     board: WorkBoard
     step: PlanStep
     place: Scope
-    """The scope below which all events of this step are recorded."""
+    """The parent scope of all events of this step."""
     approved: tuple[str, ...] = ()
     """Rules that a person has approved for this step."""
     after: tuple[str, ...] = ()
@@ -190,7 +190,7 @@ class StepWork:
 
     @cached_property
     def _allowance(self) -> Allowance:
-        """The allowance of the step, which all its owners share."""
+        """The step's allowance, which all its owners share."""
         budget = make_step_budget(self.step.policy)
         return self.op.allowance.for_operation(self.place.path, budget, of=f"step {self.step.id}")
 

@@ -1,4 +1,4 @@
-"""Create the tools with which an agent calls its sub-agents.
+"""Create the tools that an agent uses to call its sub-agents.
 
 The agent decides when to call them and what to ask. Simultaneous calls run concurrently. Before a run starts,
 Podium checks how deeply calls are nested, and that no agent calls itself, even indirectly.

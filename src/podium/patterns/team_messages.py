@@ -1,4 +1,4 @@
-"""Create the tool with which the members of a team send each other messages.
+"""Create the tool that team members use to send each other messages.
 
 A message is recorded in the sender's run before it is posted, and in the receiver's run when it arrives. When it is
 delivered to the receiver, the sender's run gets a receipt.
@@ -95,7 +95,7 @@ def _choose_receiver(op: Operation, asked: SendMessageArguments, teammates: Iter
 
 
 def _describe_receipts(op: Operation) -> str:
-    """Return what became of the agent's earlier messages, or an empty string if there are none."""
+    """Return the delivery status of the agent's earlier messages, or an empty string if there are none."""
     earlier = op.scope.timeline.find_events_below(op.scope.path, MessageSent)
     if not earlier:
         return ""

@@ -1,6 +1,6 @@
-"""Parse a judge's verdict, and prevent other agents' text from being read as a verdict.
+"""Parse a judge's verdict, and prevent other agents' text from being mistaken for one.
 
-Sentinels and scores are read from the judge's own reply only. Text that workers wrote goes through `neutralise`
+Sentinels and scores are read from the judge's own reply only. Text written by workers goes through `neutralise`
 before a judge or a parser sees it.
 """
 

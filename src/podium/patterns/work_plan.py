@@ -29,7 +29,7 @@ LONGEST_PROBLEM = 500
 
 _STEP_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
 _RESERVED_ID = re.compile(r"plan(-\d+)?", re.IGNORECASE)
-"""Matches ids that are reserved for the snapshots of plans."""
+"""Matches ids that are reserved for plan snapshots."""
 _SPELLINGS = {
     "task": "description",
     "title": "description",
@@ -41,7 +41,7 @@ _SPELLINGS = {
     "tool_policy": "policy",
     "toolPolicy": "policy",
 }
-"""Other names that models use for the keys of a step."""
+"""Other names that models use for a step's keys."""
 
 
 class InvalidPlan(Exception):
@@ -100,7 +100,7 @@ def check_plan(
 ) -> WorkPlan:
     """Return the plan with the registered names of its owners. Raise InvalidPlan with the problems, if there are any.
 
-    `done` are steps of an earlier plan that this one can depend on. Set `may_allow` if a person must approve the plan:
+    `done` contains earlier steps that this plan can depend on. Set `may_allow` if a person must approve the plan:
     its steps can then have allow rules. Set `can_check` if there is a repository: criteria can then have commands.
     """
     steps = [

@@ -1,7 +1,7 @@
 """Recognise replies in a discussion that say nothing: PASS, tool calls written as text, and echoes of the topic.
 
-Models that cannot call tools write the call into their reply. Such a call is not a contribution, and neither is the
-repeated topic.
+Models that cannot call tools write the call into their reply. Such a call is not a contribution, and neither is a
+repetition of the topic.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _decoder = json.JSONDecoder(strict=False)
 
 
 def find_spoken_text(text: str, tools: Collection[str], *, topic: str = "") -> str:
-    """Return the reply, or an empty string if it consists only of calls to these tools, of PASS or of the topic."""
+    """Return the reply, or an empty string if it consists only of calls to these tools, PASS or the topic."""
     bare = text.strip("\ufeff \t\r\n")
     if bare.strip(".!*_ ").casefold() == PASS or _consists_of_calls(bare, tools) or is_echo(bare, topic):
         return ""

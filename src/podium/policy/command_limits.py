@@ -1,4 +1,4 @@
-"""Limit the length, the number of words and the nesting of the shell commands that are parsed.
+"""Limit the length, word count and nesting depth of the shell commands that are parsed.
 
 Nothing else can run while a command is parsed, so the limits keep the parsing time short.
 """
@@ -34,15 +34,15 @@ def find_parse_objection(text: str) -> str:
     for bracket in _BRACKET.findall(bare):
         depth = depth + 1 if bracket in "({" else max(depth - 1, 0)
         if depth > DEEPEST_BRACKETS:
-            return f"its brackets are nested more than {DEEPEST_BRACKETS} deep, too deep to be checked"
+            return f"its brackets are nested more than {DEEPEST_BRACKETS} levels deep, too deep to be checked"
     return ""
 
 
 def _cut_quoted_text(text: str) -> str:
     """Return a command without the contents of its quoted strings and quoted here-documents.
 
-    After a comment, a substitution or an unquoted here-document, nothing is removed, because quotes may have another
-    meaning there.
+    After a comment, a substitution or an unquoted here-document, nothing is removed, because quotes may have
+    a different meaning there.
     """
     kept: list[str] = []
     at = 0

@@ -23,7 +23,7 @@ def split_names(text: str) -> frozenset[str]:
 
 
 class Risk(NamedTuple):
-    """A word of a command, given by its position, that a wildcard does not cover.
+    """A word in a command, given by its position, that a wildcard does not cover.
 
     A `deed` word can make the command do more than its table allows. An `outside` word can be a path outside the
     checkout. A `guarded` word is not allowed even by a rule that spells it out. `path` is the path in an outside or
@@ -295,5 +295,5 @@ def _judge_bundled_letters(words: Words, judged: JudgedWords) -> None:
     """Check a tar command in the old form, with its options as letters without a dash: `tar tzf FILE`."""
     reading = _Reading(words, "tar", compile_use("tar"), judged)
     if not re.fullmatch(r"[tvzjJa]*f?[vzjJa]*", words[1]) or "t" not in words[1]:
-        reading.add_risk(1, f"{words[1]} makes tar do more than list")
+        reading.add_risk(1, f"{words[1]} makes tar do more than list an archive")
     _judge_by_table(words, 2, "tar", judged)

@@ -99,7 +99,7 @@ def escape_path(path: str) -> str:
 
 
 def _gitignore_to_regex(pattern: str) -> str:
-    """Return a gitignore pattern as a regular expression."""
+    """Convert a gitignore pattern to a regular expression."""
     # Imported here for start-up time: only callers that match paths need it.
     from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
@@ -137,7 +137,7 @@ def normalise_spelling(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def is_protected(path: str) -> bool:
-    """Return whether keys are stored at this path, or changing it could affect later commands or permissions.
+    """Return whether this path holds keys, or changing it could affect later commands or permissions.
 
     No rule can allow a change to such a path.
     """

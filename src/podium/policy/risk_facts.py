@@ -38,7 +38,7 @@ KNOWN_TOOLS = ARGUMENTS.keys() | COORDINATION | {"run_checks"}
 _DEVICE = re.compile(r"/dev/(?:null|zero|u?random|tty|std(?:in|out|err)|fd/\d+)")
 _SOCKET = re.compile(r"/dev/(?:tcp|udp)/(?P<host>[^/]+)/(?P<port>\w+)")
 _VARIABLE = re.compile(r"\$\{?(?:HOME|OLDPWD|TMPDIR|XDG_\w+)\b|(?:\$(?!\{?PWD\b)|`)[^/]*/")
-"""Matches a path that begins with a folder variable, or with another value that only the shell knows."""
+"""Matches a path that begins with a folder variable, or with another value that only the shell can expand."""
 
 Finding = tuple[RiskKind, str]
 

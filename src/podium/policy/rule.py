@@ -32,7 +32,7 @@ TOOLS = {
     "web_fetch": "WebFetch",
     "agent": "Agent",
 }
-"""The canonical name of a tool for each accepted spelling."""
+"""The canonical tool name for each accepted spelling."""
 
 READING = frozenset(("Read", "Glob", "Grep", "git_diff"))
 CHANGING = frozenset(("Edit", "Write"))
@@ -53,7 +53,7 @@ def normalise_tool_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """An action, parsed for matching by rules. `unclear` says why rules cannot judge its arguments, if they cannot."""
+    """An action, parsed for matching against rules. If rules cannot judge its arguments, `unclear` says why."""
 
     tool: str
     locations: tuple[PathLocation, ...] = ()
@@ -81,7 +81,7 @@ class Rule(Protocol):
 
 
 def parse_rule(text: str) -> Rule:
-    """Parse a rule. If the rule is invalid, raise Mistake with the rule's text and how to correct it."""
+    """Parse a rule. If it is invalid, raise a Mistake that quotes the rule and says how to correct it."""
     try:
         return _parse_rule(text)
     except Mistake as mistake:
@@ -106,7 +106,7 @@ def _parse_rule(text: str) -> Rule:
     if specifier is not None:
         raise Mistake(f"{tool} takes no specifier; write {tool} alone")
     if "*" in tool and not tool.startswith("mcp__"):
-        raise Mistake("only names of MCP tools can end with *; write a separate rule for each tool")
+        raise Mistake("only MCP tool names can end with *; write a separate rule for each tool")
     return ToolRule(text=text, tool=tool)
 
 
@@ -115,7 +115,7 @@ _FORM = re.compile(r"(?P<tool>[A-Za-z_][\w.-]*\*?)(?:\((?P<specifier>.*)\))?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolRule:
-    """A rule for a tool by name, for all tools of an MCP server, or for tools whose names start with a prefix."""
+    """A rule for one tool, for all tools of an MCP server, or for tools whose names start with a prefix."""
 
     text: str
     tool: str
@@ -239,7 +239,7 @@ class AgentRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandRule:
-    """A rule for shell commands that match a pattern of words."""
+    """A rule for shell commands that match a word pattern."""
 
     text: str
     pattern: WordsPattern
@@ -266,7 +266,7 @@ class CommandRule:
 
 @dataclass(frozen=True, slots=True)
 class WordsPattern:
-    """A pattern of words with `*` wildcards. `pieces` is the text between the wildcards, with a NUL after each word."""
+    """A word pattern with `*` wildcards. `pieces` is the text between the wildcards, with a NUL after each word."""
 
     pieces: tuple[str, ...]
 

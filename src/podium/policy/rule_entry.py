@@ -1,6 +1,6 @@
 """Read rules from a file. A rule is a string, or a mapping with examples that the rule is tested against.
 
-Callers add the file and line to errors. The module `rule` defines the meaning of rules.
+Callers add the file and line to errors. The module `rule` defines what rules mean.
 """
 
 from __future__ import annotations

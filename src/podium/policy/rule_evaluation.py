@@ -63,7 +63,7 @@ class Rules(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """A decision, its reason, and the rule on which it is based, if any."""
+    """A decision, its reason, and the rule that it is based on, if any."""
 
     decision: Decision
     rule: str | None
@@ -99,12 +99,12 @@ _MODES: tuple[str, ...] = get_args(Mode)
 
 
 def narrow_rules(rules: Rules, by: Rules) -> Rules:
-    """Return `rules` with the ask and deny rules of `by` added. The allow rules of `by` are ignored."""
+    """Return `rules` with the ask and deny rules from `by` added. The allow rules from `by` are ignored."""
     return Rules(rules.allow, _remove_duplicates(rules.ask + by.ask), _remove_duplicates(rules.deny + by.deny))
 
 
 def find_ignored_rules(rules: Rules, by: Rules) -> tuple[str, ...]:
-    """Return the allow rules of `by` that `narrow_rules` ignores, for a warning."""
+    """Return the allow rules from `by` that `narrow_rules` ignores, for a warning."""
     return tuple(text for text in _remove_duplicates(by.allow) if text not in rules.allow)
 
 
@@ -154,7 +154,7 @@ def _judge_subject(subject: Subject, rules: _CompiledRules, mode: Mode, *, is_la
 
 
 def _judge_in_plan_mode(subject: Subject) -> Verdict | None:
-    """Return the verdict of plan mode, or None if plan mode does not restrict the action."""
+    """Return plan mode's verdict, or None if plan mode does not restrict the action."""
     if subject.tool in READING or subject.tool in COORDINATION or subject.tool == "WebFetch":
         return None
     command = subject.command
@@ -162,7 +162,7 @@ def _judge_in_plan_mode(subject: Subject) -> Verdict | None:
         return None
     if command is not None or subject.tool in CHANGING or subject.tool == "run_checks":
         return Verdict("deny", None, "plan mode allows only reading")
-    return Verdict("ask", None, f"plan mode allows only reading, and it is unknown whether {subject.tool} only reads")
+    return Verdict("ask", None, f"plan mode allows only reading, and {subject.tool} is not known to be read-only")
 
 
 def _find_guard_reason(subject: Subject) -> str:
@@ -245,7 +245,7 @@ ARGUMENTS = {
     "Bash": split_names("command timeout description"),
     "WebFetch": split_names("url"),
 }
-"""The arguments of each tool that rules can judge. Any other argument may have effects that rules cannot see."""
+"""For each tool, the arguments that rules can judge. Any other argument may have effects that rules cannot see."""
 
 
 def _make_subject(what: str | Action) -> Subject:
@@ -279,7 +279,7 @@ def _make_subject(what: str | Action) -> Subject:
 
 
 PATHS = {"Glob": ("path", "pattern"), "Grep": ("path", "glob")}
-"""The arguments of search tools that select files."""
+"""The search tools' arguments that select files."""
 
 
 # Parsing rules ---------------------------------------------------------------------------------------
@@ -375,7 +375,7 @@ def _suggest_rule(subject: Subject) -> str | None:
 
 
 def _suggest_command_rule(words: Words) -> str | None:
-    """Suggest a rule: the first words and a wildcard for common commands, or the exact command, or None."""
+    """Suggest a rule: the first words and a wildcard for a common command, otherwise the exact command or None."""
     name = get_program_name(words)
     if name in WRAPPERS | UNREPEATED | WRITERS | COPIERS or INTERPRETER.fullmatch(name):
         return None

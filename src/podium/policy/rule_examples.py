@@ -17,7 +17,7 @@ MOST_EXAMPLES = 3
 
 
 class RuleExamples(NamedTuple):
-    """Commands, paths or addresses: those that a rule allows, and similar ones that it does not allow."""
+    """Commands, paths or URLs that a rule allows, and similar ones that it does not allow."""
 
     covered: tuple[str, ...] = ()
     not_covered: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ def _is_covered(action: Action, rule: str) -> bool:
 
 
 def _list_candidates(key: str, asked: str) -> Iterator[str]:
-    """Yield the requested command, path or address, and variations of it."""
+    """Yield the requested command, path or URL, and variations of it."""
     if key == "command":
         first, both = asked.split()[:1], asked.split()[:2]
         yield from (asked, f"{asked} && rm -rf build", f"{asked} > /etc/passwd", f"sudo {asked}")

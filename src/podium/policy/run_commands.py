@@ -25,7 +25,7 @@ from .shell_program import (
 
 DEEPEST = 6
 STRING_RUNNERS = SHELLS | split_names("eval trap watch su ssh script")
-"""Programs that can run one of their words as a command."""
+"""Programs that can run one of their arguments as a command."""
 
 BUILTINS = split_names(
     "[ [[ alias bg break builtin caller continue declare dirs disown enable exit export fg getopts hash help history "
@@ -45,7 +45,7 @@ def find_run_commands(words: Words, *, depth: int = 0) -> list[Words]:
 
 
 def _find_inner_starts(words: Words) -> list[int]:
-    """Return the positions at which an inner command may begin."""
+    """Return the positions where an inner command may begin."""
     name = get_program_name(words)
     if name == "find":
         return [at + 1 for at, word in enumerate(words) if word in EXEC_OPTIONS]

@@ -1,4 +1,7 @@
-"""List the safe words of programs that show, change, pack or download files. `safe_options` describes the format."""
+"""List the harmless options and operands of programs that show, change, pack or download files.
+
+`safe_options` describes the format.
+"""
 
 from __future__ import annotations
 

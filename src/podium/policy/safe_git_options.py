@@ -1,4 +1,4 @@
-"""List the safe words of git's subcommands. `safe_options` describes the format.
+"""List the harmless options and operands of git's subcommands. `safe_options` describes the format.
 
 `spelled` subcommands change the repository or connect to another repository. `Bash(git *)` does not cover them;
 `Bash(git push *)` covers `git push` with the words listed here.

@@ -1,4 +1,4 @@
-"""List the options and operands with which a known program is harmless under a rule that ends with a wildcard.
+"""List the options and operands of known programs that are harmless under a rule that ends with a wildcard.
 
 Each key is a program, or a program and its subcommand. Each value lists the harmless words; any other word needs a
 person's approval, or a rule that spells the word out. The values are written like usage lines:
@@ -31,7 +31,7 @@ NEVER = (
     "powershell cscript wscript cpan composer mvn gradle gradlew ant sbt rake nohup logrotate run-parts "
     "start-stop-daemon debugfs ip iptables sysctl "
 )
-"""Programs for which no word is harmless under a wildcard; a rule has to spell out the command."""
+"""Programs whose arguments are never harmless under a wildcard; a rule has to spell out the command."""
 
 ALIASES = {
     "egrep": "grep",

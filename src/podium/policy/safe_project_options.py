@@ -1,4 +1,7 @@
-"""List the safe words of programs that build and test a project or act outside it, in the format of `safe_options`."""
+"""List the harmless options and operands of programs that build and test a project or act outside it.
+
+`safe_options` describes the format.
+"""
 
 from __future__ import annotations
 

@@ -49,8 +49,8 @@ class ShellCommand:
     `parts` are the simple commands of a plain command. `odd` says why the command is not plain, and `unread` says why
     it could not be checked at all. `simple` are all its simple commands, and `nested` are the simple commands in
     strings that a program may run. `candidates` are all commands that may run, including commands that other programs
-    run, and `match_texts` are the same commands as strings for matching. `sources` are the files of input
-    redirections. `writes` and `mentions` are paths, also resolved in the `folders` that the command enters;
+    run, and `match_texts` are the same commands as strings for matching. `sources` are the files in input
+    redirections. `writes` and `mentions` are paths, also resolved against the `folders` that the command enters;
     `names_protected` says whether any of these paths is protected.
     """
 
@@ -86,7 +86,7 @@ def _parse_command(text: str) -> ShellCommand:
     folders = _follow_folders(found) if is_hidden or "cd" in text or "pushd" in text else ()
     is_placed = bool(folders) or is_hidden or ".." in text
     if found.is_too_much or len(found.candidates) > MOST_CANDIDATES:
-        unread = unread or "it is nested too deeply, or has too many commands, to be checked"
+        unread = unread or "it is too deeply nested or has too many commands to be checked"
     parts = () if unread else _scan_commands(text)
     odd = unread or _find_oddity(text, found, parts)
     candidates = tuple(dict.fromkeys(found.candidates))
@@ -113,7 +113,7 @@ def _parse_command(text: str) -> ShellCommand:
 
 
 def _follow_folders(found: _Findings) -> tuple[str, ...]:
-    """Return the folders in which the commands may run, relative to the checkout and without the checkout itself."""
+    """Return the folders where the commands may run, relative to the checkout and excluding the checkout itself."""
     folders = {"": None}
     for words in found.candidates:
         if get_program_name(words) not in ("cd", "pushd"):
@@ -129,7 +129,7 @@ def _follow_folders(found: _Findings) -> tuple[str, ...]:
 
 
 def _place_in_folders(paths: tuple[str, ...], folders: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the paths, and also each path normalised in the checkout and in each of these folders."""
+    """Return the paths, and also each path resolved against the checkout and each of these folders."""
     placed = (posixpath.normpath(posixpath.join(folder, path)) for folder in ("", *folders) for path in paths)
     return _merge_unique(paths, (placed,))
 
@@ -165,19 +165,19 @@ def _find_oddity(text: str, found: _Findings, parts: tuple[Words, ...]) -> str:
     if len(text) > LONGEST:
         return f"it has {len(text)} characters, more than {LONGEST}"
     if not text.isascii() or not text.isprintable():
-        return "it has control characters or characters that are not ASCII"
+        return "it contains control characters or non-ASCII characters"
     if len(found.simple) > MOST_PARTS:
         return f"it has {len(found.simple)} parts, more than {MOST_PARTS}"
     if other := found.kinds - PLAIN_NODES:
         said = next((said for kind, said in ODD_NODES.items() if kind in other), "")
         return f"it has {said or 'a ' + min(other).replace('_', ' ')}"
     if not parts:
-        return "it has a pattern, a brace, a backslash or another character that the shell would interpret"
+        return "it contains a pattern, a brace, a backslash or another character that the shell would interpret"
     if parts != tuple(found.simple) or any("=" in words[0] or not words[0] for words in parts):
         return "it can be parsed in more than one way"
     programs = set(map(get_program_name, parts))
     if "git" in programs and programs & {"cd", "pushd", "popd"}:
-        return "it changes the folder and runs git, which reads settings from the current folder"
+        return "it changes the current folder and runs git, which reads settings from there"
     return ""
 
 
@@ -249,7 +249,7 @@ def _remove_quotes(word: str) -> str:
 
 @dataclass(slots=True)
 class _Findings:
-    """The parser's findings in a command."""
+    """What the parser found in a command."""
 
     simple: list[Words] = field(default_factory=list)
     nested: list[Words] = field(default_factory=list)

@@ -74,7 +74,7 @@ def find_mentioned_paths(words: Words, name: str) -> list[str]:
 
 
 def find_changed_paths(words: Words, name: str) -> list[str]:
-    """Return the paths that a command of the program `name` is known to write, move or delete."""
+    """Return the paths that a command with the program `name` is known to write, move or delete."""
     operands = _find_changed_operands(words, name)
     return [word.removeprefix("of=") for word in operands if not word.startswith("-")] if operands else []
 

@@ -39,7 +39,7 @@ def _matching(pattern: str) -> Callable[[str], bool]:
 
 
 def _is_plain_path(word: str) -> bool:
-    """Return whether a word is a plain path: not a URL, and not `@file`, from which more options are read."""
+    """Return whether a word is a plain path: not a URL, and not `@file`, which programs read options from."""
     return not word.startswith("@") and "://" not in word
 
 
@@ -92,7 +92,7 @@ _SED_STEP = (
 
 
 def _is_harmless_sed(script: str) -> bool:
-    """Return whether a script only prints, deletes and substitutes."""
+    """Return whether a sed script only prints, deletes and substitutes."""
     return all(_compile(_SED_STEP).fullmatch(step.strip()) for step in script.split(";"))
 
 
@@ -107,7 +107,7 @@ _BEFORE_REGEX = frozenset(("", "(", ",", "~", "!", "{", "}", ";", "&&", "||", "?
 
 
 def _is_harmless_awk(program: str) -> bool:
-    """Return whether a program only computes and prints, and neither opens files nor runs other programs."""
+    """Return whether an awk program only computes and prints, and neither opens files nor runs other programs."""
     at, before = 0, ""
     while at < len(program):
         token = _compile(_AWK_TOKEN).match(program, at)
@@ -130,7 +130,7 @@ _JQ_ACTING = (
 
 
 def _is_harmless_jq(text: str) -> bool:
-    """Return whether a filter reads neither the environment nor other files."""
+    """Return whether a jq filter reads neither the environment nor other files."""
     return _compile(_JQ_ACTING).search(text) is None
 
 
@@ -143,7 +143,7 @@ _SQL_DOT = r"\.(?:tables|schema|indexes|indices|databases|fullschema|show|versio
 
 
 def _is_harmless_sql(text: str) -> bool:
-    """Return whether a statement only reads the database."""
+    """Return whether an SQL statement only reads the database."""
     if text.lstrip().startswith("."):
         return _compile(_SQL_DOT).fullmatch(text.strip()) is not None
     return _compile(_SQL_READING).fullmatch(text) is not None and _compile(_SQL_ACTING).search(text) is None

@@ -1,6 +1,6 @@
 """Translate agents and runs into the terms of the Agent2Agent protocol, version 1.0: agent cards, tasks and events.
 
-A task is a run, and a context is a conversation of runs; the id of a context is the id of its first run.
+A task is a run, and a context is a conversation made up of runs; its id is the id of its first run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TASK_NOT_CANCELABLE = -32002
 UNSUPPORTED_OPERATION = -32004
 CONTENT_TYPE_NOT_SUPPORTED = -32005
 ANSWER = "answer"
-"""The id of the artifact with a task's answer."""
+"""The id of the artifact that contains a task's answer."""
 STATES: dict[RunState, str] = {
     "queued": "TASK_STATE_SUBMITTED",
     "running": "TASK_STATE_WORKING",

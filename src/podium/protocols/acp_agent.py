@@ -1,8 +1,8 @@
 """Serve an agent to editors that speak the Agent Client Protocol: one agent or a whole team answers the prompts.
 
-Each prompt is a run that continues the conversation of the run before it. The id of a session is the id of its first
-run, so a session can be loaded from the store after a restart. Permission requests go to the editor and to the inbox;
-the first answer counts.
+Each prompt starts a run that continues the conversation of the run before it. The id of a session is the id of its
+first run, so a session can be loaded from the store after a restart. Permission requests go to the editor and to the
+inbox; the first answer counts.
 """
 
 from __future__ import annotations

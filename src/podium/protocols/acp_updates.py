@@ -33,7 +33,7 @@ from ..views.request_text import escape_hidden_text, escape_in_line
 Update = dict[str, Any]
 
 LONGEST_OUTPUT = 20_000
-"""The maximum number of characters of a tool's output that the editor gets. The timeline has the full output."""
+"""The maximum number of characters of a tool's output that are sent to the editor. The timeline has the full output."""
 TOOL_KINDS = {
     "read_file": "read",
     "list_files": "search",
@@ -138,7 +138,7 @@ def tool_call_fields(id: str, action: Action) -> dict[str, Any]:
 
 
 def plan_entry(text: str) -> dict[str, str]:
-    """Return a step of a plan that has not started."""
+    """Return the entry for a plan step that has not started."""
     return {"content": escape_hidden_text(text), "priority": "medium", "status": "pending"}
 
 

@@ -1,4 +1,4 @@
-"""Ask the person at a client about the requests of a run: permission requests, and questions from agents.
+"""Ask the person at a client to answer a run's requests: permission requests, and questions from agents.
 
 The same requests are in the inbox. The first answer counts: when somebody answers elsewhere, the client's prompt is
 withdrawn. If the client cannot ask, or the person gives no answer, the request stays in the inbox.
@@ -40,7 +40,7 @@ AskQuestion = Callable[[Entry, QuestionAsked, str], Awaitable[str | None]]
 
 
 class ClientRequests:
-    """Asks a client about the requests of one run and its workers. `tasks` ends when the run has ended."""
+    """Asks a client about the requests from one run and its workers. `tasks` ends when the run has ended."""
 
     def __init__(
         self,

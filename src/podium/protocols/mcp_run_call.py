@@ -61,7 +61,7 @@ class RunCall:
         self._is_kept = False
         self._entries = resources.enter_context(run.entries())
         self._open: dict[str, tuple[Entry, Asked]] = {}
-        """The requests that are open and that the client has not been asked about."""
+        """The open requests that the client has not been asked about."""
         self._shown: dict[str, Asked] = {}
         self._steps = 0
 

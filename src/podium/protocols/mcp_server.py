@@ -1,7 +1,7 @@
 """Serve MCP on standard input and output, with tools that let other programs run agents and delegate tasks.
 
-No tool answers requests, because the caller of a tool is a model. A client that supports elicitation shows the
-requests of a run to its user; all requests are in the inbox.
+No tool answers requests, because the caller of a tool is a model. A client that supports elicitation shows a
+run's requests to its user; all requests are in the inbox.
 """
 
 from __future__ import annotations

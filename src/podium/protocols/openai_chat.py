@@ -22,7 +22,7 @@ from ..values.usage import Usage
 
 OWNER = "podium"
 RUN_PREFIX = "chatcmpl-"
-"""The prefix of a completion's id. The rest of it is the id of the run."""
+"""The prefix of a completion's id, which is followed by the run's id."""
 DONE = b"data: [DONE]\n\n"
 HEARTBEAT = b": waiting\n\n"
 
@@ -39,7 +39,7 @@ class ContentPart(Struct):
 
 
 class ChatMessage(Struct):
-    """A message of the conversation."""
+    """A message in the conversation."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: str | list[ContentPart] | None = None

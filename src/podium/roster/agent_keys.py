@@ -121,7 +121,7 @@ def read_agent_hooks(reader: FieldReader, source: Source) -> Any:
 
 
 def read_tools(reader: FieldReader) -> tuple[str, ...]:
-    """Return the names of tools. `Agent(a, b)` is read as `Agent(a)` and `Agent(b)`."""
+    """Return the names of tools. `Agent(a, b)` is treated as `Agent(a)` and `Agent(b)`."""
     found: dict[str, None] = {}
     for word in reader.read_comma_list():
         if word.count("(") != word.count(")"):
@@ -254,9 +254,14 @@ def read_permission_mode(reader: FieldReader) -> str:
 
 
 def read_memory(reader: FieldReader) -> str:
-    """Return where the agent's memory is. `local`, which means outside git in another program, is read as `project`."""
+    """Return where the agent's memory is stored.
+
+    `local`, which another program uses for memory outside git, is treated as `project`.
+    """
     if reader.text == "local":
-        reader.add_warning("local is read as project; to keep the memory out of git, list .podium/memory in .gitignore")
+        reader.add_warning(
+            "local is treated as project; to keep the memory out of git, list .podium/memory in .gitignore"
+        )
         return "project"
     return reader.read_choice(words=("project", "user"))
 

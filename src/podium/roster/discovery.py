@@ -103,7 +103,7 @@ class Roster:
         raise BadAgent(summarise_errors(filter_errors(found), command="podium check"))
 
     def resolve_name(self, name: str) -> str | None:
-        """Return the roster's name for an agent that is given by its name, qualified name or display name.
+        """Return the roster's name for an agent, given its name, qualified name or display name.
 
         Return None if there is no such agent. Raise BadAgent if there are several.
         """

@@ -31,7 +31,7 @@ from .team_keys import OPTION_READERS
 PRESETS_FILE = "presets.json"
 LOCK_FILE = ".presets.lock"
 CHECKED_KEYS = ("worktrees", "max_iterations")
-"""Keys outside `manner` that mean the same in a preset as under `team:` in an agent's file."""
+"""Keys outside `manner` that have the same meaning in a preset as under `team:` in an agent's file."""
 MAX_NUMBER = 10**18
 """Integers of this magnitude or larger are rejected where an integer is expected."""
 
@@ -183,7 +183,7 @@ def check_preset(preset: Preset) -> None:
 
 
 def parse_mode_options(name: str, given: dict[str, Any]) -> ModeOptions:
-    """Parse the options of a team's mode, given as in a file. Raise Mistake if one of them is unknown or invalid."""
+    """Parse the options of a team's mode, in the file format. Raise Mistake if one of them is unknown or invalid."""
     if unknown := [key for key in given if key not in ModeOptions.__struct_fields__]:
         known = suggest_names(unknown[0], sorted(ModeOptions.__struct_fields__))
         raise Mistake(f"{name} cannot be saved: unknown option {quote_text(unknown[0])}; {known}")

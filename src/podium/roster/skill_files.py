@@ -47,7 +47,7 @@ class _SkillPlace:
 
 
 def load_skills(repo: Path, home: Path) -> SkillCollection:
-    """Find the skills of the user and of a repository."""
+    """Find the user's own skills and those in a repository."""
     found: dict[str, Skill] = {}
     diagnostics: list[Diagnostic] = []
     for place in _list_places(repo, home):

@@ -37,7 +37,7 @@ PLAIN_OPTIONS = ("worktrees", "max_iterations")
 
 
 class TeamDefinition(NamedTuple):
-    """A stored team: the agents of its lead and its members, and the form in which it is stored."""
+    """A stored team: the agents of its lead and its members, and how it is stored."""
 
     lead: Agent
     members: tuple[Agent, ...]
@@ -104,9 +104,9 @@ def preset_from_agents(lead: Agent, members: tuple[Agent, ...]) -> Preset:
         is_derived = agent.path.rpartition("/")[2] in (TEAM_FILE, presets.PRESETS_FILE)
         _refuse_extra_keys(lead, agent, MEMBER_KEYS | CHARTER_KEYS if is_derived else MEMBER_KEYS)
         if member.capabilities:
-            raise _make_extra_keys_error(lead, lead, ["capabilities of a member"])
+            raise _make_extra_keys_error(lead, lead, ["member capabilities"])
         if member.weight != 1:
-            raise _make_extra_keys_error(lead, lead, ["weight of a member"])
+            raise _make_extra_keys_error(lead, lead, ["member weights"])
         workers.append(
             PresetWorker(
                 name=(member.name or member.agent).rpartition(":")[2],

@@ -24,7 +24,7 @@ def describe_test(record: AbilityRecord) -> str:
 def describe_abilities(abilities: ModelAbilities) -> str:
     """Describe what a test showed."""
     if abilities == UNTESTED:
-        return "the test showed nothing"
+        return "the test was inconclusive"
     named = {
         "streaming": abilities.streaming,
         "system prompt": abilities.system_prompt,

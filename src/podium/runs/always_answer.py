@@ -1,4 +1,4 @@
-"""Save the rule of an "always" answer, for the repository of the run that asked or for all repositories.
+"""Save the rule from an "always" answer, for the repository of the run that asked or for all repositories.
 
 For a run without a repository, the rule is saved only if the user wants it for all repositories. Otherwise, it applies
 only for the rest of that run.
@@ -20,7 +20,7 @@ from ..values.store_address import PostgresAddress, StoreAddress
 def save_always_answer(
     home: Path, store: StoreAddress, *, rule: str, run: str, by: str, is_everywhere: bool = False
 ) -> AllowedRule | None:
-    """Save the rule of an "always" answer, and return the saved rule.
+    """Save the rule from an "always" answer, and return the saved rule.
 
     If the run has no repository, save nothing and return None, unless `is_everywhere` is set.
     """
@@ -34,14 +34,14 @@ def save_always_answer(
 
 
 def publish_saved_rules(home: Path, store: StoreAddress) -> None:
-    """Publish the saved rules of this machine in a PostgreSQL store, so that they apply to its workers on hosts."""
+    """Publish this machine's saved rules in a PostgreSQL store, so that they apply to its workers on hosts."""
     if isinstance(store, PostgresAddress):
         rules = [PublishedRule(one.rule, one.repo) for one in load_allowed_rules(home)]
         publish_rules(store, read_host_id(home), rules)
 
 
 def _find_run_repo(store: StoreAddress, run: str) -> str:
-    """Return the repository of a run. For a worker, this is the repository to which its checkout belongs."""
+    """Return the repository of a run. For a worker, this is the repository that its checkout belongs to."""
     with StoreReader(store) as reader:
         started = reader.read_summary(run).first.event
     assert isinstance(started, RunStarted)

@@ -1,4 +1,4 @@
-"""Save the files of the user's checkout before a run changes them and when it ends, so that the run can be undone.
+"""Save the files in the user's checkout before a run changes them and when it ends, so that the run can be undone.
 
 Each state is a commit under `refs/podium/undo/RUN`. Files that git ignores, large files and files that usually
 contain secrets are not saved. The states of old runs are removed.

@@ -27,7 +27,7 @@ MOST_BUCKETS = 96
 MOST_SERIES = 8
 """How many agents have their own series. If at least two others are left, they share one series."""
 RATE_SECONDS = 600.0
-"""The period whose usage predicts when a budget will be exhausted."""
+"""The length of the recent period used to predict when a budget will be exhausted."""
 SMALLEST_PERIOD = 1.0
 
 

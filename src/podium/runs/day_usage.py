@@ -134,7 +134,7 @@ REPOSITORY_KEY = "per_repository_day"
 
 
 def find_repository(started: RunStarted) -> str:
-    """Return the folder in which a run works; for a worker, the folder of the repository and not of its checkout."""
+    """Return the folder that a run works in; for a worker, the repository's folder and not that of its checkout."""
     return started.repo if started.errand is None else started.errand.root
 
 

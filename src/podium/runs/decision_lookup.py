@@ -1,4 +1,4 @@
-"""Look up the decisions of a repository, in all runs."""
+"""Look up a repository's decisions across all runs."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def find_decision_repo(folder: Path) -> str:
 
 
 def select_decisions(entries: Iterable[Entry], repo: str) -> list[DecisionRecord]:
-    """Return the decisions of a repository in these entries, in the order of their proposals."""
+    """Return a repository's decisions in these entries, in the order in which they were proposed."""
     return [one for one in collect_decisions(entries) if one.state.proposal.repo == repo]
 
 
 def list_decisions(store: StoreAddress, repo: str) -> list[DecisionRecord]:
-    """Return the decisions of a repository, oldest first, without their ballots."""
+    """Return a repository's decisions, oldest first, without their ballots."""
     if not store.exists():
         return []
     with StoreReader(store) as reader:

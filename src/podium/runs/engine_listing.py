@@ -23,7 +23,7 @@ from ..values.event import SCHEMA
 VERSION_SECONDS = 10.0
 LARGEST_VERSION = 4096
 NO_SANDBOX = "it runs under your account without a sandbox, so Podium cannot prevent what it does without asking first"
-OWN_LOGIN = "unless the agent's file sets model:, it has your login in the sandbox, and can send what it reads to "
+OWN_LOGIN = "unless the agent's file sets model:, it can use your login in the sandbox, and can send what it reads to "
 
 
 async def collect_engine_fields(settings: Settings, environ: Mapping[str, str]) -> dict[str, Any]:

@@ -35,7 +35,7 @@ KEPT_NAME = "fork"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkCheckout:
-    """The folder in which a fork works. `branch` is empty if the fork has no separate checkout."""
+    """The folder that a fork works in. `branch` is empty if the fork has no separate checkout."""
 
     directory: str = ""
     branch: str = ""
@@ -47,7 +47,7 @@ async def create_fork_checkout(
 ) -> ForkCheckout:
     """Create the checkout of the fork `run`.
 
-    `directory` is the folder in which the original run worked, `entries` are the entries of that run, and `kept` are
+    `directory` is the folder that the original run worked in, `entries` are the entries of that run, and `kept` are
     those that the fork shares. Raise Mistake if the folder no longer exists.
     """
     directory = await to_thread.run_sync(_resolve_directory, directory)
@@ -107,7 +107,7 @@ def _open_worktrees(settings: Settings, repository: Repository) -> Worktrees:
 async def _choose_base(
     repository: Repository, head: str, entries: Sequence[Entry], kept: Sequence[Entry]
 ) -> tuple[str, str]:
-    """Return the commit at which a fork starts, and a notice if its files may differ from those at the position."""
+    """Return the commit that a fork starts from, and a notice if its files may differ from those at the position."""
     shared = {entry.seq for entry in kept}
     actions = [entry.seq for entry in entries if isinstance(entry.event, ActionBegan)]
     for entry in reversed(kept):
@@ -118,12 +118,12 @@ async def _choose_base(
             return commit, f"the checkout is at the snapshot {name}, without the changes between it and this point"
     if not shared.issuperset(actions):
         missing = "without uncommitted changes"
-        return head, f"{NO_SNAPSHOT}: the checkout starts at commit {head[:12]} of {repository.root}, {missing}"
+        return head, f"{NO_SNAPSHOT}: the checkout starts at commit {head[:12]} in {repository.root}, {missing}"
     current = await take_snapshot(repository)
     is_clean = await resolve_tree(repository, current) == await resolve_tree(repository, head)
     return (
         head if is_clean else current,
-        f"{NO_SNAPSHOT}: the checkout starts with the current files of {repository.root}",
+        f"{NO_SNAPSHOT}: the checkout starts with the current files in {repository.root}",
     )
 
 

@@ -1,4 +1,4 @@
-"""Find the position at which to fork a run: a snapshot, an entry, or the entry before a decision or a failure.
+"""Find where to fork a run: at a snapshot, at an entry, or just before a decision or a failure.
 
 A position is a sequence number. The fork shares the entries up to and including this number. The functions here do
 not change any run.
@@ -37,7 +37,7 @@ OUTSIDE: frozenset[FailureKind] = frozenset({"budget", "engine", "timed_out"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionChange:
-    """A decision for which a fork chooses another option.
+    """A decision that a fork changes to another option.
 
     `entries` are the entries that ended votes, if any, followed by the entry with the changed decision. The position of
     the fork must be between `earliest`, the entry of the proposal, and `latest`, the last entry before the decision.
@@ -67,7 +67,7 @@ def find_fork_position(entries: Sequence[Entry], at: str) -> int:
 
 
 def find_decision_change(entries: Sequence[Entry], decision: str, option: str, *, by: str) -> DecisionChange:
-    """Return the change that makes a decision choose `option`.
+    """Return the change that sets a decision to `option`.
 
     Raise Mistake if there is no such decision or option, or if the decision has not been made.
     """
@@ -80,7 +80,7 @@ def find_decision_change(entries: Sequence[Entry], decision: str, option: str, *
     assert isinstance(proposed.event, DecisionProposed)
     if option not in proposed.event.options:
         options = ", ".join(proposed.event.options)
-        raise Mistake(f"{option!r} is not an option of the decision {decision!r}; available: {options}")
+        raise Mistake(f"{option!r} is not an option for the decision {decision!r}; available: {options}")
     ended = [
         entry
         for entry in entries
@@ -88,7 +88,7 @@ def find_decision_change(entries: Sequence[Entry], decision: str, option: str, *
     ]
     made = ended[-1] if ended else proposed
     if not isinstance(made.event, DecisionCommitted):
-        raise Mistake(f"the decision {decision!r} of run {run} has not been made yet, so it cannot be changed")
+        raise Mistake(f"the decision {decision!r} in run {run} has not been made yet, so it cannot be changed")
     changed = structs.replace(made, event=_change_option(made.event, option, by))
     return DecisionChange(entries=(*ended[:-1], changed), earliest=proposed.seq, latest=made.seq - 1)
 

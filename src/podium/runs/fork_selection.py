@@ -82,7 +82,7 @@ def select_entries(entries: Sequence[Entry], at: int, *, run: str) -> ForkedEntr
 
 
 def _has_ended(scope: str, ended: Container[str]) -> bool:
-    """Return whether the turn or operation at a scope, or above it, has ended, so that nothing in it is repeated."""
+    """Return whether the turn or operation at or above a scope has ended, so that nothing in it is repeated."""
     while scope:
         if scope in ended:
             return True

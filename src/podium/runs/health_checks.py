@@ -181,7 +181,7 @@ async def _read_version(program: str) -> str:
 
 
 def check_sandbox(repo: Path, settings: Settings) -> Fact:
-    """Test the sandbox in which agents' commands run in this folder."""
+    """Test the sandbox for agents' commands in this folder."""
     from ..setup.sandbox_choice import choose_sandbox  # imported here for start-up time
 
     sandbox = anyio.run(partial(choose_sandbox, repo, settings.home, settings.store, is_wanted=settings.sandbox))

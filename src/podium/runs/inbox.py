@@ -45,7 +45,7 @@ class AnswerMailbox:
         self._store = store
         self._runs: dict[str, str] = {}
         self._digests: dict[str, str] = {}
-        """The digests of the texts that questions show, keyed by question id."""
+        """The digests of the texts shown with questions, keyed by question id."""
 
     def register_request(self, id: str, run: str, asked: Asked | None = None) -> None:
         """Register a request and the run that made it."""

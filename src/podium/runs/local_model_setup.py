@@ -17,8 +17,8 @@ from ..values.event import SCHEMA
 async def add_local_model(installer: ModelInstaller, source: str, *, name: str = "", sha256: str = "") -> Installation:
     """Add a model from the catalogue, a URL or a file. Raise Mistake if `source` is none of these.
 
-    Nothing is fetched unless models can run here. `name` and `sha256` are only for URLs and files; raise Mistake if
-    they are given with a model from the catalogue.
+    Nothing is fetched unless this machine can run models. `name` and `sha256` are only for URLs and files; raise
+    Mistake if they are given with a model from the catalogue.
     """
     known = next((model for model in installer.catalogue if model.name == source), None)
     path = _find_file(source)

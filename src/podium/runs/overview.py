@@ -30,11 +30,11 @@ MOST_ACTIVE_AGENTS = 6
 ACTIVITY_SECONDS = 180
 """How far back the activity of a run is counted."""
 ACTIVITY_PARTS = 12
-"""The number of equal intervals in which the activity is counted."""
+"""The number of equal intervals for counting activity."""
 LONGEST_RESULT = 300
 """How many characters of a result are shown in a list."""
 MOST_ENTRY_TIMES = 2000
-"""The maximum number of entries of a run that count as activity."""
+"""The maximum number of entries in a run that count as activity."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +51,8 @@ class RunStatus:
 
     For a worker, `worker` is its name, `parent` is the run that started it, and `added` and `removed` count the lines
     in its commits. `activity` counts the entries of the last three minutes in equal intervals, oldest first.
-    `context` is the largest conversation of its agents, and `checks` are the checks of its work. `result` is the first
-    line of the answer of a run that has ended, or why there is none.
+    `context` is the largest conversation among its agents, and `checks` are the checks run on its work. `result` is
+    the first line of the answer from a run that has ended, or why there is none.
     """
 
     id: str
@@ -219,7 +219,7 @@ class RunStatusBuilder:
             self._usage += usage_of_event(entry.event)
 
     def _list_commits(self) -> tuple[WorkCommitted | AlsoCommitted, ...]:
-        """Return the last commits of a worker, in each of its repositories."""
+        """Return a worker's last commit in each of its repositories."""
         return () if self._committed is None else (self._committed, *self._committed.also)
 
     def build_status(self, summary: RunSummary, works: Sequence[TeamWork], *, now: float) -> RunStatus:

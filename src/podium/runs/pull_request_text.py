@@ -31,7 +31,7 @@ MOST_DECISIONS = 20
 def describe_pull_request(
     branch: str, train: Train, worker: WorkerState | None, decisions: Sequence[DecisionRecord]
 ) -> PullRequest:
-    """Return the pull request for a branch of a merge train. `worker` is the branch's worker, if it has one."""
+    """Return the pull request for a branch in a merge train. `worker` is the branch's worker, if it has one."""
     task = "" if worker is None else next(iter(worker.task.strip().splitlines()), "")
     title = escape_unprintable(f"{branch}: {task}" if task else branch)
     blocks = [*_describe_run(worker), *_describe_checks(branch, train), *_describe_decisions(decisions)]

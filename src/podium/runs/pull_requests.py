@@ -20,7 +20,7 @@ from .worker_lookup import RepoContext
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestPlace:
-    """Where pull requests are opened: the remote that gets the branches, and its forge."""
+    """Where pull requests are opened: the remote that branches are pushed to, and its forge."""
 
     remote: Remote
     forge: Forge

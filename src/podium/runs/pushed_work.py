@@ -1,4 +1,4 @@
-"""Fetch the work of workers on other machines, and delete the refs on the remote that are no longer needed."""
+"""Fetch work from workers on other machines, and delete the refs on the remote that are no longer needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Assemble a run: give its context the engines, tools, rules, hooks and budgets that its settings choose."""
+"""Assemble a run: give its context the engines, tools, rules, hooks and budgets that its settings specify."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ EngineFor = Callable[[Settings, Agent], Engine]
 CommitWork = Callable[[Timeline, RunStarted, Settings, bool], Awaitable[str]]
 """Commits a worker's changes, given whether its run succeeded. Returns why that failed, or an empty string."""
 MakePush = Callable[[Timeline, Settings, TaskGroup, WorkerTask], Push]
-"""Returns the object that pushes a worker's files, in tasks of the given group."""
+"""Returns the object that pushes a worker's files, using tasks in the given group."""
 
 
 TraceRun = Callable[[Entry], Callable[[Entry], None]]
@@ -47,7 +47,7 @@ TraceRun = Callable[[Entry], Callable[[Entry], None]]
 PlaceWorkers = Callable[[Settings, str, RunStarted, Unattended | None], Placement]
 """Returns the placement for a run's workers.
 
-The arguments are the run's settings, id, first event and handling of requests that nobody answers.
+The arguments are the run's settings, id and first event, and how to handle requests that nobody answers.
 """
 
 

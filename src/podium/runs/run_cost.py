@@ -16,7 +16,7 @@ from .run_lookup import RunState
 
 
 class RunCost(NamedTuple):
-    """The JSON fields of a run, and its usage without that of its workers."""
+    """The JSON fields of a run, and its usage, excluding that of its workers."""
 
     run: dict[str, Any]
     usage: Usage

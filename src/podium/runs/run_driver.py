@@ -54,7 +54,7 @@ from ..views.run_view import RunView
 
 RELEASE_SECONDS = 5.0
 IDLE_SECONDS = 1.0
-"""How long a run does nothing but wait for limits before this process stops working on it."""
+"""How long a run does nothing but wait for limits to reset before this process stops working on it."""
 
 
 class RunDriver:
@@ -90,7 +90,7 @@ class RunDriver:
         """The time limit for the work on the run. Cancelling its scope ends the work."""
         self._followers: list[Follower] = []
         self.parks_at_limits = False
-        """Whether this process stops working on the run while all its agents are waiting for providers' limits."""
+        """Whether this process stops working on the run while all its agents wait for providers' limits to reset."""
         self._wakeup: LimitWait | None = None
         """When the run continues, if this process stops because of limits."""
         self.result: Result | None = None
@@ -236,7 +236,7 @@ class RunDriver:
         return self._result_from_end(ended, answer)
 
     def _park_when_idle(self, seq: int | None = None) -> None:
-        """Stop working on the run once its agents have done nothing but wait for limits for a while.
+        """Stop working on the run once its agents have only been waiting for limits to reset for a while.
 
         `seq` is the last entry at the previous check. A check is scheduled whenever an agent starts to wait.
         """
@@ -270,7 +270,7 @@ class RunDriver:
     async def _build_early_end(self) -> RunEnded | RunPaused:
         """Return the event that ends or pauses a run before its first agent has answered.
 
-        Such a run was stopped or paused, is waiting for a provider's limit, or has reached its time limit.
+        Such a run was stopped or paused, is waiting for a provider's limit to reset, or has reached its time limit.
         """
         if self.timeline.stop_asked:
             return RunEnded(outcome="cancelled", parts=await self._collect_parts())

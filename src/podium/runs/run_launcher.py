@@ -170,7 +170,7 @@ class RunLauncher:
     def _select_team(
         self, agent: str | Agent, options: RunOptions, place: Path | None, settings: Settings
     ) -> tuple[tuple[Agent, ...], tuple[ActingTool, ...], OwnPatterns, list[str]]:
-        """Return the agents of a new run, the functions that are their tools and patterns, and notices."""
+        """Return the agents of a new run, the functions that they use as tools and patterns, and notices."""
         tools = options.get("tools", ())
         first, *others = map(extract_functions, (agent, *options.get("agents", ())))
         own_patterns = index_patterns(pattern for one in (first, *others) for pattern in one.patterns)
@@ -386,5 +386,6 @@ class RunLauncher:
 MakePlacement = Callable[[RunLauncher, Settings, str, RunStarted, Unattended | None], Placement]
 """Returns the placement for a run's workers.
 
-The arguments are the launcher and the run's settings, id, first event and handling of requests that nobody answers.
+The arguments are the launcher, the run's settings, id and first event, and how to handle requests that nobody
+answers.
 """

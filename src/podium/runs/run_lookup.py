@@ -88,7 +88,7 @@ def derive_run_state(summary: RunSummary) -> RunState:
 
 
 def find_wakeup_time(summary: RunSummary) -> float | None:
-    """Return when a run will continue after waiting for a provider's limit, in seconds since the epoch.
+    """Return when a run that is waiting for a provider's limit to reset will continue, in seconds since the epoch.
 
     Return None if the run is not waiting for a limit. A process may still be working on the run while it waits.
     """

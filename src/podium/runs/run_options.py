@@ -44,7 +44,7 @@ class RunOptions(TypedDict, total=False):
 
 
 def require_known_options(options: RunOptions) -> None:
-    """Raise TypeError if there is an option that runs do not have."""
+    """Raise TypeError if an option is unknown."""
     if unknown := options.keys() - RunOptions.__annotations__.keys():
         known = ", ".join(RunOptions.__annotations__)
         raise TypeError(f"a run has no option {', '.join(sorted(unknown))}; available: {known}")

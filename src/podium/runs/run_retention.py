@@ -26,7 +26,7 @@ ENDED_STATES: tuple[Outcome, ...] = ("succeeded", "failed", "timed_out", "cancel
 
 
 def select_removable(store: StoreAddress, *, before: float, states: Collection[str]) -> list[RunSummary]:
-    """Return the runs that ended before this time in one of these states and are not needed, newest first."""
+    """Return the runs that ended before this time in one of these states and are no longer needed, newest first."""
     with StoreReader(store) as reader:
         runs, damaged = reader.read_run_list()
         decisions = collect_decisions(reader.read_decision_entries())
@@ -50,7 +50,7 @@ def archive_and_remove(store: StoreAddress, run: str, folder: Path | None) -> No
 
 
 def make_archive_path(folder: Path, run: str) -> Path:
-    """Return the path of the file to which a run is archived."""
+    """Return the path of a run's archive file."""
     return folder / f"{quote(run, safe='')}.jsonl.gz"
 
 

@@ -1,4 +1,4 @@
-"""Take a snapshot of a run by hand: its position on the timeline, and the commits of its checkouts.
+"""Take a manual snapshot of a run: its position on the timeline, and the commits of its checkouts.
 
 No process may be working on the run. While agents work, files and timeline change independently: a snapshot could
 contain half of an action, or miss the effect of one that its position includes. Pausing a run lets its actions finish.
@@ -61,7 +61,7 @@ def _require_no_worker(entries: Sequence[Entry]) -> None:
             if worker_task.parent
             else "git log shows the commits on its branch"
         )
-        raise Mistake(f"run {entries[0].run} belongs to a worker, which has no snapshots; {what}")
+        raise Mistake(f"run {entries[0].run} belongs to a worker, and workers have no snapshots; {what}")
 
 
 def _get_started(entries: Sequence[Entry]) -> RunStarted:

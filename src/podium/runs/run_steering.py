@@ -44,7 +44,7 @@ def send_message(
 
 
 async def pause_run(launcher: RunLauncher, run: str, *, by: str = "") -> str:
-    """Pause a run and return a message for the user. If a process works on the run, its current steps finish first.
+    """Pause a run and return a message for the user. If it is running, its current steps finish first.
 
     Raise Mistake if the run has ended.
     """

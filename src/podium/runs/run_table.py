@@ -37,7 +37,7 @@ class RunFilter(Struct, frozen=True, kw_only=True):
 
 
 class RunTableReader(NamedTuple):
-    """Reads the list of runs of a store."""
+    """Reads the list of runs in a store."""
 
     store: StoreAddress
     costs: CostHistoryReader
@@ -45,9 +45,9 @@ class RunTableReader(NamedTuple):
     def read(
         self, wanted: RunFilter, waiting: Mapping[str, int], *, now: float, first: int = 0, most: int = 200
     ) -> dict[str, Any]:
-        """Return a page of runs, pinned runs first and then the newest, and the groups in the order of `podium ps`.
+        """Return a page of runs, pinned runs first and then the newest, and the groups, ordered as in `podium ps`.
 
-        `waiting` is the number of open requests of each run.
+        `waiting` is the number of open requests for each run.
         """
         if not self.store.exists():
             return {"schema": SCHEMA, "runs": [], "groups": [], "agents": [], "total": 0, "archived": 0}
@@ -113,7 +113,7 @@ def _matches(summary: RunSummary, wanted: RunFilter, arrangement: Arrangement, w
 def _section_fields(
     found: Sequence[RunSummary], page: Sequence[RunSummary], arrangement: Arrangement, *, has_archived: bool
 ) -> list[dict[str, Any]]:
-    """Return the groups in display order, each with the ids of its runs on this page and the number of its matches."""
+    """Return the groups in display order, each with the ids of its runs on this page and its number of matches."""
     counts = Counter(group.tag for one in found if (group := arrangement.group_of(one.id)) is not None)
     return [
         {**group_fields(group), "count": counts[group.tag], "listed": runs}

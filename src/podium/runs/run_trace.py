@@ -69,7 +69,7 @@ class RunMeters:
             return meter.create_histogram(name, unit="s", description=description)
 
         self.tokens = meter.create_histogram(
-            "gen_ai.client.token.usage", unit="{token}", description="Tokens of a model call"
+            "gen_ai.client.token.usage", unit="{token}", description="Tokens used by a model call"
         )
         self.call_seconds = seconds("gen_ai.client.operation.duration", "Duration of a model call")
         self.run_seconds = seconds("podium.run.duration", "Duration of a run")
@@ -123,9 +123,9 @@ class RunTrace:
         """The spans that have not ended, keyed by operation, call or request. The run's own span has an empty key."""
         self._began: dict[str, float] = {}
         self._calls: dict[bytes, str] = {}
-        """The keys of tool calls' spans, keyed by operation and action."""
+        """The span keys of tool calls, keyed by operation and action."""
         self._last: dict[str, float] = {}
-        """The time of the last entry of each operation: a model call without a duration began then."""
+        """The time of each operation's last entry, used as the start of a model call without a duration."""
         started = first.event
         assert isinstance(started, RunStarted)
         self._run_agent = started.agent
@@ -252,7 +252,7 @@ class RunTrace:
         return self._spans.get(entry.operation) or self._spans[""]
 
     def _find_call_span(self, path: str, action: Action) -> Span:
-        """Return the span of the tool call that an action belongs to, or else that of its operation."""
+        """Return the span of the tool call that an action belongs to, or else its operation's span."""
         key = self._calls.get(_action_key(path, action), path)
         return self._spans.get(key) or self._spans.get(path) or self._spans[""]
 
@@ -277,7 +277,7 @@ def format_parent(span: Span) -> str:
 
 
 def read_parent(value: str) -> Context:
-    """Return the trace context of a TRACEPARENT value, or the context of a new trace if the value is invalid."""
+    """Return the trace context from a TRACEPARENT value, or the context of a new trace if the value is invalid."""
     from opentelemetry.context import Context  # imported here for start-up time
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 

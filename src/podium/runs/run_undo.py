@@ -35,13 +35,13 @@ UndoState = Literal["can be undone", "undone", "already as before", "changed sin
 
 
 class UndoneFile(Struct, frozen=True, kw_only=True):
-    """A file that a run changed, and whether it can be or was restored. `change` is what the run did to it."""
+    """A file that a run changed, and whether it can be restored or has been. `change` is what the run did to it."""
 
     path: str
     change: Literal["added", "changed", "deleted"]
     state: UndoState
     is_certain: bool = True
-    """Whether the timeline records the change. If not, a command of the run or somebody else changed the file."""
+    """Whether the timeline records the change. If not, a command in the run or somebody else changed the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +118,7 @@ def _find_saved_states(run: str, started: RunStarted, entries: Sequence[Entry]) 
 def _collect_changed_files(entries: Iterable[Entry], folder: Path, root: Path) -> tuple[set[str], bool]:
     """Return the files that tools recorded as changed, and whether the run used tools that may change other files.
 
-    The paths are relative to the repository's `root`; `folder` is the folder in which the run worked.
+    The paths are relative to the repository's `root`; `folder` is the folder that the run worked in.
     """
     inside = folder.resolve().relative_to(root)
     actions = [entry.event.action for entry in entries if isinstance(entry.event, ActionBegan)]
@@ -166,7 +166,7 @@ async def undo_files(store: StoreAddress, shown: UndoPlan) -> UndoPlan:
 
 
 def save_ref(run: str) -> str:
-    """Return the ref under which the files are saved before a run is undone."""
+    """Return the ref for the files that are saved before a run is undone."""
     return f"{UNDO_REFS}/{run}/undone"
 
 

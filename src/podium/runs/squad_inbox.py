@@ -1,4 +1,4 @@
-"""Write the decisions of a squad's run to the squad's inbox when the run ends, if the settings or the team say so."""
+"""Write the decisions made in a run to the squad's inbox when the run ends, if the settings or the team request it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _is_from_squad(agent: Agent) -> bool:
 
 
 async def _write_decisions(timeline: Timeline, started: RunStarted) -> None:
-    """Write the decisions of the run, and record a notice about the new files or about the error."""
+    """Write the decisions made in the run, and record a notice about the new files or about the error."""
     decisions = collect_decisions(timeline.find_entries_below(started.agent, *DECISION_EVENTS))
     if not decisions:
         return

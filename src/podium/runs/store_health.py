@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from ..store.postgres.server_check import HostCheck, ServerCheck
 
 SLOW_SECONDS = 0.1
-"""The round-trip time above which commands and agents become noticeably slower."""
+"""Above this round-trip time, commands and agents become noticeably slower."""
 SKEW_SECONDS = 2.0
-"""The difference between two clocks above which the times on timelines are misleading."""
+"""Above this difference between two clocks, the times on timelines are misleading."""
 
 
 class Fact(NamedTuple):
@@ -49,7 +49,7 @@ def check_store(store: StoreAddress) -> Iterator[Fact]:
 
 
 def check_runs(store: StoreAddress, about: str) -> Iterator[Fact]:
-    """Check whether the runs of a store can be read and written. `about` describes the store."""
+    """Check whether the runs in a store can be read and written. `about` describes the store."""
     try:
         with StoreReader(store) as reader:
             runs = reader.list_runs()
@@ -86,7 +86,7 @@ def check_postgres(store: PostgresAddress) -> Iterator[Fact]:
 
 
 def _check_version(store: PostgresAddress, found: ServerCheck, known: int) -> Fact:
-    """Report a store that has no tables, or the tables of another release."""
+    """Report a store that has no tables, or tables from another release."""
     place = f"{store}, PostgreSQL {found.server}"
     if found.store_version == 0:
         return Fact("store", "fine", f"{place}, has no tables yet; the first run creates them")
@@ -112,7 +112,7 @@ def _check_connection(found: ServerCheck) -> Fact:
 
 
 def _check_clock(found: ServerCheck) -> Fact:
-    """Report the difference between the clocks of this machine and of the server."""
+    """Report the difference between this machine's clock and the server's."""
     if abs(found.clock_offset) - found.latency / 2 <= SKEW_SECONDS:
         return Fact("clock", "fine", f"{_format_offset(found.clock_offset)} the server's")
     return Fact("clock", "note", f"{_format_offset(found.clock_offset)} the server's; {_EFFECT}")
@@ -136,7 +136,7 @@ def _check_host(host: HostCheck) -> Fact:
     return Fact(what, "fine", f"{host.state}; {said}")
 
 
-_EFFECT = "times on timelines and in schedules are wrong by this much; synchronise the clocks, for example with NTP"
+_EFFECT = "times on timelines and in schedules are off by this much; synchronise the clocks, for example with NTP"
 
 
 def _format_offset(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""Find the timelines on which the work of a run's collaborating teams is recorded.
+"""Find the timelines that record the work of a run's collaborating teams.
 
 A team with its own checkout works in a worker, so its plan is on the timeline of the worker's run.
 """
@@ -85,7 +85,7 @@ def iter_work_runs(reader: StoreReader, run: str) -> Iterator[WorkRun]:
 
 
 def is_team_worker(reader: StoreReader, run: str) -> bool | None:
-    """Return whether a worker's agent leads a collaborating team, or None if the worker's run is not written yet."""
+    """Return whether a worker's agent leads a collaborating team, or None if its run has not been written yet."""
     try:
         started = reader.read_summary(run).first.event
     except NoSuchRun:

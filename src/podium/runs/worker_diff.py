@@ -39,20 +39,20 @@ class WorkerDiff:
 
 
 def require_own_branch(worker: WorkerState) -> None:
-    """Raise Mistake if a worker does not work on a separate branch, or has had no checkout."""
+    """Raise Mistake if a worker does not work on a separate branch, or never had a checkout."""
     if worker.worker_task.is_reader:
         raise Mistake(f"{worker.name} is read-only and has no changes; podium workers output shows its answer")
     if worker.worker_task.is_here:
         raise Mistake(f"{worker.name} works in the repository itself, without its own branch; use git diff")
     if not worker.base:
-        raise Mistake(f"{worker.name} has had no checkout ({worker.state}), so it has no changes")
+        raise Mistake(f"{worker.name} never had a checkout ({worker.state}), so it has no changes")
 
 
 async def diff_worker(context: RepoContext, worker: WorkerState, is_stat: bool, in_checkout: bool) -> str:
     """Return the diff between the worker's base and its branch or, with `in_checkout`, its checkout.
 
-    For a worker on another machine, its last push is fetched and compared. With `is_stat`, return only the numbers of
-    changed lines for each file.
+    For a worker on another machine, its last push is fetched and compared. With `is_stat`, return only the number of
+    changed lines in each file.
     """
     location, now, _ = await _find_current_commit(context, worker, in_checkout)
     if not is_stat:

@@ -1,4 +1,4 @@
-"""Look up the workers of a repository, their states, and the status of their worktrees."""
+"""Look up the workers in a repository, their states, and the status of their worktrees."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def open_worktrees(repository: Repository, settings: Settings | None = None) -> 
 
 @dataclass(frozen=True)
 class RepoContext:
-    """The repository to which a command applies. Everything is loaded on first use."""
+    """The repository that a command applies to. Everything is loaded on first use."""
 
     repo_path: Path | None = None
     base_settings: Settings | None = None
-    """The settings whose store and home folder are used; by default those of the environment."""
+    """The settings whose store and home folder are used; by default those from the environment."""
 
     @cached_property
     def folder(self) -> Path:
@@ -82,7 +82,7 @@ class RepoContext:
         return open_worktrees(self.repository, None if self.base_settings is None else self.settings)
 
     def load_workers(self) -> list[WorkerState]:
-        """Return the workers of the repository, in the order in which their tasks were delegated."""
+        """Return the workers in the repository, in the order in which their tasks were delegated."""
         return load_worker_states(self.store, (row.run for row in WorkerIndex(self.store).list_all(self.root)))
 
     def find_worker(self, name: str) -> WorkerState:
@@ -94,7 +94,7 @@ class RepoContext:
 
 
 def load_worker_states(store: StoreAddress, runs: Iterable[str]) -> list[WorkerState]:
-    """Return the state of the worker of each of these runs."""
+    """Return the worker's state for each of these runs."""
     run_ids = list(runs)
     if not run_ids:
         return []

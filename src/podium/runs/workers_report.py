@@ -26,7 +26,7 @@ NOT_STARTED_REASON = "no worker was started"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkersReport:
-    """The results of workers, and a forecast of merging their branches.
+    """The results of workers, and a merge forecast for their branches.
 
     `statuses` contains the checkout status of workers that have not ended, keyed by run. `not_started` are workers that
     were requested but never started. `forecast_error` says why the forecast failed, if it did.

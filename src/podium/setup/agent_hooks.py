@@ -1,7 +1,7 @@
 """Find the hooks in agents' files that the user trusts.
 
-Hooks in the user's own agent files, and of agents built in code, need no trust. Hooks in a repository's agent files are
-called only if the user trusts exactly these hooks, in that repository.
+Hooks in the user's own agent files, and in agents built in code, need not be trusted. Hooks in a repository's agent
+files are called only if the user trusts exactly these hooks, in that repository.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NOT_TRUSTED = "its hooks are not called until you trust them with podium trust"
 
 
 def read_agent_hooks(agent: Agent) -> HookTable:
-    """Return the hooks of an agent's file, whether or not they are trusted."""
+    """Return the hooks in an agent's file, whether or not they are trusted."""
     try:
         return msgspec.convert(agent.other.get("hooks", {}), HookTable)
     except msgspec.ValidationError:
@@ -29,7 +29,7 @@ def read_agent_hooks(agent: Agent) -> HookTable:
 
 
 def propose_agent_hooks(agent: Agent, repo: Path) -> Proposal | None:
-    """Return the proposal with an agent's hooks, or None if it has none or they need no trust."""
+    """Return the proposal with an agent's hooks, or None if it has none or they need not be trusted."""
     hooks = read_agent_hooks(agent)
     if not hooks or agent.source != "repo":
         return None
@@ -45,7 +45,7 @@ def iter_untrusted(agents: Iterable[Agent], repo: Path, home: Path) -> Iterator[
 
 
 class TrustedHooks:
-    """Finds the hooks of agents in one repository that may be called."""
+    """Finds the agent hooks that may be called in one repository."""
 
     def __init__(self, repo: Path | None, home: Path) -> None:
         self._repo = repo
@@ -53,7 +53,7 @@ class TrustedHooks:
         self._load_trust = cache(lambda: Trust.load(home))
 
     def __call__(self, agent: Agent) -> HookTable:
-        """Return the hooks of an agent's file, if they need no trust or the user trusts them."""
+        """Return the hooks in an agent's file, if they need not be trusted or the user trusts them."""
         if not agent.other.get("hooks"):
             return {}
         proposal = None if self._repo is None else propose_agent_hooks(agent, self._repo)

@@ -1,6 +1,6 @@
 """Find and read the memories of a run's agents: one Markdown file for each agent that has the key `memory`.
 
-The memory of a squad's member is its `history.md`, which the member can change only if the settings allow it.
+A squad member's memory is its `history.md`, which the member can change only if the settings allow it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ wrong. Note no secrets, and nothing that only concerns this task."""
 
 
 class MemoryFile(NamedTuple):
-    """The file of an agent's memory: a path below a folder, and whether the agent can change it."""
+    """An agent's memory file: a path below a folder, and whether the agent can change it."""
 
     folder: Path
     path: str
@@ -80,7 +80,7 @@ def iter_named_agents(agents: Iterable[Agent]) -> Iterator[tuple[str, Agent]]:
 
 
 def locate_memory(name: str, agent: Agent, repo: Path, settings: Settings) -> MemoryFile | None:
-    """Return the file of an agent's memory, or None if the agent has no memory. The file need not exist."""
+    """Return an agent's memory file, or None if the agent has no memory. The file need not exist."""
     if agent.memory == "user":
         return MemoryFile(settings.home, f"memory/{name}.md", True)
     if agent.memory == "project":
@@ -125,7 +125,7 @@ def format_memory(memory: Memory) -> str:
 def make_memory_tool(op: Operation, memory: Memory) -> Tool:
     """Return the tool that changes an agent's memory, and records each change on the timeline as a diff.
 
-    A call is allowed unless a rule says otherwise. If an agent of a repository has its memory in the user's home
+    A call is allowed unless a rule says otherwise. If an agent from a repository has its memory in the user's home
     folder, the rules apply as for any other tool.
     """
     from ..tools.update_memory import UpdateMemory  # imported here for start-up time: few agents have a memory

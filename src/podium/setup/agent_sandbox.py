@@ -66,7 +66,7 @@ async def _open_with_notice(name: str, command: AgentCommand) -> AsyncIterator[C
 
 @asynccontextmanager
 async def _serve_on_loopback(router: CoordinationRouter) -> AsyncIterator[str]:
-    """Serve Podium's tools on a free port of this machine to programs that know the token of an agent's session."""
+    """Serve Podium's tools on a free loopback port to programs that know an agent's session token."""
     from anyio import create_task_group, create_tcp_listener
     from anyio.abc import SocketAttribute
 

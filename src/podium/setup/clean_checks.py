@@ -24,7 +24,7 @@ from ..workspace.git.repository import read_git_output
 from ..workspace.git.snapshot import take_snapshot, temporary_checkout
 
 LOG_HALF = 512 * 1024
-"""How much of the start and of the end of the output is kept as a log."""
+"""How much of the start and end of the output is kept as a log."""
 
 
 class CleanChecks:

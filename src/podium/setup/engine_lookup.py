@@ -1,4 +1,4 @@
-"""Find the models and the engine of an agent. Roles are resolved; agents without a model use the default model."""
+"""Find the models and the engine for an agent. Roles are resolved; agents without a model use the default model."""
 
 from __future__ import annotations
 
@@ -46,5 +46,5 @@ def find_engine(engines: Engines, settings: Settings, agent: Agent, environ: Map
     if program is not None and engine.name != REHEARSAL:
         require_agent_consent(agent, program, settings)
     if agent.source == "repo" and agent.engine == "model" and engine.name != REHEARSAL:
-        require_consent(models, settings, environ, chooser=f"{agent.name}, an agent of the repository,")
+        require_consent(models, settings, environ, chooser=f"{agent.name}, an agent from the repository,")
     return engine

@@ -107,12 +107,12 @@ class HookCalls:
         return self._directory
 
     def close(self) -> None:
-        """Remove the temporary files of the calls."""
+        """Remove the temporary files created for the calls."""
         self._exit_stack.close()
 
 
 def read_reply(output: bytes) -> HookResult:
-    """Read what a hook printed. Text that is not a JSON object has no effect; an unknown decision is a failure."""
+    """Parse a hook's output. Text that is not a JSON object has no effect; an unknown decision is a failure."""
     try:
         found = msgspec.json.decode(output.strip() or b"{}")
     except msgspec.MsgspecError:
@@ -121,7 +121,7 @@ def read_reply(output: bytes) -> HookResult:
 
 
 def read_reply_fields(fields: dict[str, Any]) -> HookResult:
-    """Read the decision, reason and context of a hook's reply. Another program's names for these are accepted too."""
+    """Read the decision, reason and context of a hook's reply. Names from another program are accepted too."""
     nested = fields.get("hookSpecificOutput")
     nested = nested if isinstance(nested, dict) else {}
     decision = fields.get("decision") or nested.get("permissionDecision") or ""

@@ -23,7 +23,7 @@ from ..values.request import quote_lines
 NAMES = ("AGENTS.md", "CLAUDE.md")
 """The names of instruction files. In each folder, only the first that exists is read."""
 MOST_CHARACTERS = 32_000
-"""The limit for the texts of all files of a repository together."""
+"""The limit for the combined length of all files in a repository."""
 MOST_FILES = 50
 MOST_FOLDERS = 1000
 DEEPEST_FOLDER = 8
@@ -31,7 +31,7 @@ DEEPEST_IMPORT = 4
 MOST_LISTED = 20
 MOST_WARNINGS = 10
 SKIPPED_FOLDERS = frozenset(("node_modules", "vendor", "venv", "__pycache__"))
-"""Folders with other projects' files."""
+"""Folders that contain files from other projects."""
 
 TITLE = "Instructions of this repository"
 HEADING = """\
@@ -50,7 +50,7 @@ IsHidden = Callable[[str], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstructionFile:
-    """An instruction file, or a file that one imports. The path is relative to the repository."""
+    """An instruction file, or a file imported by one. The path is relative to the repository."""
 
     path: str
     text: str
@@ -72,7 +72,7 @@ class InstructionFiles:
 
 
 async def read_instruction_files(repo: Path, is_hidden: IsHidden) -> InstructionFiles:
-    """Read the instruction files of a repository and of its folders, but not of folders that git ignores."""
+    """Read the instruction files in a repository and its folders, except folders that git ignores."""
     found = await to_thread.run_sync(_find_files, repo)
     if nested := sorted({path.rpartition("/")[0] for path in found.paths if "/" in path}):
         from ..workspace.git.tracked_files import list_ignored_folders  # for start-up time: few folders have such files
@@ -87,7 +87,7 @@ async def read_instruction_files(repo: Path, is_hidden: IsHidden) -> Instruction
 
 
 def format_instructions(files: tuple[InstructionFile, ...], *, title: str = TITLE) -> str:
-    """Return the part of the prompt about these files, cut to the limit, or an empty string if there are none."""
+    """Return the part of the prompt about these files, truncated to the limit, or an empty string if there are none."""
     if not files:
         return ""
     room = MOST_CHARACTERS
@@ -166,7 +166,7 @@ def _list_folder(folder: Path) -> tuple[set[str], list[str]]:
 
 
 class _Reader:
-    """Reads instruction files and what they import, each file once."""
+    """Reads instruction files and their imports, each file once."""
 
     def __init__(self, repo: Path, is_hidden: IsHidden) -> None:
         self._repo = repo

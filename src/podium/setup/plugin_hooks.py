@@ -1,4 +1,4 @@
-"""Call hooks that are functions of plug-ins, with a time limit."""
+"""Call hooks implemented as plug-in functions, with a time limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find the tools of plug-ins."""
+"""Find the tools provided by plug-ins."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..values.errors import Mistake
 
 
 def find_plugin_tools(names: Sequence[str], notice: Callable[[str], object]) -> dict[str, ActingTool]:
-    """Return the tools of plug-ins with these names. `notice` is called with the reason if one cannot be used."""
+    """Return the plug-in tools with these names. If one cannot be used, `notice` is called with the reason."""
     found: dict[str, ActingTool] = {}
     for name in names:
         try:

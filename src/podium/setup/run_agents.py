@@ -180,7 +180,7 @@ class RunAgents:
 
 
 class AgentWithFunctions(NamedTuple):
-    """An agent whose tools and pattern are given by name, and the functions that these names stand for."""
+    """An agent whose tools and pattern are given by name, and the functions that these names refer to."""
 
     agent: str | Agent
     functions: tuple[Callable[..., object], ...] = ()

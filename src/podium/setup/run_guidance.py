@@ -25,7 +25,7 @@ from .instruction_files import format_instructions, read_instruction_files
 from .settings import Settings
 
 MOST_SKILL_CHARACTERS = 16_000
-"""The maximum number of characters of the skills that are listed with their descriptions in a prompt."""
+"""The maximum number of characters for skills that a prompt lists with their descriptions."""
 
 SKILLS_HEADING = """\
 # Skills
@@ -44,7 +44,7 @@ one of them, give its path as directory. Changes in all of them are committed an
 
 
 class ReadGuidance(NamedTuple):
-    """The guidance of a new run, and notices for the user."""
+    """The guidance for a new run, and notices for the user."""
 
     guidance: Guidance | None
     notices: list[str]
@@ -90,7 +90,7 @@ async def read_guidance(
 async def _describe_other_repositories(
     checkout: Path, also: Sequence[AlsoCheckout], settings: Settings, notices: list[str]
 ) -> list[str]:
-    """Return texts about the additional repositories: where their checkouts are, and the instructions of each."""
+    """Return prompt texts about additional repositories: where their checkouts are, and the instructions of each."""
     places = "\n".join(f"- {one.path} (repository {escape_unprintable(one.name)})" for one in also)
     texts = [SEVERAL_REPOSITORIES.format(checkout=checkout, places=places)]
     for one in also:

@@ -1,4 +1,4 @@
-"""Collect the hooks of a run: those of the settings, and those of its agents' files that the user trusts.
+"""Collect the hooks of a run: those in the settings, and those in its agents' files that the user trusts.
 
 The modules that call hooks are imported only if a run has hooks, because most runs have none.
 """

@@ -24,7 +24,7 @@ LARGEST_DIFF = 1024 * 1024
 
 
 class RunRepository:
-    """The repository that contains the folder in which a run works."""
+    """The repository that contains the folder that a run works in."""
 
     def __init__(self, directory: Path, run: str) -> None:
         self._directory = directory
@@ -87,7 +87,7 @@ class RunRepository:
             return MergedWork(left_out=left_out)
         commit = train.commit
         if records is not None and (files := records.render(await read_folder_files(place, commit, records.folder))):
-            commit = await commit_files(place, commit, files, message="Record the decisions of this work")
+            commit = await commit_files(place, commit, files, message="Record the decisions made during this work")
             await read_git_output(place, "update-ref", train.ref, commit, train.commit)
         return MergedWork(branch=train.ref.removeprefix(HEADS), commit=commit, left_out=left_out)
 

@@ -1,4 +1,4 @@
-"""Provide the tools of one run to its agents.
+"""Provide one run's tools to its agents.
 
 The packages `tools` and `mcp_client` define the tools; an operation's gate decides whether a tool may be used. The
 sandbox is chosen and tested while the model generates its first reply; tool calls wait until that is done.
@@ -164,7 +164,7 @@ class RunTools:
         )
 
     def _start_sandbox_search(self, checkout: Path) -> None:
-        """Start looking for the sandbox of this run in the background, unless already started."""
+        """Start looking for this run's sandbox in the background, unless the search has already started."""
         if self._sandbox_ready is None:
             assert self._background is not None
             self._sandbox_ready = Event()

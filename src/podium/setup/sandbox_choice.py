@@ -78,5 +78,5 @@ def find_local_store(store: StoreAddress) -> Path:
 
 
 def name_sandbox(profile: str, hosts: Sequence[str]) -> str:
-    """Return the name of a sandbox for actions: its profile, and the hosts that commands can reach."""
+    """Return the sandbox name to record with actions: its profile, and the hosts that commands can reach."""
     return f"{profile}, with network access to {', '.join(hosts)}" if hosts else profile

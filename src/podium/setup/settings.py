@@ -1,7 +1,7 @@
 """Load the settings from files, the environment and code.
 
 The sources are, in increasing precedence: the repository's file, confirmed server addresses, the user's own
-file, the environment, and arguments. For daily budgets only, the lower limit of the two files applies. The package
+file, the environment, and arguments. For daily budgets only, the lower of the two files' limits applies. The package
 `config` defines and reads the files.
 """
 
@@ -98,7 +98,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     workers: int = 4
     max_restarts: int = 1
     labels: tuple[str, ...] = ()
-    """The labels that a host of the fleet must have to run workers."""
+    """The labels that a host in the fleet must have to run workers."""
     placement: str = PGQUEUER
     """The queue of a fleet: `pgqueuer`, or the URL of a NATS server, which may contain a password."""
     notify: tuple[NotifyTarget, ...] = ()
@@ -115,7 +115,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def load(cls, environ: Mapping[str, str] = os.environ, repo: Path | None = None, **given: Any) -> Settings:
-        """Load the settings of this environment and repository. Arguments take precedence."""
+        """Load the settings for this environment and repository. Arguments take precedence."""
         return cls.from_files(
             read_settings_files(find_home_folder(environ, given.get("home")), repo), environ, repo, **given
         )
@@ -124,7 +124,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     def from_files(
         cls, files: SettingsFiles, environ: Mapping[str, str], repo: Path | None = None, **given: Any
     ) -> Settings:
-        """Build the settings from these files. Raise Mistake with the first of their errors."""
+        """Build the settings from these files. Raise Mistake with their first error."""
         files.require_no_errors()
         given = {key: value for key, value in given.items() if value is not None}
         home = find_home_folder(environ, given.get("home"))
@@ -186,7 +186,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         return self.models.get(named)
 
     def apply_role_budget(self, agent: Agent) -> Agent:
-        """Return the agent with the budget of its role, unless the agent sets a budget itself."""
+        """Return the agent with the budget of its role, unless the agent sets its own budget."""
         role = self.role_of(agent)
         if role is None or role.budget is None or agent.budget is not None:
             return agent
@@ -202,7 +202,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         return structs.replace(self.patience, approval=self.approval_seconds)
 
     def build_rules(self) -> Rules:
-        """Return the combined rules of the user and of the repository; the strictest rule applies."""
+        """Return the combined rules of the user and the repository; the strictest rule applies."""
         from ..policy import Rules, narrow_rules  # imported here for start-up time: most commands evaluate no rules
 
         mine = self.permissions

@@ -21,7 +21,7 @@ class CheckedSettings(NamedTuple):
 
 
 def check_settings(environ: Mapping[str, str], repo: Path) -> CheckedSettings:
-    """Load the settings of this environment and repository, and collect all problems instead of raising the first."""
+    """Load the settings for this environment and repository, and collect all errors instead of raising the first."""
     files = read_settings_files(find_home_folder(environ), repo)
     if files.errors:
         return CheckedSettings(None, files.diagnostics)

@@ -1,6 +1,6 @@
 """Send traces and metrics to an OpenTelemetry collector, if the environment names one.
 
-The variables are those of the OpenTelemetry specification. The SDK is an optional package, imported only if needed.
+The OpenTelemetry specification defines the variables. The SDK is an optional package, imported only if needed.
 """
 
 from __future__ import annotations

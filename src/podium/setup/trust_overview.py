@@ -123,7 +123,7 @@ def trust_item(item: TrustItem, trust: Trust) -> None:
 
 
 def revoke_trust(name: str, overview: TrustOverview, trust: Trust) -> list[str]:
-    """Revoke the trust in the items that match a name, and return their keys. Raise Mistake if none was trusted."""
+    """Revoke trust in the items that match a name, and return their keys. Raise Mistake if none was trusted."""
     keys = [item.key for item in match_items(name, overview.items)] or [name]
     revoked_keys = [key for key in keys if trust.revoke(*trust_id_for_key(key, overview.repo))]
     if not revoked_keys:

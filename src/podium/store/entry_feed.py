@@ -1,10 +1,10 @@
-"""Read the entries of all runs in one order. A reader that continues from its cursor never misses an entry.
+"""Read the entries of all runs in a single order. A reader that continues from its cursor never misses an entry.
 
 A cursor names the last entry that its owner has seen, as `RUN:SEQ`. SQLite has one writer at a time, so the row ids of
-entries are in commit order. Entries are deleted only with their run, and SQLite may give the row ids of removed entries
-to new ones, so a position also counts these removals. A cursor does not contain a row id, because VACUUM can change row
-ids, although it keeps their order. PostgreSQL has many writers at a time: entries are in the order of their
-transactions, and an entry is in the feed once every earlier transaction has ended.
+entries are in commit order. Entries are deleted only with their run, and SQLite may reuse the row ids of removed
+entries for new ones, so a position also counts these removals. A cursor does not contain a row id, because VACUUM can
+change row ids, although it keeps their order. PostgreSQL has many writers at a time: entries are in the order of their
+transactions, and an entry appears in the feed once every earlier transaction has ended.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class EntryFeed:
 
 
 def _make_row(found: Sequence[Any]) -> FeedRow:
-    """Make a row from the selected columns. The two values of its position become one number."""
+    """Make a row from the selected columns. The two values of its position are packed into one number."""
     return FeedRow(found[0] << 64 | found[1], *found[2:])
 
 
@@ -119,5 +119,5 @@ def _unpack_position(position: int) -> tuple[int, int]:
 
 
 def unknown_cursor(cursor: str) -> Mistake:
-    """Return the error for a cursor that names no entry of the store."""
+    """Return the error for a cursor that names no entry in the store."""
     return Mistake(f"cursor {cursor[:60]!r} is not in this store; read the current state and follow from its cursor")

@@ -77,6 +77,6 @@ class Follower:
 
 
 def _ends_timeline(event: Event) -> bool:
-    """Return whether this event stays the last one until somebody resumes the run."""
+    """Return whether this event remains the last one until somebody resumes the run."""
     # A run that is paused until a given time continues by itself.
     return isinstance(event, RunEnded) or (isinstance(event, RunPaused) and not event.until)

@@ -1,4 +1,4 @@
-"""Store which issues of a source were claimed, so that no issue is ever worked on twice.
+"""Store which issues from a source were claimed, so that no issue is ever worked on twice.
 
 An issue is claimed, with its text at that time, before any work on it starts. The ids of its runs are derived from the
 claim, so if a process is killed while it starts a run, the run can still be found. A comment is recorded as `posting`
@@ -83,7 +83,7 @@ class IssueClaims:
         self._store = store
 
     def find_known(self, source: str, issues: Sequence[str]) -> set[str]:
-        """Return which of these issues were already claimed."""
+        """Return those of these issues that have already been claimed."""
         if not issues or not self._store.exists():
             return set()
         marks = ", ".join("?" * len(issues))
@@ -118,7 +118,7 @@ class IssueClaims:
         self._execute(f"DELETE FROM issue_claim WHERE {where}", (claim.source, claim.issue, claim.token))
 
     def list_open(self, source: str) -> list[IssueClaim]:
-        """Return the claims of a source that are not finished or whose comment is still to be posted, oldest first."""
+        """Return a source's claims that are unfinished or whose comment has not been posted yet, oldest first."""
         return self._select(f"WHERE source = ? AND {_OPEN} ORDER BY claimed, issue", (source,))
 
     def list_all(self, source: str = "", *, most: int) -> list[IssueClaim]:

@@ -2,7 +2,7 @@
 
 A mailbox message is an event for the run's timeline. The owner writes the event to the timeline in the same
 transaction that marks the message as taken. A `ref` is unique within a run: if two processes answer the same
-question, only the first answer is posted, and the second sender is told that its answer is too late.
+question, only the first answer is posted, and the second sender is told that its answer came too late.
 """
 
 from __future__ import annotations

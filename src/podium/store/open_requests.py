@@ -29,7 +29,7 @@ from .store_connection import open_connection, translate_errors
 
 
 class OpenRequest(NamedTuple):
-    """A request that waits for a person, with a summary of its run."""
+    """A request waiting for a person, with a summary of its run."""
 
     summary: RunSummary
     entry: Entry
@@ -43,7 +43,7 @@ class OpenRequest(NamedTuple):
 
 
 def list_open_requests(store: StoreAddress) -> list[OpenRequest]:
-    """Return all open requests, oldest first. Those of a run that cannot be read are left out."""
+    """Return all open requests, oldest first. Requests in a run that cannot be read are left out."""
     found: list[OpenRequest] = []
     with StoreReader(store) as reader:
         for summary in reader.read_run_list().readable:

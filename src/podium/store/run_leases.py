@@ -22,7 +22,7 @@ OWNER_COLUMNS = "owner.id, owner.host, owner.boot, owner.pid, owner.born, owner.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerId:
-    """The id under which a process owns runs, and how long its leases last without renewal.
+    """The id that identifies a process as an owner of runs, and how long its leases last without renewal.
 
     The processes of a host share one id: the host supervises its workers, and they end with it.
     """

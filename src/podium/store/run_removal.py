@@ -32,7 +32,7 @@ def remove_run(store: StoreAddress, run: str) -> bool:
 
 @contextmanager
 def _record_newest_removal(connection: SqlConnection) -> Iterator[None]:
-    """If the block removes the newest entry, record that, because SQLite gives its row id to the next entry."""
+    """If the block removes the newest entry, record that, because SQLite reuses its row id for the next entry."""
 
     def read_last() -> int:
         return int(connection.execute("SELECT coalesce(max(rowid), 0) FROM entry").fetchone()[0])

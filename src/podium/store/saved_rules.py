@@ -1,7 +1,7 @@
 """Copy the rules that a person saved with "always" to a PostgreSQL store, for the person's workers on hosts.
 
 The rules stay in a file in the person's home; the store has a copy. A host can read the copy but not change it. A rule
-applies to the runs that were started on the machine on which it was saved, in its repository.
+applies to runs that were started on the machine where it was saved, in its repository.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MOST_PARENTS = 20
 
 
 class PublishedRule(NamedTuple):
-    """A saved rule, and the folder of the repository in which it applies. `repo` is empty if it applies everywhere."""
+    """A saved rule, and the folder of the repository where it applies. `repo` is empty if it applies everywhere."""
 
     rule: str
     repo: str
@@ -42,7 +42,7 @@ def publish_rules(store: StoreAddress, machine: str, rules: Sequence[PublishedRu
 def read_rules_for_run(store: StoreAddress, run: str) -> tuple[str, ...]:
     """Return the published rules that apply to a run.
 
-    These are the rules of the machine on which the run, or the first of its ancestors, was delegated.
+    These are the rules from the machine where the run, or the first of its ancestors, was delegated.
     """
     with StoreReader(store) as reader:
         origin = None

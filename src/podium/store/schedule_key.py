@@ -1,4 +1,4 @@
-"""The secret with which hosts prove that they may start the schedules of the machine that they run on.
+"""The secret that hosts use to prove that they may start the schedules of the machine that they run on.
 
 The secret is a file in the Podium home. A PostgreSQL store has only its digest, so another host, which can read the
 store, cannot record that a run was started or missed.

@@ -1,6 +1,6 @@
-"""Store schedules: which request goes to which agent at which times.
+"""Store schedules: which request goes to which agent, and when.
 
-`next_at` is the next time at which a schedule is due. It is advanced only after the run for that time is created, and
+`next_at` is the next time that a schedule is due. It is advanced only after the run for that time is created, and
 the id of that run is derived from the schedule and the time. So if a process is killed in between, the next process
 handles the same time again, and finds the run.
 """
@@ -27,8 +27,8 @@ COLUMNS = (
 class Schedule:
     """A schedule. Times are in seconds since the epoch; a time that is not known yet is 0.
 
-    `root` is the folder in which its runs work, and `host` is the id of the machine that starts them. `missed` counts
-    the times at which no process was running to start a run, and `error` says why the last run could not be started.
+    `root` is the folder that its runs work in, and `host` is the id of the machine that starts them. `missed` counts
+    the due times when no process was running to start a run, and `error` says why the last run could not be started.
     """
 
     id: str
@@ -86,7 +86,7 @@ class Schedules:
         self._execute(f"INSERT INTO schedule ({COLUMNS}) VALUES ({', '.join('?' * len(names))})", values, create=True)
 
     def remove(self, id: str) -> None:
-        """Remove a schedule. Its runs stay."""
+        """Remove a schedule. Its runs are kept."""
         self._execute("DELETE FROM schedule WHERE id = ?", (id,))
 
     def set_paused(self, id: str, is_paused: bool, *, next_at: float) -> None:
@@ -94,7 +94,7 @@ class Schedules:
         self._execute("UPDATE schedule SET is_paused = ?, next_at = ? WHERE id = ?", (int(is_paused), next_at, id))
 
     def record_start(self, schedule: Schedule, *, next_at: float, error: str = "") -> None:
-        """Record that the run for `schedule.next_at` was started, or why it was not. The next time is `next_at`."""
+        """Record that the run for `schedule.next_at` was started, or why it was not. The next due time is `next_at`."""
         run = schedule.last_run if error else schedule.next_run
         if self._host_secret:
             changed = replace(schedule, next_at=next_at, last_at=schedule.next_at, last_run=run, error=error)

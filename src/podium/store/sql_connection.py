@@ -17,7 +17,7 @@ LOCK_SECONDS = 30.0
 """How long a statement waits for other processes before it fails, by default."""
 
 ALL_ROWS = 2**62
-"""The limit of a query that returns all rows."""
+"""The LIMIT value for a query that returns all rows."""
 
 
 class SqlRows(Protocol):
@@ -102,7 +102,7 @@ class SqlConnection(Protocol):
 
 @contextmanager
 def read_transaction(connection: SqlConnection) -> Iterator[None]:
-    """Run the queries of the block on the same state of the store."""
+    """Run the queries in the block on the same snapshot of the store."""
     connection.begin_read()
     with finish_transaction(connection):
         yield

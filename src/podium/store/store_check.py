@@ -17,7 +17,7 @@ from .sqlite.progress_files import find_lost_entries, list_recorded_runs, read_p
 from .store_connection import open_for_reading, translate_errors
 
 LEFT_OVER = ("mail", "attachment", "placement", "worker", "indexed_run")
-"""The tables whose rows are of no use without their run."""
+"""The tables whose rows are useless without their run."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Open a connection to a store, in the database that its address names."""
+"""Open a connection to a store, in the database that its address specifies."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def open_for_reading(store: StoreAddress) -> SqlConnection:
 
 
 def open_committer(store: StoreAddress, owner: str) -> Committer:
-    """Open the committer for the writes of a process, and create the store if there is none.
+    """Open the committer for a process's writes, and create the store if there is none.
 
-    `owner` is the id under which the process owns runs.
+    `owner` is the id that identifies the process as an owner of runs.
     """
     if isinstance(store, Path):
         return SqliteCommitter(store)
@@ -61,7 +61,7 @@ def expect_store(store: StoreAddress) -> None:
 
 
 def translate_errors(store: StoreAddress) -> AbstractContextManager[None]:
-    """Translate the errors of the store's database into LeaseLost, StoreCorrupt and StoreFailed."""
+    """Translate errors from the store's database into LeaseLost, StoreCorrupt and StoreFailed."""
     if isinstance(store, Path):
         return translate_sqlite_errors(store)
     from .postgres.connection import translate_postgres_errors  # imported here for start-up time
@@ -89,6 +89,6 @@ def require_postgres_packages() -> None:
         import psycopg  # noqa: F401 - imported here because it is an extra
     except ImportError as error:
         raise StoreFailed(
-            "a PostgreSQL store needs the packages of podium[fleet]; install them with "
+            "a PostgreSQL store needs the packages in podium[fleet]; install them with "
             f"{format_install_commands('fleet')}"
         ) from error

@@ -99,7 +99,7 @@ def find_artifacts(connection: SqlConnection, where: str, run: str) -> set[str]:
 def read_pages(
     connection: SqlConnection, store: StoreAddress, table: str, *, where: str = "TRUE", values: Sequence[Any] = ()
 ) -> Iterator[list[tuple[Any, ...]]]:
-    """Yield the rows of a table that meet a condition, in pages, without the columns that order them."""
+    """Yield the rows of a table that meet a condition, in pages, without the columns used to order them."""
     keys = connection.entry_order if table == "entry" else KEYS[table]
     order, size = ", ".join(keys), PAGE_ROWS.get(table, MOST_PAGE_ROWS)
     source, names = table, list(TABLES[table])

@@ -1,8 +1,8 @@
 """Store files: runs and everything that belongs to them, outside a database.
 
 A store file is a gzip file of JSON lines. The first line names the format and the columns of each table. Each further
-line is a row: an array that begins with the name of its table. The last line has the number of rows and the SHA-256 of
-all lines before it, so that a truncated or changed file is detected. Binary values are in Base64.
+line is a row: an array that begins with the name of its table. The last line contains the number of rows and the
+SHA-256 of all lines before it, so that a truncated or changed file is detected. Binary values are in Base64.
 """
 
 from __future__ import annotations

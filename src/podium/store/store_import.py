@@ -24,7 +24,7 @@ GROUP_COLUMNS = ("name", "position", "pinned", "archived")
 
 @dataclass(slots=True, kw_only=True)
 class ImportReport:
-    """The added and existing runs of an import, and how many worktrees on other machines were skipped."""
+    """The runs that an import added or found in the store, and the number of skipped worktrees on other machines."""
 
     added: set[str] = field(default_factory=set)
     existing: set[str] = field(default_factory=set)
@@ -32,7 +32,7 @@ class ImportReport:
 
 
 def import_store(store: StoreAddress, path: Path) -> ImportReport:
-    """Add the runs of a store file that the store does not have, with everything that belongs to them.
+    """Add the runs from a store file that the store does not have, with everything that belongs to them.
 
     Raise Mistake or StoreCorrupt, and import nothing, if the file is not a store file or is damaged.
     """

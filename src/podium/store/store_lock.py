@@ -23,7 +23,7 @@ MOST_SECONDS = 20 * LOCK_SECONDS
 
 @asynccontextmanager
 async def hold_store_lock(store: StoreAddress, what: str, *, doing: str) -> AsyncIterator[None]:
-    """Hold the lock `what` of a store until the block ends, against all processes on all machines that use the store.
+    """Hold the store's lock `what` until the block ends, excluding processes on all machines that use the store.
 
     Raise StoreFailed if another process holds it for too long; `doing` describes that process's work in the message.
     """

@@ -11,7 +11,7 @@ from .sql_connection import Statement
 
 
 class LeaseHolder(Protocol):
-    """A run's writer. Its writes are rejected if its epoch is outdated, and all writes after its first error."""
+    """A run's writer. Its writes are rejected if its epoch is outdated, and after its first error."""
 
     run: str
     epoch: int

@@ -44,7 +44,7 @@ class Wakeup(Protocol):
 
 
 def open_wakeup(store: StoreAddress, kind: WaiterKind) -> Wakeup:
-    """Open a socket that receives the wakeups of one kind."""
+    """Open a socket that receives wakeups of one kind."""
     if isinstance(store, Path):
         return WakeupSocket(ensure_socket_folder(store), kind)
     from .postgres.notifications import PostgresWakeup  # imported here for start-up time

@@ -2,7 +2,7 @@
 
 Writes that are queued during one iteration of the event loop, or while a transaction is in progress, share
 the next transaction. A batch that the committer does not commit on the event loop at once goes to a thread. All
-state of the queue belongs to the event loop; the thread only commits batches.
+queue state belongs to the event loop; the thread only commits batches.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def hold_file_lock(lock: Path, *, protects: Path) -> Iterator[None]:
 
 
 def lock_descriptor(handle: int) -> None:
-    """Lock an open file for this process, and wait until no other process holds its lock."""
+    """Lock an open file for this process, waiting until no other process holds its lock."""
     try:
         import fcntl  # missing on Windows, which has no such locks: there, two concurrent writers may lose a change
     except ImportError:

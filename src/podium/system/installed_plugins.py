@@ -1,4 +1,4 @@
-"""Find the plug-ins of installed Python packages.
+"""Find the plug-ins in installed Python packages.
 
 Finding them takes tens of milliseconds, so it is done only when Podium itself does not have what is needed. A package
 in the current folder is not a plug-in: otherwise, code in a repository could run without consent.

@@ -1,4 +1,4 @@
-"""Distinguish public IP addresses from those of this machine, of private networks and for special uses."""
+"""Distinguish public IP addresses from loopback, private and special-purpose addresses."""
 
 from __future__ import annotations
 

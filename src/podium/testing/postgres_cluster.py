@@ -107,7 +107,7 @@ def run_cluster(*options: str, is_durable: bool = False) -> Iterator[PostgresClu
 
 
 def find_server_programs() -> Path:
-    """Return the folder of `initdb` and `pg_ctl`, which Debian does not put on PATH."""
+    """Return the folder that contains `initdb` and `pg_ctl`, which Debian does not put on PATH."""
     folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda folder: int(folder.parent.name))
     if folders:
         return folders[-1]

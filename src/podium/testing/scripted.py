@@ -75,7 +75,7 @@ class Scripted:
         return self._own_agents[name]
 
     def says(self, agent: str, *moves: Any) -> None:
-        """Set the moves of an agent defined with `agent`, loaded from a file in the repository or built in."""
+        """Set the moves for an agent defined with `agent`, loaded from a file in the repository or built in."""
         self._scripts.set_script(agent, moves)
 
     # Running agents

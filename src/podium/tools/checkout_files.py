@@ -2,7 +2,7 @@
 
 A path is first located: links that stay inside the checkout are followed, and the result is the real path. Permission
 rules are applied to the real path. Files are then opened and written at the real path without following links, so a
-link that is created in the meantime causes an error and does not lead outside.
+link that is created in the meantime causes an error instead of leading outside.
 
 The kernel resolves paths if it supports `openat2`; otherwise the path is traversed directory by
 directory, and every link is rejected.
@@ -27,7 +27,7 @@ from ..system import openat2
 LONGEST_NAME = 255
 LONGEST_PATH = 4096
 OWN_FILE_PREFIX = ".podium-"
-"""The prefix of temporary files. Such a file remains only if the process is killed while it writes the file."""
+"""The prefix of temporary files. Such a file remains only if the process is killed while writing it."""
 
 Kind = Literal["file", "directory", "absent"]
 

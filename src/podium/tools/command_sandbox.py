@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..system.child_process import Wrap
 
 Seal = Callable[[list[str], Mapping[str, bytes]], list[str]]
-"""Wraps a command line in a sandbox in which these files have this content, even if they change outside."""
+"""Wraps a command line in a sandbox where these files have this content, even if they change outside."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -50,7 +50,7 @@ class SeveralEdits(Arguments, frozen=True, kw_only=True):
 
 
 OTHER_NAMES = {"old_text": "old", "new_text": "new", "old_string": "old", "new_string": "new"}
-"""Other names of the arguments: those of earlier versions, and those that models know from other programs."""
+"""Alternative argument names: those from earlier versions, and those that models know from other programs."""
 
 
 class EditFile:

@@ -102,7 +102,7 @@ async def recover_change(directory: Path, began: Action, describe: DescribeChang
 
 
 def hash_content(content: bytes) -> str:
-    """Return the hash of the content, in the form in which actions record it."""
+    """Return the hash of the content, in the form that actions record."""
     return sha256(content).hexdigest()
 
 

@@ -43,7 +43,7 @@ def holds_secrets(path: str) -> bool:
 async def list_files(directory: Path, under: str, *, place: GitLocation, hidden: Hidden) -> list[str]:
     """Return the paths of the files under a located directory, sorted and relative to the checkout.
 
-    `place` is the location of the checkout for git. Outside a git repository, at most `MOST` files are listed.
+    `place` is the checkout's location for git commands. Outside a git repository, at most `MOST` files are listed.
     """
     found = await _list_git_files(place, under)
     if found is None:

@@ -41,7 +41,7 @@ class LoadSkillArguments(Arguments, frozen=True, kw_only=True):
 
 
 def load_skill_tool(skills: Iterable[Skill], directory: Path, hidden: Hidden) -> Tool:
-    """Return the tool that reads files of these skills. `directory` is the checkout with the repository's skills."""
+    """Return the tool that reads these skills' files. `directory` is the checkout with the repository's skills."""
     known = {skill.name: skill for skill in skills}
 
     async def load(call: ToolUse, scope: Scope) -> ToolAnswer:
@@ -65,7 +65,7 @@ def load_skill_tool(skills: Iterable[Skill], directory: Path, hidden: Hidden) ->
 
 
 def read_skill(skill: Skill, directory: Path, hidden: Hidden, file: str = SKILL_FILE) -> str:
-    """Return a file of a skill, quoted for an agent. Raise InvalidCall if it cannot be read."""
+    """Return one of a skill's files, quoted for an agent. Raise InvalidCall if it cannot be read."""
     root, prefix = (directory, f"{skill.folder}/") if skill.source == "repo" else (Path(skill.folder), "")
     text = cut_middle(escape_for_terminal(_read_text(root, f"{prefix}{file}", prefix, hidden)), LARGEST_TEXT)
     title = f"{file} of the skill {skill.name}, in {skill.folder}"

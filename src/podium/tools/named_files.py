@@ -1,4 +1,4 @@
-"""Find the files to which a command's words refer. An approval of the command covers the content of these files.
+"""Find the files that a command's words refer to. An approval of the command covers the content of these files.
 
 Words are interpreted as in the shell, without quotes and escapes, and in every folder that the command may enter.
 Files that are specified by variables, patterns or other files are not detected. If a command is too large to parse,
@@ -26,7 +26,7 @@ CHECKOUT = "."
 
 
 def hash_named_files(command: str, directory: Path, also: Sequence[Path] = ()) -> dict[str, str]:
-    """Return the hashes of the files in the checkout to which a command's words refer, keyed by path.
+    """Return the hashes of the files in the checkout that a command's words refer to, keyed by path.
 
     `also` are other checkouts of the same task; files in them are keyed by their absolute paths. If these files cannot
     be determined, return one hash that covers all checkouts, with the key `CHECKOUT`. Raise InvalidCall if the
@@ -167,7 +167,7 @@ def _find_scripts(command: str, roots: Sequence[Path], inputs: Mapping[str, str]
 
 
 def _find_first_input(roots: Sequence[Path], folder: Path, words: list[str], inputs: Mapping[str, str]) -> str | None:
-    """Return the input to which the first matching word refers, relative to `folder`, or None."""
+    """Return the input that the first matching word refers to, relative to `folder`, or None."""
     for word in words:
         with suppress(OSError, ValueError, RuntimeError):
             path = (folder / word).resolve()

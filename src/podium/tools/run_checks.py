@@ -18,7 +18,7 @@ CHECK_TIMEOUT = 600.0
 CHECK_OUTPUT_TAIL = 4 * 1024
 
 Checks = Mapping[str, tuple[str, ...]]
-"""The command lines of the checks, keyed by the names of the checks."""
+"""The checks' command lines, keyed by check name."""
 
 
 class CheckArguments(Arguments, frozen=True, kw_only=True):
@@ -28,7 +28,7 @@ class CheckArguments(Arguments, frozen=True, kw_only=True):
 
 
 class RunChecks:
-    """`run_checks`: runs checks, and returns which checks passed, with the end of their output."""
+    """`run_checks`: runs checks, and returns which of them passed and the end of their output."""
 
     name = "run_checks"
     parameters = build_schema(CheckArguments)

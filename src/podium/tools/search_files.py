@@ -128,7 +128,7 @@ class GrepArguments(Arguments, frozen=True, kw_only=True):
 class Grep:
     """`grep`: returns the matching lines as `path:line:text`, and context lines as `path-line-text`.
 
-    `ripgrep` says whether ripgrep is used for directories; by default, it is used if it is installed.
+    `ripgrep` controls whether ripgrep is used to search directories; by default, it is used if it is installed.
     """
 
     name = "grep"
@@ -237,7 +237,7 @@ def compile_glob(pattern: str) -> Callable[[str], bool]:
     """Return a function that checks whether a relative path matches the pattern.
 
     A pattern without a slash matches names at any depth. Raise InvalidCall if the pattern has too many segments or
-    alternatives. The time for a match is at most proportional to the length of the pattern times that of the path.
+    alternatives. Matching takes time at most proportional to the pattern's length times the path's.
     """
     ways = [_compile_parts(one) for one in _expand_braces(pattern)]
 
@@ -249,7 +249,7 @@ def compile_glob(pattern: str) -> Callable[[str], bool]:
 
 
 def _compile_parts(pattern: str) -> list[re.Pattern[str] | None]:
-    """Return the segments of a pattern as regular expressions, and each `**` as None: it matches any number of names.
+    """Return a pattern's segments as regular expressions, with None for each `**`, which matches any number of names.
 
     A pattern without a slash is preceded by `**`, and one that ends with a slash is followed by `**`.
     """

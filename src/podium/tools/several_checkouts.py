@@ -24,7 +24,7 @@ DIRECTORY = "directory"
 
 
 class SeveralCheckouts:
-    """One tool in several checkouts, of which the first is the primary one."""
+    """One tool for several checkouts; the first checkout is the primary one."""
 
     def __init__(self, tools: Mapping[Path, ActingTool]) -> None:
         self._tools = dict(tools)
@@ -54,7 +54,7 @@ class SeveralCheckouts:
         return answer if answer is None or checkout == self._primary else _name_checkout(answer, checkout)
 
     def _route_call(self, call: ToolUse) -> tuple[Path, ToolUse]:
-        """Return the checkout for a call, and the call to pass to the tool of that checkout.
+        """Return the checkout for a call, and the call to pass to that checkout's tool.
 
         `directory` is removed from the call, and a path in a checkout other than the primary one is made absolute.
         """
@@ -71,7 +71,7 @@ class SeveralCheckouts:
             return found, structs.replace(call, arguments={**call.arguments, PATH: whole})
         if found is None or whole not in _name_folder(found):
             known = ", ".join(map(str, self._tools))
-            raise InvalidCall(f"`directory` must be one of the checkouts of this task: {known}.")
+            raise InvalidCall(f"`directory` must be one of this task's checkouts: {known}.")
         rest = {name: value for name, value in call.arguments.items() if name != DIRECTORY}
         return found, structs.replace(call, arguments=rest)
 

@@ -91,7 +91,7 @@ class Bash:
         asked = parse_arguments(call, BashArguments)
         size = len(encode_utf8(asked.command, "command"))
         if not asked.command.strip() or "\0" in asked.command:
-            raise InvalidCall("`command` is empty or contains a NUL; give a command as typed in a shell.")
+            raise InvalidCall("`command` is empty or contains a NUL; give a command as you would type it in a shell.")
         if size > LONGEST_COMMAND:
             raise InvalidCall(
                 f"`command` has {size} bytes; the maximum is {LONGEST_COMMAND}; write a script and run that."

@@ -60,11 +60,11 @@ def resolve_tool_name(entry: str) -> str | None:
 
 
 def function_tools(functions: Iterable[Callable[..., Any]]) -> tuple[ActingTool, ...]:
-    """Return tools that call the functions. Raise Mistake if a function is unsuitable or has another tool's name."""
+    """Return tools that call the functions. Raise Mistake if a function is unsuitable or its name is taken."""
     made: dict[str, ActingTool] = {}
     for tool in map(function_tool, functions):
         if tool.name in made or tool.name in (*CHECKOUT_TOOLS, *PLAIN_TOOLS, WebFetch.name):
-            raise Mistake(f"the function {tool.name} has the name of another tool; rename the function")
+            raise Mistake(f"the function {tool.name} has the same name as another tool; rename the function")
         made[tool.name] = tool
     return tuple(made.values())
 
@@ -126,7 +126,7 @@ class Toolbox:
 def _make_checkout_tools(
     directory: Path, checks: Checks, sandbox: CommandSandbox | None, hidden: Hidden, *, also: tuple[Path, ...]
 ) -> tuple[ActingTool, ...]:
-    """Return the tools for one checkout. Its commands may also name files in the checkouts `also`."""
+    """Return the tools for one checkout. Its commands may also refer to files in the checkouts in `also`."""
     wrap = None if sandbox is None else sandbox.wrap
     return (
         ReadFile(directory),

@@ -1,4 +1,4 @@
-"""Provide the tool `update_memory`, with which an agent changes the file that contains its memory."""
+"""Provide the tool `update_memory`, which lets an agent change its memory file."""
 
 from __future__ import annotations
 

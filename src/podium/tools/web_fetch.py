@@ -93,7 +93,7 @@ class WebFetch:
         return ToolAnswer(text=f"{asked} redirects more than {REDIRECTS} times.", is_error=True)
 
     def _refuse_private_address(self, url: URL) -> None:
-        """Raise InvalidCall for an IP address that is not public, or is written like `127.1`.
+        """Raise InvalidCall for an IP address that is not public, or that is abbreviated, such as `127.1`.
 
         The resolver checks only host names.
         """

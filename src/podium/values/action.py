@@ -1,4 +1,4 @@
-"""Define actions. One `Action` represents a tool call when it is shown, approved, recorded and executed.
+"""Define actions. The same `Action` represents a tool call when it is shown, approved, recorded and executed.
 
 An action's `id` covers every field, so that an approval applies to exactly that action. Its `digest` excludes the
 timestamps and the nonce, so that an identical action is recognised when it is requested again.
@@ -22,7 +22,7 @@ class Action(Struct, frozen=True, kw_only=True, omit_defaults=True):
     environment: dict[str, str] = {}
     sandbox: str = ""
     inputs: dict[str, str] = {}
-    """The hash of each file that the action changes or its command names, keyed by path; empty for a missing file."""
+    """The hash of each file that the action changes or names in its command, keyed by path; empty if it is missing."""
     outputs: dict[str, str] = {}
     """The hash of each changed file after the action. After a crash, it shows whether the action was executed."""
     diff: str = ""

@@ -36,7 +36,7 @@ class Router(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 DEFAULT_REQUIRE: Literal["none"] = "none"
-"""How many advisors must succeed if the agent's definition sets no number."""
+"""How many advisors must succeed if the agent's definition does not specify a number."""
 
 
 class Advisors(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -128,7 +128,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     In code, fields that are mappings in a file, such as `team`, can be given as mappings. `advisors` can be a list
     of names, `router` can be True, and `tools` can contain functions. `fallback_models` are tried in order if
     `model` cannot answer. `max_tokens` limits the length of each reply. With `expects`, the work fails if it
-    changed no file. `skills` are loaded from the start; the agent can load other skills itself. `pattern` is the name
+    changed no files. `skills` are loaded from the start; the agent can load other skills itself. `pattern` is the name
     of a pattern that does the agent's work; in code, it can be the pattern itself. With `memory`, the agent keeps notes
     for its later runs.
     """

@@ -1,4 +1,4 @@
-"""Parse cron expressions, and find the times at which they are due in a time zone.
+"""Parse cron expressions, and find when they are due in a time zone.
 
 An expression has the five fields minute, hour, day of month, month and day of week. If both day fields are restricted,
 a day that matches either of them matches. Times are local times in the zone. If daylight saving time skips a time, it
@@ -82,7 +82,7 @@ class CronExpression:
         return expression
 
     def find_next(self, after: float, zone: tzinfo) -> float:
-        """Return the first time after `after` at which the expression is due, in seconds since the epoch."""
+        """Return the next time after `after` when the expression is due, in seconds since the epoch."""
         day = datetime.fromtimestamp(after, zone).date()
         for number in range(MOST_DAYS):
             then = day + timedelta(days=number)
@@ -102,7 +102,7 @@ class CronExpression:
 
 @lru_cache(maxsize=16)
 def _list_times(expression: CronExpression, day: date, zone: tzinfo) -> list[float]:
-    """Return the times at which the expression is due on a matching day, in order."""
+    """Return the times when the expression is due on a matching day, in order."""
     folds = (0, 1) if len(expression.hours) == 24 else (0,)
     found = {
         datetime.combine(day, time(hour, minute, fold=fold), zone).timestamp()

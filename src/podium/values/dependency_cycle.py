@@ -1,4 +1,4 @@
-"""Find a cycle among things that depend on each other, such as plan steps or branches."""
+"""Find a cycle among items that depend on each other, such as plan steps or branches."""
 
 from __future__ import annotations
 

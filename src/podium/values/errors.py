@@ -1,7 +1,7 @@
 """The errors that Podium raises, grouped by how a caller handles them.
 
     PodiumError
-    ├── Mistake            the user asked for something impossible, and can correct that and try again
+    ├── Mistake            the user asked for something impossible, but can correct the request and retry
     │   ├── BadAgent           an agent file or a reference between agents is wrong
     │   ├── NoSuchRun          no run, or more than one, matches the id
     │   ├── RunOver            the run has ended
@@ -10,11 +10,11 @@
     ├── RequestClosed      the request expired, or nobody is waiting for the answer any more
     ├── AgentFailed        an agent failed; contains the failure recorded on the timeline
     ├── OutsideFailed      a model, an engine or another program failed
-    │   └── PlacementUnavailable  the queue of a fleet cannot be reached at the moment
+    │   └── PlacementUnavailable  a fleet's queue cannot be reached at the moment
     ├── DependencyMissing  a package, program or library that is needed is not installed
     ├── ChecksumMismatch   a file from outside does not have the expected content, and was not used
     ├── StoreFailed        the store could not read or write; nothing was partly written
-    │   ├── StoreUnreachable   the server of the store cannot be reached
+    │   ├── StoreUnreachable   the store's server cannot be reached
     │   ├── StoreCorrupt       the store's content is damaged
     │   ├── LeaseLost          another process has taken over the run
     │   └── RunHeld            another live process owns the run
@@ -68,7 +68,7 @@ class PodiumError(Exception):
 
 
 class Mistake(PodiumError):
-    """The user asked for something impossible, and can correct that and try again."""
+    """The user asked for something impossible, but can correct the request and try again."""
 
 
 class BadAgent(Mistake):
@@ -143,7 +143,7 @@ class OutsideFailed(PodiumError):
 
 
 class PlacementUnavailable(OutsideFailed):
-    """The placement engine of a fleet cannot be reached; the same call may succeed later."""
+    """A fleet's placement engine cannot be reached; the same call may succeed later."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, retryable=True)
@@ -162,7 +162,7 @@ class StoreFailed(PodiumError):
 
 
 class StoreUnreachable(StoreFailed):
-    """The server of the store cannot be reached, or has closed the connection; the same call may succeed later."""
+    """The store's server cannot be reached, or has closed the connection; the same call may succeed later."""
 
 
 class StoreCorrupt(StoreFailed):

@@ -99,14 +99,14 @@ class FieldReader:
         return " ".join(self.read_text(allow_blank=True).split())
 
     def read_secret(self) -> str:
-        """Return a string unchanged. It is a secret, so no message contains it."""
+        """Return a string unchanged. It is a secret, so it is never included in messages."""
         if isinstance(self.node, ScalarNode) and self.node.kind == "text":
             return self.node.raw
         self.add_error("expected a string, got another type")
         return ""
 
     def read_url(self) -> str:
-        """Return an HTTP URL. It may contain a password, so no message contains it."""
+        """Return an HTTP URL. It may contain a password, so it is never included in messages."""
         text = self.read_secret().strip()
         host = text.partition("://")[2]
         if not text.startswith(("http://", "https://")) or not host or any(sign.isspace() for sign in text):
@@ -153,7 +153,7 @@ class FieldReader:
         return word
 
     def read_texts(self, expected: str = "a list of strings", *, allow_blank: bool = False) -> tuple[str, ...]:
-        """Return the strings in a list, except blank ones. A single string is read as a list with one item."""
+        """Return the strings in a list, except blank ones. A single string is treated as a list with one item."""
         right = "a string" if isinstance(self.node, ListNode) else expected
         return tuple(text for item in self.iter_items() if (text := item.read_text(right, allow_blank=allow_blank)))
 

@@ -33,7 +33,7 @@ class JobClass(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def key(self) -> str:
-        """The class as text, equal for equal classes."""
+        """The class as text; equal classes have equal keys."""
         return msgspec.json.encode(self).decode()
 
     @classmethod
@@ -46,7 +46,7 @@ class FleetJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A run that a host can claim. `host` names the only host that can take it, and is empty if any host can.
 
     `parent` is the run that delegated to this run, or is empty.
-    `repository` is the address from which a host clones the code. Jobs with a higher priority are claimed first.
+    `repository` is the address that a host clones the code from. Jobs with a higher priority are claimed first.
     """
 
     run: str
@@ -69,7 +69,7 @@ class FleetJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class JobClaim(Struct, frozen=True, kw_only=True):
-    """A job that a host has claimed. The token distinguishes this claim from all other claims to the same job."""
+    """A job that a host has claimed. The token distinguishes this claim from all other claims on the same job."""
 
     job: FleetJob
     token: str

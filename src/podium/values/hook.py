@@ -12,7 +12,7 @@ HookEvent = Literal[
 HOOK_EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
 
 AGENT_HOOK_EVENTS: tuple[HookEvent, ...] = ("before_tool", "after_tool", "permission_asked")
-"""The events for which an agent's file can have hooks. They are called for the actions of that agent."""
+"""The events for which an agent's file can have hooks. They are called for that agent's actions."""
 
 HookOutcome = Literal["passed", "denied", "failed"]
 """How a hook ended. A hook for a `before_…` event that failed counts as a denial."""

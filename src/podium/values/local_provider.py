@@ -1,4 +1,4 @@
-"""Name the providers that are model servers on this machine. They need no key, and any program can use their ports."""
+"""List the providers that are model servers on this machine. They need no key, and any program can use their ports."""
 
 from __future__ import annotations
 

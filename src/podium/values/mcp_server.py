@@ -96,12 +96,12 @@ class ResolvedServer:
 
 
 def build_trust_name(server: McpServer, directory: Path | None) -> str:
-    """Return the name under which trust in a server is stored. Repositories do not share trust in their servers."""
+    """Return the name used to store trust in a server. Repositories do not share trust in their servers."""
     return server.name if server.source == "user" else qualify_with_directory(server.name, directory)
 
 
 def build_tool_trust_name(server: McpServer, directory: Path | None, tool: str) -> str:
-    """Return the name under which trust in a server's tool is stored; it changes with the server's definition."""
+    """Return the name used to store trust in a server's tool; it changes with the server's definition."""
     return f"{build_trust_name(server, directory)} [{server.digest[:16]}] {tool}"
 
 

@@ -1,4 +1,4 @@
-"""The address of the queue from which the hosts of a fleet take runs: `pgqueuer`, or the URL of a NATS server."""
+"""The address of the queue that a fleet's hosts take runs from: `pgqueuer`, or the URL of a NATS server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from .errors import Mistake
 
 PGQUEUER = "pgqueuer"
-"""The queue in the database of the store."""
+"""The queue in the store's database."""
 
 NATS_SCHEMES = ("nats", "tls")
 
@@ -17,7 +17,7 @@ NATS_SCHEMES = ("nats", "tls")
 def check_placement(text: str) -> None:
     """Raise Mistake if this is not the address of a queue, or if its connection could leave this machine without TLS.
 
-    The address may contain a password, so the message does not repeat it.
+    The address may contain a password, so it is never included in the message.
     """
     if text == PGQUEUER:
         return
@@ -35,7 +35,7 @@ def check_placement(text: str) -> None:
 
 
 def describe_placement(text: str) -> str:
-    """Return the address without its user and password."""
+    """Return the address without its user name and password."""
     return re.sub(r"(?<=://)[^/?#]*@", "", text)
 
 

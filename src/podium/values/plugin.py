@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 HookFunction = Callable[[dict[str, Any]], Mapping[str, Any] | Awaitable[Mapping[str, Any] | None] | None]
-"""A hook: it gets the fields of the event, and returns `decision`, `reason` and `context`, or None."""
+"""A hook function: it receives the event's fields, and returns `decision`, `reason` and `context`, or None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,8 @@ import re
 def are_compatible(one: str, other: str) -> bool:
     """Return whether two releases can work on the same runs.
 
-    They can if their first numbers are equal and, before 1.0, their second numbers too. An empty release is compatible
-    with every other, because runs of old releases do not say which release wrote them.
+    They can if their major versions are equal and, before 1.0, their minor versions too. An empty release is compatible
+    with every other, because runs from old releases do not say which release wrote them.
     """
     return not one or not other or find_series(one) == find_series(other)
 

@@ -6,7 +6,7 @@ from msgspec import Struct
 class RepositoryOrigin(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The repository of a run that may move between machines.
 
-    `path` is the repository's folder on the machine `host`, on which the run was started. `remote` is the URL of the
+    `path` is the repository's folder on the machine `host`, where the run was started. `remote` is the URL of the
     remote repository, without credentials. It is empty if the repository has none; the run is then pinned to `host`.
     `base` is the commit that the work starts from; it is empty if it depends on workers that have not finished.
     """

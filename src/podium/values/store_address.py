@@ -43,7 +43,7 @@ def is_postgres_url(text: str) -> bool:
 
 
 def make_postgres_address(url: str, home: Path) -> PostgresAddress:
-    """Return the address of a database. All processes of this home that use the database get the same folder."""
+    """Return the address of a database. All processes with this home that use the database get the same folder."""
     without_password = str(PostgresAddress(url, home))
     return PostgresAddress(url, home / "stores" / sha256(without_password.encode()).hexdigest()[:12])
 

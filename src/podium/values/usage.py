@@ -13,7 +13,7 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `usd` covers the calls whose price is known; `unpriced` is the number of other calls. `estimated` is the number of
     calls whose tokens are estimated. Of the input tokens, `cached_tokens` were read from the provider's cache and
-    `written_tokens` were written to it. Calls of the rehearsal engine reach no model, so they are counted only in the
+    `written_tokens` were written to it. Calls to the rehearsal engine reach no model, so they are counted only in the
     fields that begin with `rehearsed_`, with an estimate of the tokens that a model would have used.
     """
 

@@ -37,7 +37,7 @@ class WorkerTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
     succeed first; their merged result is then the base. `parent` is the run that started the worker, and
     `operation` is the operation in that run. With `is_shared`, other members of its team work in the same checkout.
     With `is_unattended`, nobody is asked: actions that need permission are denied. A task whose `origin` has a remote
-    can move to another machine; `root` and `path` are then the paths on the machine on which it was delegated.
+    can move to another machine; `root` and `path` are then the paths on the machine where it was delegated.
     `also` are the worker's checkouts of additional repositories.
     """
 

@@ -1,4 +1,4 @@
-"""Name and number the files of decision records (ADRs), and renumber and link a branch's records when it is merged."""
+"""Name and number decision record (ADR) files, and renumber and link a branch's records when it is merged."""
 
 from __future__ import annotations
 

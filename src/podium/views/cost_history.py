@@ -41,7 +41,7 @@ from .run_view import USAGE_KINDS, usage_of_event
 Activity = Literal["thinking", "tool", "waiting", "other"]
 """What an agent or a run is doing: a model call, a tool call, waiting for a person, or none of these."""
 ACTIVITIES: Sequence[Activity] = ("thinking", "tool", "waiting", "other")
-"""The activities by precedence: if agents do different things at once, the first of these is the run's."""
+"""The activities by precedence: if agents do different things at once, the run's activity is the first of these."""
 
 HISTORY_KINDS = (
     *USAGE_KINDS,

@@ -56,7 +56,7 @@ def vote_fields(record: DecisionRecord) -> dict[str, Any]:
     """Return a vote's rule, who can vote, who has not voted yet, and when the vote closes, as JSON fields.
 
     `missing` says what the vote still needs for a result. A resumed vote is open again for the whole window, so
-    `closes_at` is the earliest time at which an open vote closes.
+    `closes_at` is the earliest time when an open vote can close.
     """
     proposal, closed = record.state.proposal, record.state.closed
     is_open = closed is None and record.state.committed is None

@@ -24,7 +24,7 @@ _NO_FILE = "/dev/null"
 
 
 def parse_diff(text: str, *, most_lines: int = MOST_LINES) -> dict[str, Any]:
-    """Return the files of a diff as JSON fields.
+    """Return the files in a diff as JSON fields.
 
     Only the first `most_lines` lines of hunks are included; `omitted` is how many were left out. All files and hunks
     are listed, and `added` and `removed` count all changed lines. The `digest` of a file changes when anything in its
@@ -60,7 +60,7 @@ def parse_diff(text: str, *, most_lines: int = MOST_LINES) -> dict[str, Any]:
 
 
 def _decode(text: str) -> str:
-    """Replace the surrogates that stand for bytes that are not UTF-8, because JSON cannot contain them."""
+    """Replace the surrogates that represent non-UTF-8 bytes, because JSON cannot contain them."""
     return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 

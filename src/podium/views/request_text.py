@@ -27,7 +27,7 @@ SANDBOXES = {
     "workspace": "workspace: can write only in the checkout; network off",
     "read-only": "read-only: cannot write anything; network off",
 }
-"""The description of each sandbox in which an action can run."""
+"""The description of each sandbox that an action can run in."""
 
 RISKS: dict[RiskKind, str] = {
     "deletes": "deletes or discards",
@@ -73,7 +73,7 @@ def format_request_lines(asked: PermissionAsked) -> list[str]:
 
 
 def format_risk(fact: RiskFact) -> str:
-    """Format a risk fact as one line. Its examples are quoted, so that they cannot be mistaken for Podium's words."""
+    """Format a risk fact as one line. Its examples are quoted, so that they cannot be mistaken for Podium's text."""
     more = f" and {fact.more} more" if fact.more else ""
     return f"{RISKS[fact.kind]}: {', '.join(map(_quote_example, fact.examples))}{more}"
 

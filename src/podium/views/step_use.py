@@ -40,7 +40,7 @@ class StepUse(Struct, frozen=True, kw_only=True):
 
 @dataclass
 class OwnerTurn:
-    """A turn of a step's owner that has not ended."""
+    """An unfinished turn by a step's owner."""
 
     started: float
     waiting: set[str] = field(default_factory=set)

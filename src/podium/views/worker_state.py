@@ -340,7 +340,7 @@ class WorkerStateBuilder:
             case "paused":
                 return "it is paused"
             case "waiting_limit":
-                return f"it is waiting for {self.view.waits_for or 'the limit of its provider'}"
+                return f"it is waiting for {self.view.waits_for or 'the limit of its provider'} to reset"
             case "resumable":
                 return "its process has exited; a commander has to resume it"
             case "waiting_permission":

@@ -1,6 +1,6 @@
-"""A command that a client runs on the server's machine, and the frames in which its output is sent back.
+"""A command that a client runs on the server's machine, and the frames that carry its output back.
 
-A frame is the number of a stream (1 or 2), the length of the data, and the data. A frame of stream 0 is the last one
+A frame is the number of a stream (1 or 2), the length of the data, and the data. A frame for stream 0 is the last one
 and contains the exit code. A frame without data only shows that the connection works.
 """
 
@@ -17,7 +17,7 @@ FRAME_HEAD = struct.Struct(">BI")
 
 
 class CallerTerminal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The terminal on which a client shows the output. The defaults are for output to a file."""
+    """The terminal where a client shows the output. The defaults are for output to a file."""
 
     columns: int = 80
     lines: int = 24

@@ -130,7 +130,7 @@ async def _keep_schedules(settings: Settings, scope: CancelScope) -> None:
 
 
 def _needs_commander(settings: Settings) -> bool:
-    """Return whether schedules or workers, such as those that wait for limits, need a commander and none is running."""
+    """Return whether schedules or workers, such as those waiting for a limit, need a commander and none is running."""
     if describe_unattended_schedules(settings):
         return True
     is_running = is_commander_listening(commander_socket_path(settings.store))
@@ -149,7 +149,7 @@ def _choose_certificate(home: Path, options: ServeOptions) -> ServerCertificate 
 
 
 def make_config(app: Any, certificate: ServerCertificate | None = None) -> uvicorn.Config:
-    """Return uvicorn's configuration. Requests are not logged, because URLs can contain what users typed."""
+    """Return uvicorn's configuration. Requests are not logged, because URLs can contain text that users typed."""
     return uvicorn.Config(
         app,
         ssl_certfile=None if certificate is None else str(certificate.file),

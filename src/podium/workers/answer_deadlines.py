@@ -38,7 +38,7 @@ class ApprovalDeadlines:
         self._store = store
         self._open: dict[str, PendingRequest] = {}
         self._clients_since: dict[str, float] = {}
-        """The time at which each client connected, on the monotonic clock, because the system time can change."""
+        """When each client connected, on the monotonic clock, because the system time can change."""
         self._changed = Event()
 
     def add_request(

@@ -92,7 +92,7 @@ async def place_also_checkouts(
 
 
 def _open_also_repository(folder: str, known: Sequence[Repository]) -> Repository:
-    """Return the repository of a folder. Raise Mistake if there is none, or if it equals or overlaps a known one."""
+    """Return a folder's repository. Raise Mistake if there is none, or if it is or overlaps a known one."""
     if not Path(folder).is_dir():
         raise Mistake(f"{folder} is not a folder; give --also the folder of another git repository")
     found = Repository.at(Path(folder))

@@ -78,8 +78,8 @@ def _find_shorter_wait(until_due: float | None, wakeups: Iterable[float]) -> flo
 class Commander:
     """Supervises the workers of one store.
 
-    On a host of a fleet, it supervises the workers whose runs the host has claimed, and `host_owner` is the id under
-    which the host and its workers own runs.
+    On a host of a fleet, it supervises the workers whose runs the host has claimed, and `host_owner` is the id that
+    the host and its workers use to own runs.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """Open a commander's socket, with a lock that allows only one commander at a time.
 
-The socket is in the private folder of the store's wakeup sockets: next to the store, or in /tmp if that path is too
+The socket is in the private folder for the store's wakeup sockets: next to the store, or in /tmp if that path is too
 long for a socket. The process that holds the lock owns the socket. The operating system releases the lock when the
 process exits; a lock file that is not locked has no effect.
 """

@@ -1,4 +1,4 @@
-"""Start a worker that resolves the conflicts of a branch, or fixes a check that the branch fails.
+"""Start a worker that resolves a branch's conflicts, or fixes a check that the branch fails.
 
 The worker starts on a new branch, at a commit that contains both sides of the merge. This branch is then merged
 instead of the original branch. In all other respects, the worker is like any other worker.

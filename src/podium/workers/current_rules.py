@@ -1,7 +1,7 @@
 """Answer a worker's permission request according to the current rules.
 
 The rules may have changed since the worker started, because a person may have allowed or denied an action
-permanently. The restrictions with which the run and its agents started still apply: if they require a person's
+permanently. The restrictions that the run and its agents started with still apply: if they require a person's
 approval, no later rule can allow the action.
 """
 
@@ -37,7 +37,7 @@ def decide_by_rules(
 
 
 def collect_restrictions(started: RunStarted) -> Rules:
-    """Return the deny and ask rules with which a run and its agents started."""
+    """Return the deny and ask rules that a run and its agents started with."""
     recorded = [
         msgspec.convert(started.settings[name], Permissions)
         for name in ("permissions", "narrowing")

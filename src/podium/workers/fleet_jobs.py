@@ -1,4 +1,4 @@
-"""Decide whether a new worker runs on a host of the fleet or on this machine, and queue it for the hosts."""
+"""Decide whether a new worker runs on a fleet host or on this machine, and queue it for the hosts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """The hosts of a store, and the name of the host on which this process runs, if it runs on one."""
+    """The hosts of a store, and the name of the host that this process runs on, if any."""
 
     hosts: tuple[HostRow, ...] = ()
     own_host: str = ""
@@ -30,7 +30,7 @@ class Fleet:
 
     @property
     def alive(self) -> tuple[HostRow, ...]:
-        """The hosts that currently take jobs."""
+        """The hosts that are currently accepting jobs."""
         return tuple(host for host in self.hosts if host.is_alive)
 
     def can_place(self, options: WorkerOptions) -> bool:
@@ -103,7 +103,7 @@ def choose_place(
 def _stay_with_repositories(fleet: Fleet, options: WorkerOptions) -> WorkerPlace:
     """Place a worker with several repositories on this machine. Raise Mistake if it has labels or this is a host."""
     if options.labels or fleet.own_host:
-        why = "a task in several repositories cannot run on a host of the fleet"
+        why = "a task in several repositories cannot run on a fleet host"
         raise Mistake(f"{why}; delegate it without labels on the machine that has the repositories")
     if not fleet.hosts:
         return HERE
@@ -122,7 +122,7 @@ def _stay_here(fleet: Fleet, worker_task: WorkerTask, options: WorkerOptions) ->
     if not fleet.hosts or (worker_task.origin is not None and not worker_task.origin.remote):
         return WorkerPlace()  # the run itself records that its repository has no remote
     if not fleet.alive:
-        return WorkerPlace(notice="No host of the fleet is alive, so this worker runs on this machine.")
+        return WorkerPlace(notice="No fleet host is alive, so this worker runs on this machine.")
     return WorkerPlace(notice="This worker has no checkout of its own, so it runs on this machine and not on a host.")
 
 
@@ -130,7 +130,7 @@ def _describe_queue(fleet: Fleet, job: FleetJob) -> str:
     if job.host:
         return f"Queued for host {job.host}."
     if not job.labels:
-        return "Queued for a host of the fleet."
+        return "Queued for a fleet host."
     wanted = ", ".join(job.labels)
     if any(set(job.labels) <= set(host.labels) for host in fleet.alive):
         return f"Queued for a host with the labels {wanted}."

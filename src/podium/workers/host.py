@@ -1,6 +1,6 @@
 """Offer this machine to a fleet: claim jobs, run their workers, and hand back the jobs that this machine cannot do.
 
-The host owns its runs together with its workers, under one id: the host renews the lease, and the workers write. If the
+The host and its workers own the runs jointly, under one id: the host renews the lease, and the workers write. If the
 host dies, its workers exit, the lease expires, and another host takes over the runs.
 """
 
@@ -80,8 +80,8 @@ async def run_host(
 ) -> None:
     """Offer this machine to the fleet until a signal or the fleet asks it to shut down.
 
-    `owner` is the id under which the launcher's store owns runs. `report` is called with one sentence for each event
-    that a person should know about. Raise Mistake if this machine cannot be a host.
+    `owner` is the owner id that the launcher's store uses for its runs. `report` is called with one sentence for each
+    event that a person should know about. Raise Mistake if this machine cannot be a host.
     """
     store = launcher.settings.store
     assert isinstance(store, PostgresAddress)
@@ -130,7 +130,7 @@ async def run_host(
 
 
 def _require_compatible_hosts(name: str, hosts: Sequence[HostRow]) -> None:
-    """Raise Mistake if a host that takes jobs runs a version of Podium that is not compatible with this one."""
+    """Raise Mistake if a host that accepts jobs runs a version of Podium that is incompatible with this one."""
     for host in hosts:
         if host.name != name and host.is_alive and not are_compatible(host.version, __version__):
             raise Mistake(

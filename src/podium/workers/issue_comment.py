@@ -2,7 +2,7 @@
 
 An attempt to post a comment is recorded before it starts and after it succeeds. If a process is killed in between, the
 next process looks for the comment's marker before it posts the comment. Text from agents is put in code blocks, so that
-the forge neither notifies people whom the text names nor closes issues that it mentions.
+the forge neither notifies people named in the text nor closes issues mentioned in it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ OUTCOMES = {"succeeded": "has finished", "failed": "failed", "stopped": "was sto
 
 
 def format_comment(claim: IssueClaim, worker: WorkerState | None) -> str:
-    """Return the comment on an issue that needs a person, or on which work has ended. `worker` has the result."""
+    """Return the comment for an issue that needs a person or whose work has ended. `worker` has the result."""
     return "\n\n".join([f"<!-- {make_marker(claim)} -->", *_iter_blocks(claim, worker)]) + "\n"
 
 
 def make_marker(claim: IssueClaim) -> str:
-    """Return the text that identifies the comment on an issue. Others cannot know it before the comment is posted."""
+    """Return the text that identifies the comment on an issue. Nobody else can know it before the comment is posted."""
     return f"podium-issue-{claim.token}"
 
 
@@ -56,7 +56,7 @@ def _quote(text: str) -> str:
 
 
 class CommentPosting:
-    """Posts the comments on the issues of a source."""
+    """Posts comments on the issues in a source."""
 
     def __init__(self, claims: IssueClaims, source: IssueSource, now: Callable[[], float]) -> None:
         self._claims = claims

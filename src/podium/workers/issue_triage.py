@@ -1,6 +1,6 @@
 """Write the requests about an issue: to the agent that works on it, and to the agent that chooses that agent.
 
-The text of an issue was written by others. It is quoted as data below Podium's own words, and what an agent may do is
+The text of an issue was written by others. It is quoted as data below Podium's own text, and what an agent may do is
 decided by the permission rules, whatever the text says.
 """
 
@@ -21,7 +21,7 @@ from ..workspace.issues.issue_source import format_issue_name
 
 TRIAGE_AGENT = "issue-triage"
 PERSON = "person"
-"""The choice of the triage agent if no agent should work on an issue."""
+"""The triage agent's choice if no agent should work on an issue."""
 MOST_CANDIDATES = 40
 LONGEST_REASON = 1000
 LONGEST_ROUTING = 8000
@@ -128,7 +128,7 @@ def _quote_routing(candidates: Iterable[Agent]) -> str:
 
 
 def read_choice(routed: Routed | None, candidates: Sequence[str]) -> TriageChoice:
-    """Return the choice of the triage agent. An agent that is no longer a candidate is ignored."""
+    """Return the triage agent's choice. An agent that is no longer a candidate is ignored."""
     if routed is None:
         return TriageChoice(agent="", reason="")
     reason = truncate_text(escape_unprintable(routed.reason), LONGEST_REASON)
@@ -136,7 +136,7 @@ def read_choice(routed: Routed | None, candidates: Sequence[str]) -> TriageChoic
 
 
 def can_change_files(agents: Iterable[Agent]) -> bool:
-    """Return whether one of these agents has tools that change files, or is a program with tools of its own."""
+    """Return whether one of these agents has tools that change files, or is a program with its own tools."""
     from ..tools.toolset import resolve_tool_name  # imported here for start-up time: most commands need no tools
 
     return any(

@@ -247,7 +247,7 @@ class IssueWatch:
             self._report(WatchEvent(kind="started", claim=started))
 
     async def _finish_triage(self, claim: IssueClaim, start: IssueStart) -> IssueClaim | None:
-        """Record the choice of the triage agent, and return the claim if an agent was chosen."""
+        """Record the triage agent's choice, and return the claim if an agent was chosen."""
         ended = await to_thread.run_sync(_read_triage, self._settings, claim)
         if ended is None:
             return None
@@ -332,7 +332,7 @@ def _read_outcome(settings: Settings, run: str) -> Literal["succeeded", "failed"
 
 
 def _has_news(settings: Settings, claims: Sequence[IssueClaim], with_claimed: bool) -> bool:
-    """Return whether the run of a claim has ended or, if `with_claimed`, whether a claim has no run yet."""
+    """Return whether a claim's run has ended or, if `with_claimed`, whether a claim has no run yet."""
     runs = {"triage": "triage_run", "work": "run"}
     active = [getattr(claim, runs[claim.state]) for claim in claims if claim.state in runs]
     if with_claimed and any(claim.state == "claimed" for claim in claims):
@@ -341,7 +341,7 @@ def _has_news(settings: Settings, claims: Sequence[IssueClaim], with_claimed: bo
 
 
 def _needs_commander(settings: Settings, claims: Sequence[IssueClaim]) -> bool:
-    """Return whether a run of these claims is waiting for a commander, but none is running."""
+    """Return whether a run for these claims is waiting for a commander, but none is running."""
     runs = [claim.triage_run if claim.state == "triage" else claim.run for claim in claims if claim.is_active]
     if not runs or is_commander_listening(commander_socket_path(settings.store)):
         return False
@@ -354,7 +354,7 @@ def _needs_commander(settings: Settings, claims: Sequence[IssueClaim]) -> bool:
 
 
 def _find_requests(settings: Settings, claims: Sequence[IssueClaim]) -> list[tuple[IssueClaim, str]]:
-    """Return the ids of the open requests of the runs that work on these issues."""
+    """Return the ids of open requests from the runs that work on these issues."""
     working = [claim for claim in claims if claim.state == "work"]
     found: list[tuple[IssueClaim, str]] = []
     if working:

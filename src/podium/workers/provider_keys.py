@@ -1,6 +1,6 @@
 """Deliver the provider keys for workers' runs to the commander, which stores them only in memory.
 
-A commander has the keys of the shell that started it. A later caller can delegate a task with other keys and
+A commander has the keys from the shell that started it. A later caller can delegate a task with other keys and
 addresses, or without any. The caller sends them over a socket that only its user can access, before the task is
 written to the store. If no commander is running, the caller starts one, which gets the keys from its environment.
 If another commander was just starting or exiting, the new process sends the keys to that commander, which waits for
@@ -64,7 +64,7 @@ class KeyReceiver:
         self._keys: dict[str, dict[str, str]] = {}
 
     def open(self) -> None:
-        """Open the socket on which keys arrive."""
+        """Open the socket that receives keys."""
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         self._socket.setblocking(False)
         self._path.unlink(missing_ok=True)
@@ -84,7 +84,7 @@ class KeyReceiver:
             while is_delivery_pending(self._store, run) and not self.get_keys(run):  # noqa: ASYNC110 - a lock cannot be awaited
                 await sleep(POLL_SECONDS)
             return
-        what = "the keys of the shell that delegated the task"
+        what = "the keys from the shell that delegated the task"
         raise OutsideFailed(f"{what} did not arrive within {within:g} s; delegate the task again")
 
     def get_keys(self, run: str) -> dict[str, str]:
@@ -93,7 +93,7 @@ class KeyReceiver:
         return self._keys.get(run, {})
 
     def discard_keys(self, run: str) -> None:
-        """Discard the keys of a run."""
+        """Discard a run's keys."""
         self._keys.pop(run, None)
 
     def close(self) -> None:

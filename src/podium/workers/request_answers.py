@@ -1,4 +1,4 @@
-"""Answer the permission requests of a commander's workers.
+"""Answer permission requests from a commander's workers.
 
 The worker announces a request over the wire. The commander reads the request from the timeline and, if the current
 rules decide it, posts the answer to the mailbox of the worker's run. Otherwise the commander notifies a person, whose

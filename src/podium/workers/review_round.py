@@ -98,7 +98,7 @@ def format_review_task(worker: WorkerState, review: str) -> str:
     branch = escape_unprintable(worker.worker_task.branch)
     return (
         f"Continue the work on {branch} after a review\n\n"
-        f"Your checkout starts with the changes of {branch}, whose worker has ended. Its task was:\n"
+        f"Your checkout starts with the changes from {branch}, whose worker has ended. Its task was:\n"
         f"{fence_output(worker.task)}\n\n{review}"
     )
 

@@ -1,6 +1,6 @@
-"""Start the runs of schedules when they are due.
+"""Start scheduled runs when they are due.
 
-A commander or a host does this for the schedules of its machine, and holds a lock of the store while it starts runs.
+A commander or a host does this for the schedules of its machine, and holds a lock in the store while it starts runs.
 The id of a run is derived from its schedule and its due time, so no due time gets two runs, even if a process is killed
 while it starts one.
 """
@@ -31,19 +31,19 @@ from .delegate import enqueue_worker_run
 from .fleet_jobs import HERE, WorkerPlace
 
 LATE_SECONDS = 600.0
-"""How late a run can be started. A time that is further in the past counts as missed."""
+"""How late a run can be started. Older due times count as missed."""
 CHECK_SECONDS = 30.0
 """How often to check the clock, because it can jump, for example when a laptop wakes up."""
 HOST_CHECK_SECONDS = 5.0
 """How often a host checks the schedules, because a new one may be due soon."""
 MOST_MISSED = 10_000
-"""The maximum number of missed times that are counted. After a long downtime, the rest are skipped."""
+"""The maximum number of missed due times that are counted. After a long downtime, the rest are skipped."""
 
 GetSettings = Callable[[str], Settings]
 
 
 class ScheduleFiring:
-    """Starts the due runs of a store's schedules. `get_settings` returns the settings of a repository.
+    """Starts the due runs for a store's schedules. `get_settings` returns the settings of a repository.
 
     `host` is the name of the host that starts these runs and works on them, if this process is a host.
     """
@@ -148,7 +148,7 @@ class ScheduleFiring:
 
 
 def find_next_time(schedule: Schedule, after: float) -> float:
-    """Return the first time after `after` at which a schedule is due."""
+    """Return a schedule's first due time after `after`."""
     return CronExpression.parse(schedule.cron).find_next(after, ZoneInfo(schedule.zone))
 
 
@@ -166,4 +166,4 @@ def describe_unattended_schedules(settings: Settings) -> str:
     if has_host_on_this_machine(settings.store) and read_schedule_secret(settings.home):
         return ""
     what = format_count(len(active), "active schedule")
-    return f"no process is running to start the runs of {what}; start one with podium schedule start or podium serve"
+    return f"no process is running to start the runs for {what}; start one with podium schedule start or podium serve"

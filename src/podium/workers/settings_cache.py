@@ -1,7 +1,7 @@
 """Cache the current settings, and read them again only if one of their files has changed.
 
 A rule that the user adds must apply to all later requests, but reading all files for each request would take longer
-than everything else that is done for the request.
+than all other work on the request.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class FileStamp(NamedTuple):
 
 
 class CachedSettings(NamedTuple):
-    """Settings, with the stamps of the files from which they were read. The stamp of a missing file is None."""
+    """Settings, with the stamps of the files they were read from. The stamp of a missing file is None."""
 
     stamps: list[FileStamp | None]
     settings: Settings

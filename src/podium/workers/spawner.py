@@ -1,4 +1,4 @@
-"""Start the worker processes of a commander.
+"""Start worker processes for a commander.
 
 Workers are forked from a fork server, a small process that has loaded everything a worker needs. The
 fork server is started on demand, restarted if it has exited, and exits with its commander; its workers exit

@@ -1,4 +1,4 @@
-"""Find the workers of a store that have not ended, and derive their statuses from their timelines.
+"""Find the workers in a store that have not ended, and derive their statuses from their timelines.
 
 The timelines are read again on every call. The worker queue and the commander decide what to do.
 """
@@ -29,7 +29,7 @@ class UnfinishedWorkers:
     stop_requested: frozenset[str]
     """Runs that have a stop request and that no other process is working on."""
     wakeups: Mapping[str, float] = field(default_factory=dict)
-    """When the runs that wait for a provider's limit continue, in seconds since the epoch."""
+    """When the runs waiting for a provider's limit to reset will continue, in seconds since the epoch."""
 
     @property
     def roots(self) -> frozenset[str]:
@@ -95,7 +95,7 @@ def load_unfinished_workers(
 def has_work(store: StoreAddress, excluded: Collection[str] = ()) -> bool:
     """Return whether a commander is needed.
 
-    One is needed if a worker must be started, now or when a limit resets, or must be stopped or ended as failed, or if
+    One is needed if a worker must be started, now or when a limit resets, or must be stopped or marked as failed, or if
     another process is working on a worker's run.
     """
     unfinished = load_unfinished_workers(store, ours=(), excluded=excluded)

@@ -30,7 +30,7 @@ async def make_origin(repository: Repository, run: str, base: str, home: Path) -
 
 
 async def _is_on_remote_branch(repository: Repository, remote: Remote, base: str) -> bool:
-    """Return whether a branch of the remote contains a commit, as far as the repository knows."""
+    """Return whether a branch on the remote contains a commit, as far as the repository knows."""
     branches = f"refs/remotes/{remote.name}/"
     asked = ("for-each-ref", "--count=1", "--format=%(refname)", f"--contains={base}", branches)
     return bool(await read_git_output(repository, *asked))

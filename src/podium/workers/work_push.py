@@ -25,9 +25,9 @@ from ..workspace.travel.repository_cache import RepositoryCache, run_ref
 from ..workspace.worktrees.worktree import Worktrees
 
 PUSH_SECONDS = 120.0
-"""The time limit for one push."""
+"""The timeout for one push."""
 LAST_PUSH_SECONDS = 10.0
-"""The time limit for the push of a run that is paused or interrupted."""
+"""The timeout for a push when the run is paused or interrupted."""
 
 
 class WorkPush:
@@ -46,7 +46,7 @@ class WorkPush:
         self._tasks = tasks
         self._ref = run_ref(timeline.run, timeline.epoch)
         self._own_push = ""
-        """The commit to which this process last pushed its ref."""
+        """The commit that this process last pushed to its ref."""
         self._failure = ""
         self._lock = Lock()
         self._acting: set[str] = set()

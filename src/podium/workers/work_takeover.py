@@ -87,7 +87,7 @@ async def restore_checkout(
     base: str | None,
     setup: WorktreeHook | None,
 ) -> Checkout:
-    """Create a worker's checkout with the last pushed files, or with those of `base` if nothing was pushed.
+    """Create a worker's checkout with the last pushed files, or with the files in `base` if nothing was pushed.
 
     A checkout that the run had on this machine earlier is removed first, and its unsaved work is saved.
     """

@@ -140,7 +140,7 @@ async def record_checkout_size(store: StoreAddress, checkout: Checkout | None) -
 
 
 async def resolve_base_commit(launcher: RunLauncher, repository: Repository, worker_task: WorkerTask) -> str | None:
-    """Return the commit at which a branch starts: its base, merged with the work of preceding workers.
+    """Return the starting commit of a branch: its base, merged with the work of preceding workers.
 
     Return None if there is neither. Raise Mistake if the work of these workers cannot be merged.
     """

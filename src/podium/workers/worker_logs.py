@@ -1,4 +1,4 @@
-"""Write and read the logs of workers, which contain their output and the commander's messages about them."""
+"""Write and read worker logs, which contain the workers' output and the commander's messages about them."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class WorkerNotifications:
         """The requests that the user was notified about, kept because a restarted worker announces them again."""
 
     async def notify_request(self, run: str, id: str) -> None:
-        """Notify the user about an open request or question of a worker, unless this has already been done."""
+        """Notify the user about an open request or question from a worker, unless this has already been done."""
         if id in self._told or not self._notifier.is_needed:
             return
         try:

@@ -75,7 +75,7 @@ class WorkerConfig(Struct, frozen=True, kw_only=True):
     also: dict[str, str] = {}
     """The commit that the branch starts at in each additional repository, keyed by the path of the checkout."""
     owner: OwnerId | None = None
-    """The id under which the worker owns its run, if it shares the id with its host."""
+    """The worker's owner id for its run, if the worker shares that id with its host."""
 
 
 def exit_with_parent(parent: int) -> None:
@@ -89,7 +89,7 @@ def exit_with_parent(parent: int) -> None:
 ResumeRun = Callable[[str, WorkerConfig, Callable[[str], object]], AbstractAsyncContextManager[Run]]
 """Opens the store and resumes a run in it with the commander's configuration.
 
-It calls the given function with the id of each request or question that waits for an answer.
+It calls the given function with the id of each request or question that is waiting for an answer.
 """
 
 
@@ -164,7 +164,7 @@ async def _handle_orders(link: Link[Order, Report], run: Run) -> bool:
 
 
 async def _send_requests(link: Link[Order, Report], waiting: MemoryObjectReceiveStream[str]) -> bool:
-    """Tell the commander about each request or question that waits for an answer, until cancelled."""
+    """Tell the commander about each request or question that is waiting for an answer, until cancelled."""
     async for id in waiting:
         await link.send(PermissionRequest(request=id))
     return True

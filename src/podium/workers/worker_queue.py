@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 RunStatus = Literal["succeeded", "failed", "timed_out", "cancelled", "paused", "waiting", "taken", "open"]
-"""The outcome of a worker's run, `paused`, `waiting` (for a limit), `taken` (by another process), or `open`."""
+"""A worker's outcome, `paused`, `waiting` (for a limit to reset), `taken` (by another process), or `open`."""
 
 
 class Job(NamedTuple):
@@ -19,7 +19,7 @@ class Job(NamedTuple):
     parent: str = ""
     """The run that started this worker and may be waiting for it."""
     root: str = ""
-    """The repository in which this worker works."""
+    """The repository that this worker works in."""
 
 
 class StartPlan(NamedTuple):

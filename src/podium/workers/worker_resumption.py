@@ -23,7 +23,7 @@ async def resume_workers(
 ) -> list[WorkerState]:
     """Start a commander to continue workers, including paused ones. Raise Mistake if one has ended or is active.
 
-    With `wakes_early`, workers that wait for a provider's limit continue now; otherwise, when the limit resets.
+    With `wakes_early`, workers waiting for a provider's limit continue now; otherwise, they continue when it resets.
     """
     selected = list(workers)
     for worker in selected:

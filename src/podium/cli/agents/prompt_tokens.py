@@ -1,4 +1,4 @@
-"""Estimate how many tokens an agent's system prompt and tools take in every model call.
+"""Estimate how many tokens an agent's system prompt and tools use in every model call.
 
 The agent is run up to its first model call, as in a dry run, because tools also come from teams, routers and
 sub-agents. No model is called, no MCP server is started, and nothing is stored.
@@ -32,14 +32,14 @@ REQUEST = "Measure the prompt."
 
 
 class ToolTokens(Struct, frozen=True, kw_only=True):
-    """The estimated number of tokens that the name, description and schema of a tool take."""
+    """The estimated number of tokens that the name, description and schema of a tool use."""
 
     name: str
     tokens: int
 
 
 class PromptTokens(Struct, frozen=True, kw_only=True):
-    """The estimated number of tokens that an agent's system prompt and tools take in every model call.
+    """The estimated number of tokens that an agent's system prompt and tools use in every model call.
 
     `uncounted` lists the agent's MCP tools. They cannot be counted, because only their servers know their schemas.
     """
@@ -51,9 +51,9 @@ class PromptTokens(Struct, frozen=True, kw_only=True):
 
 
 async def measure_prompt(agent: Agent, settings: Settings, repo: Path) -> PromptTokens | None:
-    """Estimate the tokens of an agent's prompt and tools. Return None if a run of the agent does not call its model.
+    """Estimate the number of tokens in an agent's prompt and tools.
 
-    Raise Mistake if the agent cannot run.
+    Return None if running the agent does not call its model. Raise Mistake if the agent cannot run.
     """
     wire = _MeasuringWire(agent.name)
     engine = ModelEngine(Model(wire=wire, add_cost=Usage.as_rehearsed), name=REHEARSAL)
@@ -74,7 +74,7 @@ async def measure_prompt(agent: Agent, settings: Settings, repo: Path) -> Prompt
 
 
 def count_prompt_tokens(call: ModelCall, agent: Agent) -> PromptTokens:
-    """Estimate the tokens of a call's system prompt and tools, as the engine does for budgets."""
+    """Estimate the number of tokens in a call's system prompt and tools, as the engine does for budgets."""
     sizes = {tool.name: count_tool_characters(tool) for tool in call.tools}
     tools = [ToolTokens(name=name, tokens=estimate_tokens(size)) for name, size in sizes.items()]
     return PromptTokens(
@@ -86,7 +86,7 @@ def count_prompt_tokens(call: ModelCall, agent: Agent) -> PromptTokens:
 
 
 class _MeasuringWire:
-    """Records the first call of the measured agent and fails all its calls. Other agents get rehearsed replies."""
+    """Records the measured agent's first call and makes all its calls fail. Other agents get rehearsed replies."""
 
     def __init__(self, agent: str) -> None:
         self.call: ModelCall | None = None

@@ -1,4 +1,4 @@
-"""`podium agents show`: show one agent, and how many tokens its prompt and tools take."""
+"""`podium agents show`: show one agent, and how many tokens its prompt and tools use."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 @click.command("show")
 @click.argument("name")
-@click.option("--tokens", "counts_tokens", is_flag=True, help="Show how many tokens the prompt and the tools take.")
+@click.option("--tokens", "counts_tokens", is_flag=True, help="Show how many tokens the prompt and the tools use.")
 @repo_option
 @json_option
 def agents_show_command(name: str, counts_tokens: bool, repo: Path | None, is_json: bool) -> None:
     """Show the agent NAME: its source, model, tools and prompt, and what it is told about the repository.
 
-    With --tokens, show instead how many tokens its system prompt and each of its tools take in every model call. These
-    are estimates, at four characters per token; providers count differently.
+    With --tokens, show instead how many tokens its system prompt and each of its tools use in every model call. These
+    are estimates, based on four characters per token; providers count differently.
     """
     home = find_home_folder()
     folder = (repo or find_repo(Path.cwd(), home=home)).absolute()
@@ -102,7 +102,7 @@ def format_guidance(agent: Agent, guidance: Guidance | None, notices: list[str])
 
 
 def format_tokens(agent: Agent, tokens: PromptTokens | None) -> Iterator[str]:
-    """Yield the lines that show how many tokens an agent's prompt and tools take."""
+    """Yield the lines that show how many tokens an agent's prompt and tools use."""
     if tokens is None:
         yield f"{agent.name}: not measured, because the agent itself made no model call in a trial run"
         return

@@ -1,4 +1,4 @@
-"""Print a run in a chat: the answer, and a line for each other event that is worth showing.
+"""Print a run in a chat: the answer, and a line for each other event worth showing.
 
 If a single agent gives the answer, its text is printed as it is streamed. If a team or a handoff produces the answer,
 the answer is printed at the end.
@@ -47,9 +47,9 @@ class TranscriptPrinter:
 
     def __init__(self, console: ChatConsole, *, columns: Callable[[], int], known: set[str]) -> None:
         self.answer = ""
-        """The final answer of the first agent."""
+        """The final answer from the first agent."""
         self.has_streamed = False
-        """Whether any text of the answer was printed as it was streamed."""
+        """Whether any part of the answer was printed as it was streamed."""
         self._console = console
         self._reply: ReplyPrinter = (
             MarkdownReplyPrinter(console) if console.can_render else LineReplyPrinter(console, columns)
@@ -136,7 +136,7 @@ class TranscriptPrinter:
 
 
 def skip_printed_text(printed: str, text: str) -> str:
-    """Return `text` without the beginning that `printed` already ends with. If nothing overlaps, start a new line."""
+    """Return `text` without the prefix that `printed` already ends with. Without an overlap, start a new line."""
     for size in range(min(len(printed), len(text)), 0, -1):
         if printed.endswith(text[:size]):
             return text[size:]

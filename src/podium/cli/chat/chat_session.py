@@ -1,6 +1,6 @@
 """Run a chat between a user and an agent.
 
-Every message starts a new run that continues the conversation of the previous run. Therefore, each message is listed
+Every message starts a new run that continues the conversation from the previous run. Therefore, each message is listed
 as a run, can be inspected, and is not lost when this process exits. A message that the user sends during a run is
 delivered to the run's first agent; if the run ends before the agent receives it, the message starts the next run.
 """
@@ -101,7 +101,7 @@ class ChatSession:
     def handle_interrupt(self) -> None:
         """Handle Ctrl-C: close the current prompt without an answer or, if no prompt is open, stop the turn.
 
-        Between turns, clear the line. While a turn is being stopped, or after the line was cleared, exit.
+        Between turns, clear the line. While a turn is being stopped, or after the line has been cleared, exit.
         """
         if self._prompter.is_asking:
             self._prompter.leave_open()
@@ -117,7 +117,7 @@ class ChatSession:
             self.exit_chat(exit_codes.SIGNALLED + 2)
 
     def exit_chat(self, code: int = exit_codes.GOAL_MET) -> None:
-        """End the chat. A run that is active can be resumed later."""
+        """End the chat. An active run can be resumed later."""
         self.code = code
         if self._group is not None:
             self._group.cancel_scope.cancel()
@@ -247,7 +247,7 @@ class ChatTurn:
 
     @property
     def pending_messages(self) -> list[str]:
-        """The messages that the user sent during the turn but the agent has not received yet."""
+        """The messages sent by the user during the turn that the agent has not received yet."""
         return [*self._received.values(), *self._sent]
 
     async def follow_run(self, run: Run, printer: TranscriptPrinter) -> Result:

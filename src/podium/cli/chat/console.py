@@ -49,7 +49,7 @@ class ChatConsole(Keyboard, Protocol):
         ...
 
     def restore_line(self, text: str) -> None:
-        """Return an undelivered line to the input, before any text that is being typed."""
+        """Put an undelivered line back into the input, before any text that is being typed."""
         ...
 
     def clear_line(self) -> None:

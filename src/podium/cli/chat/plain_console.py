@@ -103,7 +103,7 @@ class PlainConsole:
         return said if len(said) == 1 else ""
 
     async def discard_line(self) -> None:
-        """Do nothing: reading a key has already read the whole line."""
+        """Do nothing: reading a key has already consumed the whole line."""
 
     async def read_line(self) -> str:
         self._answers = Queue()

@@ -1,7 +1,7 @@
 """Implement a console with a prompt that stays at the bottom of the terminal while output scrolls above it.
 
 The prompt for a permission request reads a single key. It waits until the line is empty and no key has been pressed
-for a moment, so that a key typed for a message never counts as an answer.
+for a moment, so that a key typed as part of a message never counts as an answer.
 """
 
 from __future__ import annotations

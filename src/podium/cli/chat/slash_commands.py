@@ -1,4 +1,4 @@
-"""Define slash commands, which a user can enter in a chat.
+"""Define the slash commands that a user can enter in a chat.
 
 Most of them run a `podium` command with the same arguments as on the command line, and print its output.
 """
@@ -97,7 +97,7 @@ SLASH_COMMANDS = {
     ),
     "worktrees": SlashCommand(
         takes="[COMMAND]",
-        does="list the worktrees of the repository",
+        does="list the worktrees in the repository",
         calls=_make_word_parser("worktrees"),
         is_local=True,
     ),
@@ -111,7 +111,7 @@ SLASH_COMMANDS = {
         calls=lambda rest: _make_word_parser("show" if rest else "ps")(rest),
     ),
     "cost": SlashCommand(
-        takes="[RUN]", does="show the usage of this chat and of runs", calls=_make_word_parser("cost")
+        takes="[RUN]", does="show the model usage of this chat and of runs", calls=_make_word_parser("cost")
     ),
     "team": SlashCommand(
         takes="[NAME]",

@@ -1,4 +1,4 @@
-"""`podium approvals`: list the open permission requests and questions of all runs."""
+"""`podium approvals`: list the open permission requests and questions from all runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ..terminal.text import as_json, format_age, print_to_stderr, truncate_line
 @click.argument("id", required=False)
 @click.option("--json", "is_json", is_flag=True, help="Print the list as JSON.")
 def approvals_command(id: str | None, is_json: bool) -> None:
-    """List the open permission requests and questions of all runs, oldest first. With ID, show that request in full."""
+    """List the open permission requests and questions from all runs, oldest first. With ID, show one in full."""
     store = Settings.load().store
     requests = list_open_requests(store) if store.exists() else []
     if id is not None:

@@ -17,7 +17,7 @@ from ..terminal.text import align_columns, as_json, escape_for_terminal, print_t
 @click.argument("name", required=False)
 @click.option("--json", "is_json", is_flag=True, help="Print the list as JSON.")
 def artifacts_command(run: str, name: str | None, is_json: bool) -> None:
-    """List the artifacts of RUN: diffs, documents, logs and test results. With NAME, print that artifact.
+    """List the artifacts that RUN produced: diffs, documents, logs and test results. With NAME, print that artifact.
 
     NAME is the name of an artifact, or the beginning of its digest.
     """

@@ -1,4 +1,4 @@
-"""`podium audit`: list the allowed and denied actions of a run, and the person or rule that decided."""
+"""`podium audit`: list the actions allowed and denied in a run, and the person or rule that decided each."""
 
 from __future__ import annotations
 

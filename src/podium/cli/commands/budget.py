@@ -93,7 +93,7 @@ def describe_effective_time(limits: Budget) -> str:
 async def wait_for_reply(
     store: StoreAddress, run: str, after: int, change: BudgetChanged
 ) -> BudgetChanged | Noticed | RunEnded | None:
-    """Wait until the run's process replies to a change. Return None if the process exits without a reply."""
+    """Wait for the run's process to reply to a requested change. Return None if the process exits without a reply."""
     with StoreReader(store) as reader:
         while True:
             # New entries wake the follower, but the exit of a process does not, so the state is polled.

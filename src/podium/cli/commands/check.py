@@ -22,7 +22,7 @@ from ..terminal.text import as_json, escape_for_terminal
 NOT_CHECKED = Diagnostic(
     severity="notice",
     path="settings",
-    message="the models, tools and hooks of agents are checked only if the settings have no errors",
+    message="agents' models, tools and hooks are checked only if the settings have no errors",
 )
 
 
@@ -50,7 +50,7 @@ def check_place(place: Path, inside: Path, home: Path) -> CheckReport:
     """Check the agents at a path in the repository `inside`.
 
     If the path is the repository, also check the settings files and the instruction files. For any other path,
-    only errors in the settings are reported, because they keep the agents from being checked completely.
+    only errors in the settings are reported, because they prevent a complete check of the agents.
     """
     is_repository = place.absolute() == inside
     checked = check_settings(os.environ, inside)

@@ -35,9 +35,10 @@ NARROWEST_NAME = 8
 @click.argument("run", required=False)
 @click.option("--json", "is_json", is_flag=True, help="Print the costs as JSON.")
 def cost_command(run: str | None, is_json: bool) -> None:
-    """Show the cost of RUN: the calls, tokens, money and time of each operation, including the operations below it.
+    """Show the cost of RUN: the calls, tokens, money and time that each operation used.
 
-    Without RUN, list all runs with their costs, newest first, and the total.
+    The usage of an operation includes that of the operations below it. Without RUN, list all runs with their
+    costs, newest first, and the total.
     """
     store = Settings.load().store
     most = shutil.get_terminal_size().columns
@@ -124,7 +125,7 @@ def walk_cost_lines(
 
 
 class Column(NamedTuple):
-    """A column of a table. A column with a `spare` above 0 is dropped if it is empty or the table is too wide.
+    """A table column. A column with a `spare` above 0 is dropped if it is empty or the table is too wide.
 
     The columns with the highest `spare` are dropped first.
     """

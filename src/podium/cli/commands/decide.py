@@ -65,7 +65,7 @@ def decide_command(
     repo: Path | None,
     **output: bool,
 ) -> int:
-    """Decide on TOPIC, and keep a record.
+    """Make a decision on TOPIC, and record it.
 
     You are asked at the terminal. Without a terminal, the decision stays open until you use podium answer.
     With --by TEAM, the members of that team vote according to its rule, and its lead or you decide if the vote has no

@@ -1,4 +1,4 @@
-"""`podium decisions`: list the decisions of a repository, or show one as a record."""
+"""`podium decisions`: list the decisions made in a repository, or show one as a decision record."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class DecisionsCommandGroup(click.Group):
 @json_option
 @click.pass_context
 def decisions_command(ctx: click.Context, is_in_force: bool, repo: Path | None, is_json: bool) -> None:
-    """List the decisions of this repository, newest first. With ID, show that decision as a record in Markdown."""
+    """List the decisions made in this repository, newest first. With ID, show that decision record in Markdown."""
     if ctx.invoked_subcommand is not None:
         return
     place = find_repo(repo or Path())

@@ -88,8 +88,8 @@ def delegate_command(
     The command does not wait for the worker. If TASK is -, it is read from standard input. podium approvals
     lists the worker's permission requests, and podium workers shows its state.
     With --times, several workers do the task, each in its own checkout. The checks in the settings run first, and a
-    judge or a person chooses among the results that pass. BRANCH gets the chosen result; the others stay on branches
-    of their own.
+    judge or a person chooses among the results that pass. BRANCH gets the chosen result; the others stay on their own
+    branches.
     With --also, the worker gets a checkout on BRANCH in each repository, and podium merge merges them together.
     """
     if choose is not None and times is None:
@@ -146,7 +146,7 @@ def require_known_tools(rules: Sequence[str]) -> None:
 
 
 def _print_notices(settings: Settings, run: str) -> None:
-    """Print the notices on a new run's timeline about where it will run, for example that no host has the labels."""
+    """Print the notices on a new run's timeline about where it will run, for example that no host has its labels."""
     from ...store.reader import StoreReader  # imported here for start-up time: few workers have labels
 
     with StoreReader(settings.store) as reader:

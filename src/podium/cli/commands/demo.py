@@ -97,7 +97,7 @@ def demo_command(is_kept: bool, opens: bool, is_local: bool) -> int:
 
 @dataclass(frozen=True, slots=True)
 class DemoFolder:
-    """The folder of a demo, which contains a repository and a home folder for Podium. All agents use `model`."""
+    """A demo's folder, which contains a repository and a home folder for Podium. All agents use `model`."""
 
     root: Path
     model: str = REHEARSAL
@@ -115,7 +115,7 @@ class DemoFolder:
         return self.home / "podium.db"
 
     def create_repository(self) -> bool:
-        """Make the repository a git repository with one commit. Return False if git is not installed."""
+        """Initialise git in the repository and create one commit. Return False if git is not installed."""
         if shutil.which("git") is None:
             return False
         for words in (("init", "--quiet", "--template="), ("add", "--all"), ("commit", "--quiet", "-m", "Start")):
@@ -150,7 +150,7 @@ class DemoFolder:
 
 @contextmanager
 def make_demo_folder(agents: Path, model: str, *, is_kept: bool) -> Iterator[DemoFolder]:
-    """Create a folder with the agents of the demo, and delete it at the end unless `is_kept` is true."""
+    """Create a folder with the demo's agents, and delete it at the end unless `is_kept` is true."""
     place = DemoFolder(Path(tempfile.mkdtemp(prefix="podium-demo-")), model)
     try:
         shutil.copytree(agents, place.repo / ".podium" / "agents")
@@ -163,7 +163,7 @@ def make_demo_folder(agents: Path, model: str, *, is_kept: bool) -> Iterator[Dem
 
 
 def serve_demo(folder: DemoFolder) -> int:
-    """Show the runs of the demo in the browser until Ctrl-C, and return 0 or the exit code of a server that failed."""
+    """Show the demo's runs in the browser until Ctrl-C. Return 0, or the server's exit code if it failed."""
     arguments = [sys.executable, "-m", "podium", "serve", "--open", "--port", "0"]
     with suppress(KeyboardInterrupt):
         code = subprocess.run(arguments, cwd=folder.repo, env=folder.build_environment(), check=False).returncode
@@ -273,7 +273,7 @@ class Demo:
             and all(any(isinstance(event, kind) for event in events) for kind in WORK_KINDS),
         )
         record = self._folder.call_git("ls-tree", "--name-only", ended.branch, "docs/adr/")
-        self._check_claim(f"one merged branch with the record of the decision: {ended.branch}", ".md" in record)
+        self._check_claim(f"one merged branch with the decision record: {ended.branch}", ".md" in record)
 
     # Processes
 

@@ -1,4 +1,4 @@
-"""`podium engines`: list the coding agents that can be used as engines, and confirm their use."""
+"""`podium engines`: list the coding agents that can be used as engines, and allow repositories' agents to use them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def engines_use_command(name: str, repo: Path | None) -> None:
 
 
 def format_engines(found: Mapping[str, Any]) -> str:
-    """Return the coding agents as text: a table, how to install the missing ones, and their known limits."""
+    """Return the coding agents as text: a table, how to install the missing ones, and their known limitations."""
     engines = found["engines"]
     rows = [[one["name"], _format_version(one), _format_consent(one), " ".join(one["command"])] for one in engines]
     lines = ["Coding agents", *(f"  {'  '.join(row)}" for row in align_columns(rows))]

@@ -25,7 +25,7 @@ from ..terminal.terminal_notifier import make_terminal_notifier
 from ..terminal.text import as_json
 
 MOST_IDLE_POLLS = 5
-"""How many polls to wait for a worker that has no process. A commander restarts workers that crash."""
+"""How many polling rounds to wait for a worker that has no process. A commander restarts workers that crash."""
 
 
 @click.command("follow")
@@ -34,7 +34,7 @@ MOST_IDLE_POLLS = 5
 def follow_command(run: str, **output: bool) -> int:
     """Show the progress of RUN while another process works on it. When RUN ends or pauses, print its answer.
 
-    The output and the exit code are those of podium run. Ctrl-C ends this command; the run continues. RUN can
+    The output and the exit code are the same as for podium run. Ctrl-C ends this command; the run continues. RUN can
     also be the branch or name of a worker in this repository.
     """
     shown = OutputOptions(**output)

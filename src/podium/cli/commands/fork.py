@@ -47,9 +47,9 @@ CreateFork = Callable[[App], Awaitable[ForkedRun]]
     "--request", metavar="TEXT", help="Message to the first agent, and to all members of a collaborating team."
 )
 @click.option(
-    "--decide", "choice", metavar="DECISION=OPTION", help="Choose another option in this decision of the run."
+    "--decide", "choice", metavar="DECISION=OPTION", help="Choose another option in one of the run's decisions."
 )
-@click.option("--budget", type=BudgetParamType(), help="New limits; the usage of the shared entries counts too.")
+@click.option("--budget", type=BudgetParamType(), help="New limits; usage recorded in the shared entries counts too.")
 @permissions_option
 @no_sandbox_option
 @park_option
@@ -135,7 +135,7 @@ def describe_fork(forked: ForkedRun) -> str:
 
 
 def parse_choice(text: str) -> tuple[str, str]:
-    """Return the decision and the option in `DECISION=OPTION`. Raise UsageError if the text has another form."""
+    """Return the decision and the option in `DECISION=OPTION`. Raise UsageError if the text has a different form."""
     decision, equals, option = text.partition("=")
     if not (decision and equals and option):
         raise click.UsageError(f"invalid value for --decide: {text!r}; use DECISION=OPTION")

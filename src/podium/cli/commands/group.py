@@ -183,10 +183,10 @@ def clear_order(groups: Groups, named: Sequence[Group], runs: Sequence[GroupedRu
 @click.argument("group")
 @click.option("--yes", "is_agreed", is_flag=True, help="Do not ask for confirmation.")
 def group_delete_command(group: str, is_agreed: bool) -> int:
-    """Delete GROUP. Deleting the group of a team also stops its runs and removes them from all lists.
+    """Delete GROUP. Deleting a team's group also stops its runs and removes them from all lists.
 
     This includes the runs of its members. Their timelines are kept: podium show reads them. Worktrees without
-    unmerged or uncommitted work are removed. The runs of any other group move to the default group.
+    unmerged or uncommitted work are removed. The runs in any other group move to the default group.
     """
     settings = Settings.load()
     with open_groups(settings) as groups:
@@ -219,7 +219,7 @@ def confirm_delete(group: Group, count: int, unfinished: Sequence[str]) -> bool:
     if not sys.stdin.isatty():
         raise Mistake(
             f"deleting {describe_target(group)} removes {format_count(count, 'run')} from all lists, "
-            "and there is no terminal to confirm on; "
+            "and there is no terminal for confirmation; "
             "give --yes to confirm"
         )
     stopped = f", stopping {len(unfinished)} of them first" if unfinished else ""
@@ -228,7 +228,7 @@ def confirm_delete(group: Group, count: int, unfinished: Sequence[str]) -> bool:
 
 
 def end_group_runs(settings: Settings, groups: Groups, group: Group) -> None:
-    """Stop the unfinished runs of a group."""
+    """Stop the unfinished runs in a group."""
     if unfinished := groups.list_unfinished(group):
         end_runs_and_wait(settings, unfinished)
 
@@ -297,7 +297,7 @@ def format_groups_table(parts: Sequence[GroupSection], begun: dict[str, float], 
 
 @contextmanager
 def open_groups(settings: Settings | None = None) -> Iterator[Groups]:
-    """Open the groups of the store. Raise NoSuchRun if there is no store yet."""
+    """Open the store's groups. Raise NoSuchRun if there is no store yet."""
     store = (settings or Settings.load()).store
     if not store.exists():
         raise NoSuchRun(NO_RUNS)

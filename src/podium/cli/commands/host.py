@@ -15,12 +15,14 @@ from .hosts import require_host_store
 
 
 @click.command("host")
-@click.option("--labels", default="", metavar="LABEL,…", help="Labels of this machine, e.g. gpu,linux.")
+@click.option("--labels", default="", metavar="LABEL,…", help="Labels for this machine, e.g. gpu,linux.")
 @click.option(
     "--slots", type=click.IntRange(min=1), default=8, show_default=True, help="Maximum number of runs at once."
 )
 @click.option(
-    "--name", default="", help="Expected name of this host; refuse to start if the store's address has another login."
+    "--name",
+    default="",
+    help="Expected name of this host; refuse to start if the store's address has a different login.",
 )
 @click.option(
     "--grace",
@@ -39,7 +41,7 @@ from .hosts import require_host_store
 def host_command(labels: str, slots: int, name: str, grace: float, lease: float) -> None:
     """Work on the runs of the store's fleet on this machine, until SIGTERM or Ctrl-C.
 
-    The store must be a PostgreSQL database, with the login that podium hosts add prints. The keys of model
+    The store must be a PostgreSQL database, with the login that podium hosts add prints. The API keys for model
     providers are read from the environment of this command. After the first signal, the host takes no more runs, and
     exits when its runs have ended or been handed back. After the second, it hands them back at once.
     """

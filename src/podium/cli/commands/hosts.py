@@ -1,4 +1,4 @@
-"""`podium hosts`: list the hosts of a fleet, and create or remove their logins."""
+"""`podium hosts`: list the hosts in a fleet, and create or remove their logins."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 @json_option
 @click.pass_context
 def hosts_command(ctx: click.Context, is_json: bool) -> None:
-    """List the hosts of the fleet: their labels, slots, version and state."""
+    """List the hosts in the fleet: their labels, slots, version and state."""
     if ctx.invoked_subcommand is not None:
         return
     hosts = _call_fleet(lambda database: database.list_hosts())

@@ -79,7 +79,7 @@ def choose_fingerprint(address: str, expected: str | None) -> str:
     """Return the fingerprint to expect from now on, which the user gives or confirms.
 
     It is empty if connections are not encrypted, or if this machine trusts the certificate anyway. Raise Mistake if the
-    certificate has another fingerprint, or if the user does not confirm it.
+    certificate has a different fingerprint, or if the user does not confirm it.
     """
     from ...web.client.server_client import read_certificate  # imported here for start-up time
 

@@ -1,4 +1,4 @@
-"""`podium logs`: print or follow the timeline of a run, or print the newest entries of all runs."""
+"""`podium logs`: print or follow the timeline of a run, or print the newest entries from all runs."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ MOST_NEWEST = 100
 @click.option("-f", "--follow", "is_following", is_flag=True, help="Keep printing until the run ends or pauses.")
 @click.option("--jsonl", "is_jsonl", is_flag=True, help="Print every entry in full, one JSON object per line.")
 @click.option("--after", type=click.IntRange(min=0), default=0, metavar="SEQ", help="Skip entries up to SEQ.")
-@click.option("--agent", "agents", multiple=True, metavar="NAME", help="Show only entries of this agent.")
-@click.option("--step", "steps", multiple=True, metavar="ID", help="Show only entries of this step of the plan.")
+@click.option("--agent", "agents", multiple=True, metavar="NAME", help="Show only entries from this agent.")
+@click.option("--step", "steps", multiple=True, metavar="ID", help="Show only entries for this plan step.")
 @click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Show only this kind of entry, e.g. turn_ended.")
 @click.option("--since", default="", metavar="TIME", help="Show only entries since this time, e.g. 10m, 2h or 14:30.")
 @click.option(
@@ -62,13 +62,13 @@ def logs_command(
     """Print the timeline of RUN, one line per entry. Some entries, such as streamed text, appear only with --jsonl.
 
     The options that select entries can be combined. If an option is given several times, an entry that matches any of
-    its values is printed. Without RUN, the newest entries of all runs are printed, newest first.
+    its values is printed. Without RUN, the newest entries from all runs are printed, newest first.
     """
     _require_known_kinds(kinds)
     wanted = EntryFilter(agents=agents, steps=steps, kinds=kinds, since=parse_since(since, now=datetime.now()))
     settings = Settings.load()
     if run and last is not None:
-        raise click.UsageError("--last is for the entries of all runs; with RUN, use --after SEQ or --since TIME")
+        raise click.UsageError("--last is for entries from all runs; with RUN, use --after SEQ or --since TIME")
     if file is not None and (is_following or last is not None):
         raise click.UsageError("--file cannot be combined with --follow or --last")
     is_about_all = not run and file is None
@@ -114,7 +114,7 @@ def select_entries(reader: StoreReader, run: str, wanted: EntryFilter, *, after:
 
 
 def print_newest_entries(store: StoreAddress, wanted: EntryFilter, *, most: int, is_jsonl: bool) -> None:
-    """Print the newest entries of all runs. Raise StoreCorrupt at the end if one of them is damaged."""
+    """Print the newest entries from all runs. Raise StoreCorrupt at the end if one of them is damaged."""
     if not store.exists():
         raise NoSuchRun(NO_RUNS)
     damage: StoreCorrupt | None = None
@@ -140,7 +140,7 @@ def print_newest_entries(store: StoreAddress, wanted: EntryFilter, *, most: int,
 async def follow_timeline(
     store: StoreAddress, run: str, after: int, show: Callable[[Entry], None], notices: RunNotices
 ) -> None:
-    """Show the existing entries and then each new entry. Only new entries can cause notifications."""
+    """Show the existing entries and then each new entry. Only new entries can trigger notifications."""
     begun = time.time()
     with Follower(store, run, after) as entries:
         async for entry in entries:

@@ -77,10 +77,10 @@ def merge_command(
     to the merge result. With --tree, this happens only if the result has the tree that you reviewed.
     With --resolve, a worker is started on a new branch for each branch that conflicts or fails a check. When the
     worker has finished, merge its branch instead of the original one.
-    With --pull-request, each branch that merges and passes is pushed to the remote as it is, and gets a pull request
-    with a description of its run, through gh or glab. If a branch already has an open pull request, no second one is
+    With --pull-request, each branch that merges and passes is pushed to the remote unchanged, and gets a pull request
+    with a description of its run, using gh or glab. If a branch already has an open pull request, no second one is
     opened.
-    With --only, which can be repeated, the other changes of the branch stay on it and can be merged later.
+    With --only, which can be repeated, the branch's other changes stay on it and can be merged later.
     A branch whose worker worked in several repositories is merged in all of them, or in none.
     """
     _check_usage(branches, is_all, commands, names, resolver if not is_resolving else None, tree)

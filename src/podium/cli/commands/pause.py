@@ -54,4 +54,4 @@ def pause_command(run: str) -> None:
         case RunEnded(outcome=outcome):
             print_to_stderr(f"run {id} ended before it could be paused ({outcome})")
         case None:
-            print_to_stderr(f"the process of run {id} has exited; continue with: podium resume {id}")
+            print_to_stderr(f"the process working on run {id} has exited; continue with: podium resume {id}")

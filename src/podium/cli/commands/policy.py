@@ -76,7 +76,7 @@ class EffectiveRules:
 
 
 def load_effective_rules(repo: Path | None, agent: str | None, mode: PermissionMode | None) -> EffectiveRules:
-    """Load and combine the rules of the user, the repository and the agent."""
+    """Load and combine the rules from the user, the repository and the agent."""
     home = find_home_folder()
     place = repo or find_repo(Path.cwd(), home=home)
     files = read_settings_files(home, place)

@@ -22,7 +22,7 @@ NO_RULES = 'No rules are saved. "podium approve ID --always" saves one.'
 @click.command("list")
 @json_option
 def policy_list_command(is_json: bool) -> None:
-    """List the rules that were saved by "always" answers, with their numbers and the repositories they apply in."""
+    """List the rules that were saved by "always" answers, with their numbers and the repositories they apply to."""
     rules = load_allowed_rules(find_home_folder())
     if is_json:
         found = [_describe_rule(number, one) for number, one in enumerate(rules, 1)]

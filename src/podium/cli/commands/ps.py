@@ -47,7 +47,7 @@ LONGEST_HEADING = 40
 def ps_command(is_all: bool, is_flat: bool, is_json: bool) -> int:
     """List runs, newest first, with their state: running, queued, paused, resumable (interrupted), or the outcome.
 
-    A run that is waiting for a provider's limit is shown with the time until the limit resets; it then continues by
+    A run that is waiting for a provider's limit to reset is shown with the remaining time; it then continues by
     itself. If the runs belong to several groups, each group has its own section; see podium group.
     """
     settings = Settings.load()
@@ -88,7 +88,7 @@ def _read_runs(store: StoreAddress) -> tuple[RunList, Arrangement]:
 
 
 def describe_unattended_wakeups(store: StoreAddress, runs: Iterable[RunSummary]) -> str:
-    """Return a warning if runs are waiting for limits and no process will continue them; otherwise, an empty string."""
+    """Return a warning if no process will continue the runs waiting for a limit to reset, or an empty string."""
     waiting = [run.id for run in runs if derive_run_state(run) == "waiting"]
     if not waiting:
         return ""
@@ -101,12 +101,12 @@ def describe_unattended_wakeups(store: StoreAddress, runs: Iterable[RunSummary])
         return ""
     if is_commander_listening(commander_socket_path(store)):
         return ""
-    what = format_count(len(waiting), "run that is waiting for a limit", "runs that are waiting for limits")
+    what = format_count(len(waiting), "run waiting for a limit to reset", "runs waiting for a limit to reset")
     return f"no running process will continue {what}; start one with podium resume or podium serve"
 
 
 def format_omissions(*, older: int, archived: int) -> str:
-    """Return how many older and archived runs the list omits, as text."""
+    """Describe how many older and archived runs the list omits."""
     counts = ((older, "older ended"), (archived, "archived"))
     return ", ".join(f"{count} {what}" for count, what in counts if count)
 
@@ -149,7 +149,7 @@ def format_runs_table(
 
 
 def format_state(state: str, wakes_at: float | None, now: float) -> str:
-    """Return a run's state. If the run is waiting for a limit, the state includes the remaining time."""
+    """Return a run's state. If the run is waiting for a limit to reset, the state includes the remaining time."""
     return state if wakes_at is None else f"waiting {format_countdown(wakes_at - now)}"
 
 

@@ -61,8 +61,8 @@ def resume_command(
 
     If several runs were interrupted, they are listed, and you choose which to resume. Without a terminal, give RUN or
     --all. Finished steps are read from the timeline and not repeated. A paused run is resumed only if you give its id.
-    Workers are resumed in the background, by their commander. A run that is waiting for a provider's limit continues
-    by itself when the limit resets; give its id to continue it now.
+    Workers are resumed in the background, by their commander. A run that is waiting for a provider's limit to reset
+    then continues by itself; give its id to continue it now.
     """
     if run is not None and is_all:
         raise click.UsageError("give a run or --all, not both")
@@ -116,7 +116,7 @@ def resume_run(settings: Settings, run: str, shown: OutputOptions, overrides: di
 
 
 def load_run_settings(settings: Settings, started: RunStarted, overrides: dict[str, Any]) -> Settings:
-    """Return the settings of the repository in which a run works, or `settings` if the run has no repository."""
+    """Return the settings of the repository that a run works in, or `settings` if the run has no repository."""
     if not started.repo:
         return settings
     # Like a worker, a fork uses the settings of the repository itself, because the user trusts only that folder. The

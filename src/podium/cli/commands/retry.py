@@ -38,7 +38,7 @@ def retry_command(
     parks: bool,
     **output: bool,
 ) -> int:
-    """Retry a RUN that has ended, from just before it failed or was stopped, and follow the new run.
+    """Retry RUN, which must have ended, from just before it failed or was stopped, and follow the new run.
 
     The new run is a fork of RUN: steps that RUN had finished are not repeated. If a model call failed or
     a limit was reached, the run continues with that call; if an agent's own work failed, that agent or its

@@ -46,7 +46,7 @@ from ..terminal.text import as_json, print_to_stderr
 @click.option("--dry-run", "is_dry", is_flag=True, help="Rehearse the whole flow without calling a model.")
 @click.option("--budget", type=BudgetParamType(), help="Limits for the run, e.g. usd=2,tokens=200000,seconds=600.")
 @click.option("--mode", type=click.Choice(MODES), help="Mode of the agent's team; overrides the one in its file.")
-@click.option("--constraint", "constraints", multiple=True, metavar="TEXT", help="Constraint on the work of the team.")
+@click.option("--constraint", "constraints", multiple=True, metavar="TEXT", help="Constraint on the team's work.")
 @click.option("--reflect", "reflects", is_flag=True, help="Repeat until the goal is met; also works without a team.")
 @click.option("--max", "most", type=click.IntRange(min=1), help="Maximum number of iterations (with --reflect).")
 @permissions_option

@@ -53,7 +53,7 @@ def schedule_add_command(when: str, agent: str, request: str, zone: str, repo: P
     """Send REQUEST to AGENT at the times given by WHEN, a cron expression such as "0 9 * * 1-5".
 
     The five fields are minute, hour, day of month, month and day of week. If REQUEST is -, it is read from standard
-    input. The runs work in the repository, like those of podium run --detach.
+    input. The runs work in the repository, like those that podium run --detach starts.
     """
     place = find_repo(repo or Path()).resolve()
     settings = Settings.load(repo=place)
@@ -74,7 +74,7 @@ def schedule_add_command(when: str, agent: str, request: str, zone: str, repo: P
     Schedules(settings.store).add(schedule)
     _start_commander(settings)
     click.echo(as_json({"schema": SCHEMA, **schedule_fields(schedule)}) if is_json else schedule.id)
-    print_to_stderr(f"the next request to {agent} is sent at {format_time(next_at, zone)}")
+    print_to_stderr(f"the next request to {agent} will be sent at {format_time(next_at, zone)}")
 
 
 @schedule_command.command("list")
@@ -82,7 +82,7 @@ def schedule_add_command(when: str, agent: str, request: str, zone: str, repo: P
 def schedule_list_command(is_json: bool = False) -> None:
     """List the schedules, when they are due next, their last runs, and the times that were missed.
 
-    The runs of a schedule are started only on the machine on which it was added.
+    The runs of a schedule are started only on the machine where it was added.
     """
     settings = Settings.load(repo=find_repo(Path()))
     found = Schedules(settings.store).list_all()
@@ -121,7 +121,7 @@ def schedule_remove_command(schedule: str) -> None:
 @schedule_command.command("pause")
 @click.argument("schedule")
 def schedule_pause_command(schedule: str) -> None:
-    """Pause a schedule. Times that pass meanwhile are not counted as missed."""
+    """Pause a schedule. Times that pass in the meantime are not counted as missed."""
     settings = Settings.load(repo=find_repo(Path()))
     schedules = Schedules(settings.store)
     found = schedules.find(schedule)
@@ -147,7 +147,7 @@ def schedule_resume_command(schedule: str) -> None:
 
 @schedule_command.command("start")
 def schedule_start_command() -> None:
-    """Start the background process that starts the runs, for example after this machine was restarted."""
+    """Start the background process that starts the runs, for example after this machine has been restarted."""
     settings = Settings.load(repo=find_repo(Path()))
     if not Schedules(settings.store).list_active():
         raise Mistake("there are no active schedules; add one with podium schedule add")

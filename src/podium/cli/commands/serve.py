@@ -80,9 +80,9 @@ def serve_command(
     repo: Path | None,
     is_json: bool,
 ) -> int:
-    """Serve the dashboard and the HTTP API for all runs of the store, until Ctrl-C.
+    """Serve the dashboard and the HTTP API for all runs in the store, until Ctrl-C.
 
-    The printed address contains a code that signs a browser in once. The server does not own the runs: they
+    The printed address contains a one-time code that signs a browser in. The server does not own the runs: they
     continue when it exits, except for runs that were resumed in the dashboard, which can be resumed again.
     """
     if ctx.invoked_subcommand is not None:
@@ -135,7 +135,7 @@ def print_address(server: RunningServer, address: str) -> None:
     within = "2 minutes" if server.options.is_remembered else "10 minutes"
     print_to_stderr(f"the code in this address works once, within {within}; press Ctrl-C to stop serving")
     if server.fingerprint:
-        print_to_stderr("if your browser does not know the certificate, accept it only if its SHA-256")
+        print_to_stderr("if your browser does not trust the certificate, accept it only if its SHA-256")
         print_to_stderr(f"fingerprint is {server.fingerprint}")
 
 
@@ -161,7 +161,7 @@ def require_web_packages() -> None:
 @click.option("--revoke", "revoked", metavar="ID", help="Revoke a token; its client is signed out at once.")
 @click.option("--json", "is_json", is_flag=True, help="Print the list, or the new token, as JSON.")
 def serve_tokens_command(name: str | None, scopes: tuple[str, ...], revoked: str | None, is_json: bool) -> None:
-    """List the tokens of browsers and programs, or create or revoke one."""
+    """List the tokens for browsers and programs, or create or revoke one."""
     from ...web.api.access_tokens import TokenFile  # imported here for start-up time
 
     if name is not None and revoked is not None:

@@ -108,7 +108,7 @@ def format_run_requests(run_view: RunView) -> list[str]:
 
 
 def describe_origin(started: RunStarted) -> str:
-    """Describe the run and the entry from which a run was forked."""
+    """Describe the run and the entry that a run was forked from."""
     run, _, seq = started.forked_from.partition("@")
     return f"run {run} at entry {seq}"
 

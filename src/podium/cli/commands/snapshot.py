@@ -1,4 +1,4 @@
-"""`podium snapshot`: take a snapshot of a run by hand."""
+"""`podium snapshot`: take a snapshot of a run manually."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def store_init_command() -> None:
 
 @store_command.command("migrate")
 def store_migrate_command() -> None:
-    """Apply the migrations that the store does not have yet, and list them."""
+    """Apply the store's pending migrations, and list them."""
     store = Settings.load().store
     if not read_version(store):
         raise Mistake(f"there is no store at {store}; create it with: podium store init")
@@ -60,7 +60,7 @@ def store_migrate_command() -> None:
 @store_command.command("check")
 @click.option("--json", "is_json", is_flag=True, help="Print the result as JSON.")
 def store_check_command(is_json: bool) -> int:
-    """Check every timeline and look for rows that belong to no run. The exit code is 8 if the store is damaged.
+    """Check every timeline and look for rows that do not belong to any run. The exit code is 8 if the store is damaged.
 
     Nothing is changed. Runs whose process no longer exists are listed, but do not count as damage.
     """
@@ -191,7 +191,5 @@ def require_states(text: str) -> tuple[str, ...]:
     """
     states = tuple(state.strip() for state in text.split(",")) if text else ENDED_STATES
     if wrong := [state for state in states if state not in ENDED_STATES]:
-        raise click.UsageError(
-            f"--state {wrong[0]!r} is not a state in which a run has ended; use {', '.join(ENDED_STATES)}"
-        )
+        raise click.UsageError(f"--state {wrong[0]!r} is not a state of an ended run; use {', '.join(ENDED_STATES)}")
     return states

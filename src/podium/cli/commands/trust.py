@@ -39,14 +39,14 @@ MEANINGS = {
     SERVER: "a tool server, started or called for agents that use its tools",
     "engines.": "a program that runs in place of model calls",
     "checks.": "a command that agents can run as a check",
-    "worktrees.folder": "the folder for workers' checkouts, which decides where files are written on this machine",
+    "worktrees.folder": "the folder for workers' checkouts, which determines where files are written on this machine",
     "worktrees.quota": "the disk space that workers' worktrees can use; when it is used up, no more are created",
     "worktrees.": "a command that runs in workers' checkouts, after they are created or before they are removed",
     "providers.": "the address of a model provider, which receives agents' prompts and your key",
     "model": "a model on a local server, which receives agents' prompts",
-    "hooks.": "commands that are called on events in runs",
-    "agents.": "commands that are called for the actions of an agent",
-    "mcp__": "a tool that its server now describes differently than when it was trusted",
+    "hooks.": "commands that are called when events occur in runs",
+    "agents.": "commands that are called for an agent's actions",
+    "mcp__": "a tool whose description on its server has changed since it was trusted",
 }
 """How items are used. The first entry whose key is a prefix of an item's key applies."""
 
@@ -105,7 +105,7 @@ def prompt_for_trust(overview: TrustOverview, trust: Trust) -> None:
         count = len(overview.open_items)
         raise Mistake(
             f"{format_count(count, 'item')} {'needs' if count == 1 else 'need'} a decision, but there is no terminal "
-            "to ask on; name the items to trust, or use --all or --list"
+            "for prompts; name the items to trust, or use --all or --list"
         )
 
     async def prompt_for_each() -> None:

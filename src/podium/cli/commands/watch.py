@@ -96,13 +96,13 @@ def watch_command(
     """Take new issues from SOURCE, choose an agent for each, and have it work on the issue.
 
     SOURCE is a folder of Markdown files, github:OWNER/REPOSITORY or gitlab:GROUP/PROJECT; by default the forge of the
-    repository's remote, through gh or glab. No issue is taken twice. The work is done by runs in the background, which
+    repository's remote, using gh or glab. No issue is taken twice. The work is done by runs in the background, which
     ask for permission as usual. On a forge, only issues by members of the project are taken, unless --author or
-    --any-author says otherwise. Nothing is written to the source without --comment.
+    --any-author is given. Nothing is written to the source without --comment.
     """
     seconds = parse_age(every)
     if seconds is None or not SHORTEST_SECONDS <= seconds <= 86400:
-        raise click.UsageError(f"--every {every!r} is not a time between 1s and 1d; use for example 30s or 5m")
+        raise click.UsageError(f"--every {every!r} is not an interval between 1s and 1d; use for example 30s or 5m")
     if is_waiting and not is_once:
         raise click.UsageError("--wait needs --once; without --once, podium watch waits anyway")
     place = find_repo(repo or Path()).resolve()
@@ -159,10 +159,10 @@ def _forget_issue(settings: Settings, source: IssueSource, issue: str) -> int:
     name = issue.removeprefix("#")
     found = [one for one in claims.list_all(source.key, most=100_000) if one.issue in (name, f"{name}.md")]
     if not found:
-        raise Mistake(f"issue {issue!r} of {source.name} was not taken; podium watch --list lists those that were")
+        raise Mistake(f"issue {issue!r} from {source.name} was not taken; podium watch --list lists those that were")
     if found[0].is_active:
         raise Mistake(
-            f"issue {issue!r} of {source.name} is being worked on; stop it first with podium stop {found[0].run}"
+            f"issue {issue!r} from {source.name} is being worked on; stop it first with podium stop {found[0].run}"
         )
     claims.remove(found[0])
     print_to_stderr(f"forgot {issue}; it will be taken again if it is still open")
@@ -213,7 +213,7 @@ async def _run_forever(watch: IssueWatch, output: IssueOutput, seconds: float) -
 
 @contextmanager
 def _cancel_at_signal(scope: anyio.CancelScope) -> Iterator[list[int]]:
-    """Cancel a scope on Ctrl-C or SIGTERM. Yield a list to which each received signal is added."""
+    """Cancel a scope on Ctrl-C or SIGTERM. Yield a list that collects the received signals."""
     import asyncio  # imported here for start-up time: the help does not need it
 
     received: list[int] = []

@@ -1,4 +1,4 @@
-"""`podium worktrees`: list, clean up and remove the worktrees of a repository."""
+"""`podium worktrees`: list, clean up and remove the worktrees in a repository."""
 
 from __future__ import annotations
 
@@ -80,9 +80,9 @@ def worktrees_command(ctx: click.Context, repo: Path | None, is_json: bool) -> N
 async def _load_worktrees(
     worktrees: Worktrees,
 ) -> tuple[list[WorktreeSummary], WorktreeDiskUsage, list[AlsoWorktree]]:
-    """Return the repository's worktrees, the disk usage of all worktrees of the store, and worktrees elsewhere.
+    """Return the repository's worktrees, the disk usage of all worktrees in the store, and worktrees elsewhere.
 
-    The last are the worktrees of this repository's workers in other repositories.
+    The last are the worktrees that this repository's workers have in other repositories.
     """
     listed = await list_worktrees(worktrees)
     elsewhere = await list_also_worktrees(worktrees.ledger, worktrees.repository)
@@ -97,7 +97,7 @@ async def _load_worktrees(
 def worktrees_cleanup_command(worktrees: Worktrees, dry_run: bool, force: bool, is_json: bool) -> None:
     """Remove worktrees that Podium created and that are no longer needed, and print the result for each.
 
-    The worktrees of this repository's workers in other repositories are included.
+    Worktrees that this repository's workers have in other repositories are included.
     Workers on other machines push their work to refs on a remote. Those refs are removed too once the work is merged.
     """
 

@@ -48,7 +48,7 @@ SETTINGS = "permissions: {allow: [Edit]}\n"
 
 
 def find_demo_model() -> str:
-    """Return the installed local model for the demo. Raise DependencyMissing if there is none that can run."""
+    """Return the installed local model for the demo. Raise DependencyMissing if none can run."""
     if not has_library():
         raise DependencyMissing(
             f"podium demo --local needs the package xllamacpp; install it with {format_install_commands('local')}"

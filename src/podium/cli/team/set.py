@@ -32,7 +32,7 @@ DEFAULT_MODEL_WORD = "default"
 @click.command("set")
 @click.argument("name")
 @click.argument("member", metavar="MEMBER", required=False)
-@click.option("--model", help="Model for the member, e.g. sonnet; 'default' removes its own model.")
+@click.option("--model", help="Model for the member, e.g. sonnet; 'default' removes the member's own setting.")
 @click.option("--prompt", metavar="TEXT", help="Prompt for the member; - reads it from standard input.")
 @repo_option
 def team_set_command(name: str, member: str | None, model: str | None, prompt: str | None, repo: Path | None) -> None:

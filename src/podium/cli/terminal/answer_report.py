@@ -31,7 +31,7 @@ def submit_answer(store: StoreAddress, one: OpenRequest, new_answer: Answered) -
 
 
 def get_channel() -> Channel:
-    """Return the interface through which an answer is given: the command line or, for a remote client, the API."""
+    """Return the interface that an answer comes from: the command line or, for a remote client, the API."""
     return "api" if is_called_remotely() else "command"
 
 

@@ -69,6 +69,6 @@ def _is_huge(amount: str) -> bool:
 
 
 def format_limits(budget: Budget | None) -> str:
-    """Format the limits of a budget in the syntax of the command line. Without limits, return `none`."""
+    """Format the limits of a budget in command-line syntax. Without limits, return `none`."""
     limits = {} if budget is None else structs.asdict(budget)
     return ",".join(f"{name}={limit:.15g}" for name, limit in limits.items() if limit is not None) or "none"

@@ -242,7 +242,7 @@ def _format_team_event(entry: Entry) -> str | None:
             return f"{event.winner} was chosen by {event.by}{why}"
         case WorkRestored(branch="") as event:
             which = f" of iteration {event.iteration}" if event.iteration else ""
-            return f"the files{which} at {event.commit[:12]} are in the checkout now"
+            return f"the files{which} at {event.commit[:12]} are now in the checkout"
         case WorkRestored() as event:
             return f"the chosen work was merged into {event.branch} at {event.commit[:12]}"
         case Broadcast() as event:
@@ -278,7 +278,7 @@ def _format_worker_event(entry: Entry) -> str | None:
             return f"not pushed: {event.reason}; the next step will try again"
         case WorkMoved() as event:
             commit = event.commit[:12]
-            start = f"with the files of {commit}" if commit else "from the start, because nothing was pushed"
+            start = f"with the files from {commit}" if commit else "from the start, because nothing was pushed"
             lost = f"; not pushed: {', '.join(event.unpushed)}" if event.unpushed else ""
             return f"continues on {event.host} in {event.path}, {start}{lost}"
         case WorkerSent() as event:

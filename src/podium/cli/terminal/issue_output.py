@@ -49,7 +49,7 @@ class IssueOutput:
             click.echo(escape_for_terminal(text))
 
     def print_problem(self, text: str) -> None:
-        """Print a problem that is not about one issue."""
+        """Print a problem that is not specific to one issue."""
         from ...workers.issue_watch import WatchEvent  # imported here for start-up time: most commands need no workers
 
         self.print_event(WatchEvent(kind="problem", text=text))

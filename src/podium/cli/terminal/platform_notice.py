@@ -12,7 +12,7 @@ from .text import print_to_stderr
 NOTICES = {
     "darwin": "macOS is not tested: runs, teams and workers should work, but there is no sandbox, so a command that "
     "you allow can access everything that you can",
-    "win32": "on Windows itself, agents and teams can only be listed and drawn; to run them, use WSL 2",
+    "win32": "on native Windows, agents and teams can only be listed and drawn; to run them, use WSL 2",
 }
 OTHER = "this system is not tested: Podium is made for Linux, and there is no sandbox here"
 FILE_NAME = "platform-notice"

@@ -72,7 +72,7 @@ BY = "terminal"
 """The author of messages and commands that are typed at the terminal; answers record the user's name instead."""
 GUARD_SECONDS = 0.5
 SEQUENCE_SECONDS = 0.1
-"""The maximum time between the characters of one key."""
+"""The maximum time between the characters sent by one key press."""
 LONG_SECONDS = 5.0
 """If a request has waited for longer than this, its prompt shows the waiting time."""
 NO_ANSWER = "that is not an answer; press Enter, then one of the keys"

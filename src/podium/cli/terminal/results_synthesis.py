@@ -78,7 +78,7 @@ class Synthesis:
 
 
 def choose_run_author(entries: Sequence[Entry], agent_name: str | None) -> SynthesisAuthor:
-    """Return the author of a synthesis of a run: the given agent or, by default, the run's first agent.
+    """Return the author of a run's synthesis: the given agent or, by default, the run's first agent.
 
     Changes that were made to the first agent during the run apply. Raise Mistake if the given agent does not exist.
     """
@@ -104,7 +104,7 @@ def _apply_member_changes(entries: Iterable[Entry], agent: Agent) -> Agent:
 
 
 def choose_workers_author(place: Path, agent_name: str | None) -> SynthesisAuthor:
-    """Return the author of a synthesis of workers: the given agent or a default. Raise Mistake if it does not exist."""
+    """Return the author of a synthesis about workers: the given agent or a default. Raise Mistake if there is none."""
     settings = _load_readonly_settings(place)
     agent = _find_agent(place, settings, agent_name or DEFAULT_WORKER_AGENT)
     return SynthesisAuthor(agent=agent, about=f"the workers of {place.name}", repo=place, settings=settings)

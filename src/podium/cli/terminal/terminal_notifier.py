@@ -30,7 +30,7 @@ _UNSAFE = re.compile(r"[^ \w:()-]", re.ASCII)
 
 
 class TerminalNotifier:
-    """Shows notifications on a terminal in the ways that `targets` lists. Restores the title when its block ends."""
+    """Shows notifications on a terminal, using the methods in `targets`. Restores the title when its block ends."""
 
     def __init__(self, stream: TextIO, targets: Collection[NotifyTarget], environ: Mapping[str, str]) -> None:
         self._stream = stream

@@ -15,7 +15,7 @@ from ...values.plain_text import format_count
 from ...values.usage import Usage
 
 _NARROW = re.compile(r"[\x00-\u02ff\u2010-\u2027\u2500-\u257f]*")
-"""Text in which each character is one column wide: Latin letters, punctuation, and the lines of a drawn tree.
+"""Text in which each character is one column wide: Latin letters, punctuation, and the characters that draw trees.
 
 For such text, no width table is needed, so most commands never load it.
 """

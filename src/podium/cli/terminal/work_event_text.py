@@ -1,4 +1,4 @@
-"""Format the events of collaborating teams and of decisions, each as one line of text."""
+"""Format events from collaborating teams and from decisions, each as one line of text."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LONGEST_QUOTE = 72
 
 
 def format_work_event(event: Event) -> str | None:
-    """Describe an event of a team's work or of a decision in one line. Return None for other events."""
+    """Describe an event from a team's work or from a decision in one line. Return None for other events."""
     return _format_plan_event(event) or _format_step_event(event) or _format_decision_event(event)
 
 
@@ -113,7 +113,7 @@ def _format_decision_event(event: Event) -> str | None:
             voted = f"votes for {event.option}" if event.option else "abstains"
             return f"{event.voter} {voted}" + (f": {_quote(event.reason)}" if event.reason else "")
         case BallotRefused():
-            return f"the ballot of {event.voter} was refused: {event.reason}"
+            return f"the ballot from {event.voter} was refused: {event.reason}"
         case VoteClosed():
             return f"the vote on {event.decision} is closed: {event.why}"
         case DecisionCommitted():

@@ -1,4 +1,4 @@
-"""Start the workers of `podium merge --resolve`, each of which repairs a branch that conflicts or fails a check."""
+"""Start the workers for `podium merge --resolve`, each of which repairs a branch that conflicts or fails a check."""
 
 from __future__ import annotations
 
@@ -81,4 +81,4 @@ def print_resolvers(resolver_runs: Iterable[ResolverRun], *, is_json: bool) -> N
         if not is_json:
             click.echo(escape_for_terminal(f"resolving: {one.branch}: worker {one.run} on {one.on}"))
         print_to_stderr(f"{one.on}: see podium workers for its state and podium approvals for its requests;")
-        print_to_stderr(f"  when it is complete, podium merge {one.on} merges it in place of {one.branch}")
+        print_to_stderr(f"  when it is complete, podium merge {one.on} merges it instead of {one.branch}")

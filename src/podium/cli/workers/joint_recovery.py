@@ -12,7 +12,7 @@ FOLDER = "merges"
 
 
 def print_finished_moves(settings: Settings) -> None:
-    """Complete or undo interrupted moves of targets, and print a sentence about each."""
+    """Complete or undo interrupted target moves, and print a sentence about each."""
     if not (settings.home / FOLDER).is_dir():
         return
     # Imported here for start-up time: few people merge several repositories.

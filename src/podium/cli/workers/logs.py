@@ -1,4 +1,4 @@
-"""`podium workers logs`: print the timeline of a worker."""
+"""`podium workers logs`: print a worker's timeline."""
 
 from __future__ import annotations
 

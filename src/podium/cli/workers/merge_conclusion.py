@@ -1,4 +1,4 @@
-"""Finish `podium merge`: move the target if the user agrees, and remove integration branches that are not needed."""
+"""Finish `podium merge`: move the target if the user agrees, and remove unneeded integration branches."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from .merge_report import format_agree_command, format_checked_tree, format_rema
 class MoveOptions:
     """The options that decide whether the target moves.
 
-    `commands` are the checks given on the command line, `names` are the files and folders to which the merge is
-    limited, and `tree` is the tree that was reviewed.
+    `commands` are the checks given on the command line, `names` are the files and folders that the merge is limited to,
+    and `tree` is the tree that was reviewed.
     """
 
     commands: Sequence[str] = ()
@@ -47,7 +47,7 @@ class MoveOptions:
 def conclude_merge(there: RepoContext, outcome: TrainOutcome, options: MoveOptions) -> int:
     """Move the target if the user agrees, remove integration branches, and return the exit code.
 
-    If the target does not contain the new integration branch, the branch is kept, unless the user refused the result.
+    If the target does not contain the new integration branch, the branch is kept, unless the user rejected the result.
     """
     result = outcome.train
     refusal: int | None = None
@@ -105,7 +105,7 @@ def _find_refusal(repository: Repository, result: Train, options: MoveOptions) -
 
 
 def _ask_person(repository: Repository, result: Train) -> bool:
-    """Ask whether to move the target. If the user refuses or interrupts the command, discard the result."""
+    """Ask whether to move the target. If the user declines or interrupts the command, discard the result."""
     question = f"Move {result.target} from {result.base[:SHORT]} to {format_checked_tree(result)}?"
     try:
         is_agreed = click.confirm(escape_for_terminal(question), default=None, err=True)
@@ -119,7 +119,7 @@ def _ask_person(repository: Repository, result: Train) -> bool:
 
 
 def _discard_result(repository: Repository, result: Train) -> None:
-    """Remove the integration branch of a result that the user refused, unless the branch is in use."""
+    """Remove the integration branch of a result that the user rejected, unless the branch is in use."""
     assert result.ref is not None
     branch = result.ref.removeprefix(HEADS)
     is_removed = anyio.run(remove_integration_branch, repository, result.ref, result.commit)

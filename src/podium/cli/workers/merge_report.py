@@ -14,7 +14,7 @@ from ...workspace.merging.overlap_forecast import FileChange
 from ..terminal.text import fit_columns, truncate_line
 
 MOST_BRANCHES = 10
-"""Maximum number of integration branches in the command that removes them."""
+"""Maximum number of integration branches to list in the command that removes them."""
 MOST_FILES = 20
 """Maximum number of changed files to list."""
 LONGEST_CHECK = 60

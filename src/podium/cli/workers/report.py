@@ -99,4 +99,4 @@ def _format_summary(report: WorkersReport) -> Iterator[str]:
     if report.forecast is not None:
         yield from format_forecast(report.forecast)
     if report.forecast_error:
-        yield f"cannot forecast whether the branches merge: {report.forecast_error}"
+        yield f"cannot forecast whether the branches will merge: {report.forecast_error}"

@@ -23,8 +23,8 @@ from ..terminal.text import as_json, print_to_stderr
 def workers_resume_command(context: RepoContext, branches: tuple[str, ...], is_json: bool) -> None:
     """Start a commander that continues the workers on BRANCH; without BRANCH, all interrupted and queued workers.
 
-    A paused worker is continued only if you give its name. A worker that is waiting for a provider's limit continues
-    by itself when the limit resets; give its name to continue it now.
+    A paused worker is continued only if you give its name. A worker that is waiting for a provider's limit to reset
+    continues by itself when it does; give its name to continue it now.
     """
     named = [context.find_worker(branch) for branch in branches]
     states = ("queued", "resumable", "waiting_limit")
@@ -50,7 +50,8 @@ def resume_workers(
 ) -> list[WorkerState]:
     """Start a commander to continue workers, including paused ones. Raise Mistake if one has ended or is active.
 
-    With `wakes_early`, workers that are waiting for a provider's limit continue now, not when the limit resets.
+    With `wakes_early`, workers that are waiting for a provider's limit to reset continue now, without waiting any
+    longer.
     """
     from ...workers import worker_resumption  # imported here for start-up time: --help does not need it
 

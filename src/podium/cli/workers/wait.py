@@ -195,7 +195,7 @@ class WorkerWaiter:
 
 
 def can_progress(workers: Collection[WorkerState]) -> bool:
-    """Return whether any worker is active, waiting for a limit, ready to start, or due to be marked as unstartable."""
+    """Return whether any worker is active, startable, waiting for a limit to reset, or due to be marked unstartable."""
     jobs = [Job(worker.run, worker.name, worker.worker_task.after) for worker in workers if not worker.is_over]
     statuses: dict[str, RunStatus] = {worker.run: RUN_STATUSES.get(worker.state, "open") for worker in workers}
     live = [worker.run for worker in workers if _is_live(worker)]

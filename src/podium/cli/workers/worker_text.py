@@ -33,7 +33,7 @@ def format_worker_cost(worker: WorkerState) -> str:
 
 
 def format_worker_status(worker: WorkerState) -> str:
-    """Return a worker's status. If the worker is waiting for a provider's limit, include the remaining time."""
+    """Return a worker's status. If it is waiting for a provider's limit to reset, include the remaining time."""
     if worker.wakes_at is None:
         return worker.state
     return f"waiting_limit {format_countdown(worker.wakes_at - time.time())}"

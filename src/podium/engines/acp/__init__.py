@@ -1,1 +1,1 @@
-"""Use coding agents of other vendors as engines, over the Agent Client Protocol (ACP)."""
+"""Use coding agents from other vendors as engines, over the Agent Client Protocol (ACP)."""

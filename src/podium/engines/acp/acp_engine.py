@@ -1,4 +1,4 @@
-"""An engine that drives coding agents of other vendors over the Agent Client Protocol."""
+"""An engine that drives coding agents from other vendors over the Agent Client Protocol."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .podium_tools import open_podium_tools
 
 
 class AcpEngine:
-    """Opens sessions of one coding agent. `model` is the model that it uses, or None for the one it is set up with.
+    """Opens sessions with one coding agent. `model` is the model that it uses, or None for the one it is set up with.
 
     `executable` is the program's location, `home` is Podium's home folder, and `sandbox` starts the processes.
     """

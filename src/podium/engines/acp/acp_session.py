@@ -1,4 +1,4 @@
-"""Run the turns of an agent whose engine is a coding agent in a process of its own.
+"""Run the turns of an agent whose engine is a coding agent in its own process.
 
 Each prompt to the coding agent is a step. If the coding agent's process or Podium itself dies, the coding agent loads
 its session again and continues; if it cannot, a new session gets the conversation as text.
@@ -140,7 +140,7 @@ class AcpSession:
         """Return the prompt, preceded by what the agent does not know about its last turn.
 
         The agent is told which actions were refused and why. If one of Podium's tools ended the turn, it is also told
-        which of these tools it called, because some agents forget a turn in which they were stopped.
+        which of these tools it called, because some agents forget a turn that was stopped.
         """
         if not self._history:
             return prompt

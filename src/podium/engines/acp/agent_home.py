@@ -31,7 +31,8 @@ NO_KEY = "none"
 class AgentModel:
     """A model that a coding agent should use: its name, and the API, address and key of its provider.
 
-    `relayed_url` is the address at which an agent in a sandbox calls the model. The key is added outside the sandbox.
+    `relayed_url` is the address that an agent in a sandbox uses to call the model. The key is added outside the
+    sandbox.
     """
 
     name: str

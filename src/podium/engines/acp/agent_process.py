@@ -74,7 +74,7 @@ async def open_unconfined(command: AgentCommand) -> AsyncIterator[ChildProcess]:
 
 
 ServeCoordination = Callable[[CoordinationRouter], AbstractAsyncContextManager[str]]
-"""Yields the address at which an agent's process reaches a router, or an empty string if it cannot."""
+"""Yields the address that an agent's process uses to reach a router, or an empty string if it cannot reach one."""
 
 
 def serve_nowhere(router: CoordinationRouter) -> AbstractAsyncContextManager[str]:
@@ -84,10 +84,10 @@ def serve_nowhere(router: CoordinationRouter) -> AbstractAsyncContextManager[str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSandbox:
-    """Where the processes of an agent run. `name` is shown in requests, and `open_child` starts a process.
+    """Where an agent's processes run. `name` is shown in requests, and `open_child` starts a process.
 
-    `model_url` is the address at which processes reach the model that their command names; if it is empty, they use the
-    model's own address. `serve_coordination` serves Podium's tools to a process.
+    `model_url` is the address that processes use to reach the model named in their command; if it is empty, they use
+    the model's own address. `serve_coordination` serves Podium's tools to a process.
     """
 
     name: str
@@ -103,7 +103,7 @@ class SessionHandler(Protocol):
     """Handles what an agent sends about one of its sessions."""
 
     async def receive_update(self, update: Params) -> None:
-        """Receive one update of the session, in order."""
+        """Receive one session update, in order."""
         ...
 
     async def answer_permission(self, params: Params) -> Any:
@@ -116,7 +116,7 @@ class SessionHandler(Protocol):
 
 
 class AgentProcess:
-    """A running agent. `handlers` receive its messages, by session id; messages for other sessions are dropped.
+    """A running agent. `handlers` receive its messages, keyed by session id; messages for other sessions are dropped.
 
     `coordination` answers its calls to Podium's tools at `coordination_url`, which is empty if it cannot call them.
     """
@@ -245,7 +245,7 @@ class AgentProcess:
 
 
 CANCELLED = {"outcome": {"outcome": "cancelled"}}
-"""The answer to a permission request of a turn that is being cancelled."""
+"""The answer to a permission request in a turn that is being cancelled."""
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ from msgspec import Struct
 from ...values.errors import Mistake
 
 AGENTS_FOLDER = "agents"
-"""The folder in Podium's home into which the install commands install agents."""
+"""The folder in Podium's home where the install commands put agents."""
 
 AfterDenial = Literal["goes_on", "ends_turn"]
 """What an agent does when an action is denied: its model continues, or the turn ends without an answer."""
@@ -26,16 +26,16 @@ McpTransport = Literal["", "http", "stdio", "off"]
 
 
 class AgentProgram(Struct, frozen=True, kw_only=True):
-    """A coding agent. The defaults describe one that follows the protocol and has no peculiarities.
+    """A coding agent. The defaults describe one that follows the protocol and has no quirks.
 
-    `command` is the program with its arguments. `package` is the npm package and `version` the version with which the
-    row was tested; `binary` is the program's path in that package if npm does not link it. `mode` is the mode in which
-    the agent asks before it acts. `env` is always set, `passed_variables` are taken from the user's environment, and
+    `command` is the program with its arguments. `package` is the npm package and `version` the version that the row was
+    tested with; `binary` is the program's path in that package if npm does not link it. `mode` is the mode that makes
+    the agent ask before it acts. `env` is always set, `passed_variables` are taken from the user's environment, and
     `login_files` are copied from the user's home folder into the agent's own. `model_env` and `model_files` make the
     agent use a model that the agent's file names, for each kind of API. With `asks_late`, it reports the start of a
     call before it asks for permission. With `reports_totals`, the usage that it reports is the total for the session.
     `hosts` are the hosts that it must reach to use the model and the login that it is set up with, and `readable` are
-    the folders that it must read, besides the one in which it is installed. `creatable` are configuration files in the
+    the folders that it must read, besides the one it is installed in. `creatable` are configuration files in the
     checkout that it can create in the sandbox; the sandbox prevents all other agents from creating them. With
     `is_sandboxed`, it runs in Podium's sandbox where there is one. `mcp` is how it connects to Podium's tools; with
     `lists_late`, it requests the list of these tools only after its first prompt. `caution` is a known limitation that
@@ -80,7 +80,7 @@ class AgentProgram(Struct, frozen=True, kw_only=True):
         return shutil.which(str(installed))
 
     def choose_wire(self, provider: str, wire: str, *, agent: str, model: str) -> str:
-        """Return the kind of API through which the agent uses a model: the provider's own, or else `wire`.
+        """Return the kind of API that the agent uses to call a model: the provider's own, or else `wire`.
 
         Raise Mistake if Podium cannot make the coding agent use the model.
         """
@@ -272,7 +272,7 @@ _ROWS = (
         # To keep other agents from creating this file, the sandbox puts an empty folder at its path. opencode fails to
         # read that folder.
         creatable=("opencode.json",),
-        caution="it never asks before it calls a tool of an MCP server, and its commands can create opencode.json",
+        caution="it never asks before it calls an MCP server's tool, and its commands can create opencode.json",
     ),
     AgentProgram(
         name="gemini",

@@ -113,7 +113,7 @@ class AgentSession:
         return False
 
     async def _set_mode(self, agent: AgentProcess, session: str, opened: Params) -> None:
-        """Set the mode in which the agent asks before it acts. Raise OutsideFailed if it does not offer that mode."""
+        """Set the mode that makes the agent ask before it acts. Raise OutsideFailed if it does not offer that mode."""
         wanted, modes = self._program.mode, read_mapping(opened, "modes")
         if not wanted or modes.get("currentModeId") == wanted:
             return

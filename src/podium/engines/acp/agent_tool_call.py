@@ -1,4 +1,4 @@
-"""Translate the tool calls of coding agents into actions that Podium's rules can judge.
+"""Translate coding agents' tool calls into actions that Podium's rules can judge.
 
 Agents describe a call in several messages with the same id, which are combined; some give few details. A call that has
 an equivalent among Podium's tools gets that tool's name and arguments. An argument without an equivalent is kept, so

@@ -1,4 +1,4 @@
-"""Offer Podium's own tools to the session of a coding agent, which connects to them as an MCP server.
+"""Offer Podium's own tools to a coding agent's session, which connects to them as an MCP server.
 
 An agent reports its calls to these tools like any others, and may ask for permission to make them. Podium permits them
 at once and does not record these reports: the calls themselves reach Podium, which checks them at its gate and records
@@ -32,7 +32,7 @@ OWN_NAME = re.compile(
     rf"|(?P<first>\w+) \({SERVER_NAME} MCP Server\).*)",
     re.DOTALL,
 )
-"""An agent's name for a tool of this server: `mcp__podium__ask_person`, `podium-ask_person`, `podium: ask person`, …"""
+"""An agent's name for one of these tools: `mcp__podium__ask_person`, `podium-ask_person`, `podium: ask person`, …"""
 
 
 class PodiumTools:
@@ -60,7 +60,7 @@ class PodiumTools:
         return [{"name": SERVER_NAME, "command": program, "args": args, "env": env}]
 
     def recognise_call(self, message: Params, earlier: str) -> str:
-        """Return the tool of this server that a message about a tool call names, or an empty string for other tools.
+        """Return which of this server's tools a message about a tool call names, or an empty string for any other.
 
         `earlier` is the tool that earlier messages about the same call named; it is returned if this message names no
         tool. A call that the agent describes as access to files, commands or the network is never a call to one of

@@ -36,7 +36,7 @@ STEERING_SECONDS = 5.0
 REPORT_SECONDS = 1.0
 """How long an agent can take to report the end of a call that ended its turn."""
 STOPPED_BY_TOOL = "tool"
-"""The stop reason of a prompt that one of Podium's tools ended."""
+"""The stop reason for a prompt ended by one of Podium's tools."""
 NO_REPORT = "The agent did not report how this ended."
 NO_GATE = "nothing is permitted in this session"
 NO_CHOICE = "the agent offers no way to permit it only once"
@@ -297,7 +297,7 @@ class PromptHandler:
         )
 
     def _choose_place(self, action: EngineAction) -> Scope:
-        """Return the scope for an action: the first one that no earlier or running call of the same action uses."""
+        """Return the scope for an action: the first one that no earlier or running call for the same action uses."""
         elsewhere = (action.directory,) if action.directory else ()
         digest = compute_digest(action.tool, dict(action.arguments), action.shown, *elsewhere)[:12]
         for number in count(1):

@@ -25,7 +25,7 @@ def build_first_prompt(system: str, history: Sequence[PastTurn], prompt: str) ->
 
 
 def build_interrupted_prompt(prompt: str) -> str:
-    """Return the prompt with which an interrupted session continues its work on `prompt`."""
+    """Return the prompt that makes an interrupted session continue its work on `prompt`."""
     return (
         "You were interrupted while you worked on the request below, and your session was restored. Check what is "
         f"already done, do not repeat it, and continue.\n\n[the request]\n{prompt}"

@@ -74,7 +74,7 @@ def pass_message(url: str, token: str, message: Any) -> None:
 
 
 OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-"""Podium is on the sandbox's own loopback, so a proxy in the environment is not used."""
+"""Ignores any proxy in the environment, because Podium listens on the sandbox's own loopback interface."""
 
 
 def _build_error(id: Any, message: str) -> bytes:

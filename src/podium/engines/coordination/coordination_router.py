@@ -1,4 +1,4 @@
-"""Pass the requests of an agent's process to the session whose token they carry.
+"""Pass requests from an agent's process to the session whose token they carry.
 
 Several sessions can share a process, and the process reaches Podium at one address. A request without a token, or with
 one that belongs to none of these sessions, is refused and recorded.
@@ -15,7 +15,7 @@ import msgspec
 from .coordination_session import CoordinationSession
 
 PATH = "/mcp"
-"""The path at which the tools of every session are served."""
+"""The path where every session's tools are served."""
 SCHEME = "bearer "
 
 Message = MutableMapping[str, Any]
@@ -32,7 +32,7 @@ class CoordinationRouter:
 
     @contextmanager
     def add_session(self, session: CoordinationSession, application: Application) -> Iterator[None]:
-        """Answer the requests of a session with its application during the block."""
+        """Answer a session's requests with its application during the block."""
         self._applications[session] = application
         try:
             yield

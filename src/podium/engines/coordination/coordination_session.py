@@ -32,13 +32,13 @@ from ...values.event import ActionRefused, ToolCalled, ToolUse
 POLL_SECONDS = 45.0
 """A call gets an answer within this many seconds. Many agents give up on a call after 60 s."""
 CALLS_A_MINUTE = 120
-"""How many calls of a session can start per minute. Further calls wait."""
+"""How many of a session's calls can start per minute. Further calls wait."""
 MOST_RUNNING = 64
-"""How many calls of a turn can run or wait at the same time."""
+"""How many of a turn's calls can run or wait at the same time."""
 MOST_REFUSALS = 20
-"""How many refused calls of a session are recorded."""
+"""How many of a session's refused calls are recorded."""
 SERVER_NAME = "podium"
-"""The name under which agents know the server. They add it to the names of its tools."""
+"""The server's name, as agents see it. They add it to the names of its tools."""
 WAIT_TOOL = "wait_for_result"
 WAIT_SCHEMA = {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}
 OWN_TOOLS_OF_AGENTS = frozenset(
@@ -74,7 +74,7 @@ def find_calls(scope: Scope) -> list[tuple[str, ToolCalled]]:
 
 @dataclass(slots=True)
 class PendingCall:
-    """A call that is running, or whose answer waits to be fetched."""
+    """A call that is running, or whose answer is waiting to be fetched."""
 
     id: str
     done: Event = field(default_factory=Event)
@@ -106,7 +106,7 @@ class CoordinationTurn:
         self._on_end = on_end
         self._counts: Counter[str] = Counter()
         self._known: dict[str, PendingCall] = {}
-        """The calls of an earlier attempt, keyed by the last part of their paths."""
+        """The calls from an earlier attempt, keyed by the last part of their paths."""
         self._pending: dict[str, PendingCall] = {}
         self._by_id: dict[str, PendingCall] = {}
         self._one_at_a_time = Lock()

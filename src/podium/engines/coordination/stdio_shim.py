@@ -13,5 +13,5 @@ TOKEN_VARIABLE = "PODIUM_COORDINATION_TOKEN"
 
 
 def build_shim_command(url: str) -> list[str]:
-    """Return the command line of the server. Its environment must have the session's token in TOKEN_VARIABLE."""
+    """Return the command that starts the server. Its environment must have the session's token in TOKEN_VARIABLE."""
     return [sys.executable, "-I", "-S", str(SHIM), url]

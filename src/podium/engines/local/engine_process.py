@@ -1,9 +1,9 @@
-"""Serve one local model to all processes that use the same folder of models, until it has been idle for a while.
+"""Serve one local model to all processes that use the same models folder, until it has been idle for a while.
 
 The server, which comes with `xllamacpp`, offers OpenAI's Chat Completions API on a loopback port. It requires a token,
 which is stored only in the state file; only the owner of that file can read it. Calls are answered one at a time, in
-the order in which they arrive. The process exits when it has been idle for long enough, when its state file has been
-removed or replaced, or on SIGTERM.
+order of arrival. The process exits when it has been idle for long enough, when its state file has been removed or
+replaced, or on SIGTERM.
 
 Usage: python -m podium.engines.local.engine_process STATE WEIGHTS WINDOW IDLE_SECONDS
        python -m podium.engines.local.engine_process --check
@@ -106,7 +106,7 @@ def _serve(engine: Any, state_path: Path, weights: str, window: int, idle_second
 
 
 def _build_parameters(engine: Any, weights: str, window: int, token: str) -> Any:
-    """Return the parameters of the server: loopback only, with a token, without the web UI."""
+    """Return the server's parameters: loopback only, with a token, without the web UI."""
     parameters = engine.CommonParams()
     parameters.model.path = weights
     parameters.hostnames = ["127.0.0.1"]

@@ -1,4 +1,4 @@
-"""Find or start the engine process of a local model. All users of a folder of models share its engine processes."""
+"""Find or start the engine process for a local model. All users of a models folder share its engine processes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ START_SECONDS = 180.0
 POLL_SECONDS = 0.05
 MODULE = "podium.engines.local.engine_process"
 PASSED_ON = ("PYTHONPATH", "LD_LIBRARY_PATH")
-"""The variables that the engine inherits besides the usual ones: where its packages and libraries are."""
+"""The variables that the engine inherits in addition to the usual ones: the locations of its packages and libraries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

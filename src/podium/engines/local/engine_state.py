@@ -1,4 +1,4 @@
-"""The state and the startup report that the process of a local model publishes for its callers."""
+"""The state and the startup report that a local model's process publishes for its callers."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class GgufHeader:
     licence: str
     context_length: int
     cache_bytes_per_token: int
-    """The bytes of memory that each token of the context takes, with 16-bit numbers."""
+    """The memory in bytes that each context token takes, with 16-bit numbers."""
 
 
 def read_gguf_header(path: Path) -> GgufHeader:

@@ -22,7 +22,7 @@ from ...values.model_abilities import ModelAbilities
 LARGEST_WINDOW = 16_384
 """The largest context in tokens. A larger one would take more memory and, on a CPU, minutes to process."""
 OVERHEAD = 700_000_000
-"""The estimated memory in bytes that the engine takes besides the weights and the context."""
+"""The estimated memory in bytes that the engine needs in addition to the weights and the context."""
 RECORD = ".json"
 WEIGHTS = ".gguf"
 
@@ -62,7 +62,7 @@ class InstalledModel(Struct, frozen=True, kw_only=True):
 
     @property
     def served_window(self) -> int:
-        """The number of tokens in the context with which the engine serves the model."""
+        """The size, in tokens, of the context that the engine uses to serve the model."""
         return min(self.window, LARGEST_WINDOW)
 
     @property

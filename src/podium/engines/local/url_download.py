@@ -1,4 +1,4 @@
-"""Download a model file from a URL that the user gave, and continue a download that was interrupted.
+"""Download a model file from a URL given by the user, and continue a download that was interrupted.
 
 A second file, the mark, is stored next to an unfinished file. It contains the URL and the server's version of the
 content (`ETag` or `Last-Modified`). If the server sends no version, an interrupted download starts from the beginning.

@@ -35,7 +35,7 @@ ADVICE = "use a model and a server that support tool calls"
 
 
 class AnswerProgress:
-    """Collects the answer of a turn from the replies without tool calls.
+    """Collects a turn's answer from the replies without tool calls.
 
     A reply that was cut off is continued once. If a reply cannot be used, the model is asked once more.
     """
@@ -83,7 +83,7 @@ class AnswerProgress:
         )
 
     def make_loop_failure(self) -> AgentFailed:
-        """Return the failure of a model that does not stop calling the same tool."""
+        """Return the failure for a model that keeps calling the same tool."""
         message = f"its model called {self.looping_tool} again and again with the same arguments, and gave no report"
         return AgentFailed(Failure(kind="engine", agent=self._spec.agent.name, message=message))
 
@@ -98,7 +98,7 @@ class AnswerProgress:
             return ModelAskedAgain(reason="its model wrote another call instead of a report", prompt="")
         if (written := read_written_reply(self.so_far, self._tools)) is not None:
             tool = next(call.name for call in written.calls if call.name in self._tools)
-            reason = f"its reply only repeated a call to {tool} that it had been shown"
+            reason = f"its reply only repeated a call to {tool} from the text it was given"
             return ModelAskedAgain(reason=reason, prompt=QUOTED_CALL.format(tool=tool))
         # A call that was cut off can be read when the rest of it has arrived.
         can_continue = reply.stop == CUT_OFF and not self._is_continued

@@ -222,7 +222,7 @@ class _PartialBlock(Struct):
 
 
 class AnthropicReplyFormat:
-    """Reads a reply, which consists of content blocks. A call to `reply_tool` is read as text."""
+    """Reads a reply, which consists of content blocks. A call to `reply_tool` is treated as text."""
 
     def __init__(self, reply_tool: str = "") -> None:
         self.model = ""

@@ -160,7 +160,7 @@ def _load_images(text: str, place: Scope) -> tuple[Image, ...]:
 
 
 def _recall_reply(place: Scope) -> ModelReplied | None:
-    """Return the recorded reply of the model call at this scope, or None if no attempt has succeeded."""
+    """Return the recorded reply to the model call at this scope, or None if no attempt has succeeded."""
     for attempt in count(1):
         outcome = place.for_attempt(attempt).find_outcome(ModelReplied, CallFailed)
         if isinstance(outcome, ModelReplied):

@@ -16,10 +16,10 @@ from typing import Any
 import msgspec
 
 LIMIT_STATUSES = (402, 403, 413, 429, 503, 529)
-"""The statuses of responses that can be about a limit. Rate limit headers of other responses are ignored."""
+"""The response statuses that can indicate a limit. Rate limit headers of other responses are ignored."""
 
 EPOCH = 1_000_000_000.0
-"""A larger number of seconds is a time since 1970, not a duration."""
+"""A larger number of seconds is a Unix timestamp, not a duration."""
 
 _RATE_RESET = re.compile(r"(?:x-|anthropic-)?ratelimit-(?:reset(?P<kind>-[a-z-]+)?|(?P<start>[a-z-]+)-reset)$")
 _DURATION = re.compile(
@@ -122,7 +122,7 @@ def _iter_body_times(body: bytes, now: float) -> Iterator[float]:
 
 
 def _iter_objects(document: Any, depth: int = 4) -> Iterator[dict[Any, Any]]:
-    """Yield the objects of a JSON document, down to a fixed depth: no provider nests its errors more deeply."""
+    """Yield the objects in a JSON document, down to a fixed depth: no provider nests its errors more deeply."""
     if isinstance(document, dict):
         yield document
     children = document.values() if isinstance(document, dict) else document if isinstance(document, list) else ()
@@ -131,7 +131,7 @@ def _iter_objects(document: Any, depth: int = 4) -> Iterator[dict[Any, Any]]:
 
 
 def _parse_duration(text: str) -> float | None:
-    """Return the seconds of a duration such as 1h2m3.5s, 20ms or 2m, or None if the text is not a duration."""
+    """Return the number of seconds in a duration such as 1h2m3.5s, 20ms or 2m, or None if the text is not one."""
     match = _DURATION.fullmatch("".join(text.split()))
     if match is None or not any(match.groupdict().values()):
         return None

@@ -163,7 +163,7 @@ class ModelCaller:
         return True
 
     async def _wait_for_reset(self, at: Scope, candidate: int, until: float) -> None:
-        """Wait until the limit of a model resets. The time does not count against the agent."""
+        """Wait until a model's limit resets. The time does not count against the agent."""
         model, agent = self.models[candidate], self._spec.agent.name
         message = model.throttle.find_limit(model.name).message
         at.record_each_time(
@@ -279,10 +279,9 @@ class ModelCaller:
         return reply.as_call_failed(error, None, provider=model.provider, until=now + seconds)
 
     def _report_queue(self, at: Scope, model: Model, ahead: int) -> None:
-        """Record a notice that a call waits because the provider is busy with other calls."""
-        text = (
-            f"{self._spec.agent.name} waits for {model.provider or model.name} ({format_count(ahead, 'call')} ahead)."
-        )
+        """Record a notice that a call is waiting because the provider is busy with other calls."""
+        waiting = f"{self._spec.agent.name} is waiting for {model.provider or model.name}"
+        text = f"{waiting} ({format_count(ahead, 'call')} ahead)."
         with suppress(StoreFailed):  # the next wait for the store raises this error
             at.record_each_time(Noticed(text=text))
 

@@ -1,6 +1,7 @@
 """Choose which of an agent's models is called next: the first that is neither missing nor at its limit.
 
-After a crash, the attempts on the timeline determine the choice; the limits that this process knows only save calls.
+After a crash, the attempts on the timeline determine the choice; the limits known to this process only help avoid
+futile calls.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Candidate(Protocol):
 
 
 class ModelCandidates:
-    """The models of one agent, in the order in which they are tried."""
+    """The models of one agent, in the order they are tried."""
 
     def __init__(self, models: Sequence[Candidate]) -> None:
         self._models = models

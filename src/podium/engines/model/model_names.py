@@ -1,23 +1,23 @@
-"""Compare the model that a reply names with the model that was asked for."""
+"""Compare the model that a reply names with the model that was requested."""
 
 from __future__ import annotations
 
 import re
 
 _DATE = re.compile(r"[-@](\d{4}-\d{2}-\d{2}|\d{8}|\d{6}|\d{4}|\d{3}|\d{2}-\d{2})$")
-"""The end of the name of a snapshot: gpt-5-mini-2025-08-07, claude-sonnet-5-5-20260401, gemini-2.0-flash-001."""
+"""The end of a snapshot's name: gpt-5-mini-2025-08-07, claude-sonnet-5-5-20260401, gemini-2.0-flash-001."""
 
 _LATEST = re.compile(r"[-:]latest$")
 
 ANY_MODEL = frozenset({"auto", "default"})
-"""Names for which a server chooses the model itself, such as openrouter/auto."""
+"""Names that let a server choose the model, such as openrouter/auto."""
 
 
 def is_same_model(asked: str, replied: str) -> bool:
     """Return whether a reply that names the model `replied` answers a call for the model `asked`.
 
-    An alias and its dated snapshot are the same model, and so are names with and without the prefix of a provider, a
-    folder, a file extension or a tag. Two different dates are two models.
+    An alias and its dated snapshot are the same model, and so are names with and without a provider prefix, a folder, a
+    file extension or a tag. Two different dates are two models.
     """
     ours, theirs = _strip_place(asked), _strip_place(replied)
     if ours == theirs or not theirs or ours in ANY_MODEL:

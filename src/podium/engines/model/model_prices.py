@@ -35,7 +35,7 @@ _PRICE_LIST_NAMES = {"gemini": "google", "xai": "x-ai", "bedrock": "aws", "verte
 def calculate_cost(provider: str, model: str, usage: Usage, *, at: datetime | None = None) -> float | None:
     """Return the cost of one call in dollars at the time `at` (default: now), or None if the price is unknown.
 
-    Models of providers without a key cost nothing. The first lookup takes 0.2 s, because it loads all prices.
+    Models from providers that need no key cost nothing. The first lookup takes 0.2 s, because it loads all prices.
     """
     prices = _remembered_prices.get((provider, model)) or _find_model_prices(provider, model)
     if prices is None:
@@ -230,5 +230,5 @@ def _load_snapshot() -> DataSnapshot:
 
 
 def _strip_account(provider: str) -> str:
-    """Return the name of a provider without the name of an account, because all accounts pay the same prices."""
+    """Return the name of a provider without the account name, because all accounts pay the same prices."""
     return provider.lower().partition("@")[0]

@@ -1,4 +1,4 @@
-"""Define the interface of provider adapters, through which the tool loop calls models.
+"""Define the interface of provider adapters, which the tool loop uses to call models.
 
 An adapter (`Wire`) is one way to call models, such as a provider's HTTP API or a script. It makes the
 call and yields the reply; agents, timelines and retries are handled elsewhere.

@@ -29,7 +29,7 @@ class OpenAIWire:
     Set `asks_usage` to false for servers that reject `stream_options`; some report usage anyway.
     Set `takes_schema` to false for servers that do not support `json_schema` as the response format. Other servers
     that refuse it are remembered in `refused_schemas`.
-    `limit_name` is the field that limits the reply: OpenAI's newer models refuse `max_tokens`, and other
+    `limit_name` is the request field that limits the reply: OpenAI's newer models refuse `max_tokens`, and other
     servers ignore `max_completion_tokens`.
     """
 
@@ -126,7 +126,7 @@ def _encode_tool(tool: Tool) -> dict[str, Any]:
 
 
 class _SealedFields(Struct, frozen=True, omit_defaults=True):
-    """Provider data of a message with tool calls. Without it, some servers reject the tool results.
+    """Provider data attached to a message with tool calls. Without it, some servers reject the tool results.
 
     DeepSeek requires its reasoning (`thinking`), and Gemini a signature for every call (`extra`, keyed by call id).
     """
@@ -194,7 +194,7 @@ _decode = msgspec.json.Decoder(_Chunk).decode
 
 
 class OpenAIReplyFormat:
-    """Reads a reply, which consists of deltas."""
+    """Reads a reply from its deltas."""
 
     def __init__(self) -> None:
         self.model = ""

@@ -1,7 +1,7 @@
-"""Cache the prices of models in a file.
+"""Cache model prices in a file.
 
 Loading the price list takes 0.2 s of CPU time, longer than many servers take to reply. So the
-prices of each model that is used are stored in a file, which takes less than a millisecond to read. The file
+prices of every model in use are stored in a file that takes less than a millisecond to read. The file
 is valid for one version of the price list.
 """
 
@@ -22,7 +22,7 @@ MAX_MODELS = 200
 
 
 class _CachedPrices(Struct):
-    """The content of the file: the version of the price list, and the facts about each model."""
+    """The contents of the file: the version of the price list, and the facts about each model."""
 
     price_list: str
     models: dict[str, ModelFacts]
@@ -56,7 +56,7 @@ class PriceCache:
             replace_file(self._path, msgspec.json.encode(content))
 
     def _read(self) -> _CachedPrices:
-        """Return the file's content, with no models if it is unreadable or for another version of the price list."""
+        """Return the file's contents, without models if it is unreadable or for another version of the price list."""
         current = _CachedPrices(price_list=_identify_price_list(), models={})
         try:
             content = msgspec.json.decode(self._path.read_bytes(), type=_CachedPrices)

@@ -15,13 +15,13 @@ LONGEST_QUOTE = 600
 NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 FailureFactory = Callable[..., OutsideFailed]
-"""Builds a failure of a provider, with the provider's name in front of the message and its key redacted."""
+"""Builds a provider failure, with the provider's name in front of the message and its key redacted."""
 
 _PERMANENT = re.compile(
     "invalid|auth|permission|not_found|quota|context_length|content_filter|billing|too_large|spend_limit"
 )
 _QUOTA = re.compile("insufficient_quota|spend_limit")
-"""Error codes of 429 responses that retrying cannot fix: the account has reached its spending limit."""
+"""Error codes in 429 responses that retrying cannot fix: the account has reached its spending limit."""
 
 _TOO_LONG = re.compile(
     r"prompt is too long|context (length|window|size)|maximum context|too many (input )?tokens|input is too long",

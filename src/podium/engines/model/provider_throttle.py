@@ -31,11 +31,11 @@ OnWait = Callable[[int], None]
 """Called with the number of calls ahead of a waiting call: those in flight, and those before it in the queue."""
 
 ReserveCall = Callable[[], Awaitable[float]]
-"""Reserves a call under a rate limit that several processes share. Returns the seconds until the call may start."""
+"""Reserves a call under a rate limit shared by several processes. Returns the seconds until the call may start."""
 
 
 class ModelLimit(NamedTuple):
-    """The time until which a provider accepts no calls to a model (in seconds since 1970), and the error message."""
+    """The time when a provider accepts calls to a model again (in seconds since 1970), and the error message."""
 
     until: float
     message: str
@@ -45,9 +45,9 @@ NO_LIMIT = ModelLimit(0.0, "")
 
 
 class ProviderThrottle:
-    """The throttle for the calls to one provider. Calls start in the order in which they arrive.
+    """The throttle for the calls to one provider. Calls start in order of arrival.
 
-    - Limits: no more calls or tokens than allowed start in any window of one minute, and at most
+    - Limits: no more calls or tokens than allowed start in any one-minute window, and at most
       `concurrent` calls run at once. A call with more tokens than the limit per minute starts when
       the whole quota is available.
     - Before a call enters the queue, it waits as long as `reserve_call` says.
@@ -92,13 +92,13 @@ class ProviderThrottle:
         self._limits: dict[str, ModelLimit] = {}
 
     def record_limit(self, model: str, limit: ModelLimit) -> None:
-        """Record that the provider accepts no calls to a model for so long that no call should wait."""
+        """Record that the provider refuses calls to a model for so long that calls should fail instead of waiting."""
         self._limits[model] = limit
         self._probe = None
         self._wake_first()
 
     def find_limit(self, model: str) -> ModelLimit:
-        """Return the last limit of a model, which may already have reset."""
+        """Return the last limit recorded for a model, which may already have reset."""
         return self._limits.get(model, NO_LIMIT)
 
     def clear_limit(self, model: str) -> None:
@@ -112,8 +112,8 @@ class ProviderThrottle:
     def reserve_slot(self, tokens: int, on_wait: OnWait | None = None) -> CallSlot:
         """Return the slot for a call of about `tokens` tokens. Entering the slot waits until the call can start.
 
-        Record the outcome of the call inside the block. `on_wait` is called if, after some seconds, the call still
-        waits and as many calls as allowed are in flight.
+        Record the outcome of the call inside the block. `on_wait` is called if the call is still
+        waiting after some seconds and the maximum number of calls is in flight.
         """
         return CallSlot(self, tokens, on_wait)
 
@@ -274,7 +274,7 @@ class _MinuteQuota:
         self._limit = _require_positive(name, limit)
         self._left = self._limit
         self._uses: deque[_QuotaUse] = deque()
-        """The amounts taken, in the order in which they are returned."""
+        """The amounts taken, in the order they are returned."""
 
     def seconds_until_available(self, amount: int, now: float) -> float:
         """Return the seconds until `amount` is available. If it exceeds the limit, wait for the whole quota."""

@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 from ...values.errors import Mistake
 
 LOCAL = "local"
-"""The provider of the models that Podium itself runs on this machine."""
+"""The provider for models that Podium itself runs on this machine."""
 
 
 class Provider(Struct, frozen=True, kw_only=True):
@@ -23,8 +23,8 @@ class Provider(Struct, frozen=True, kw_only=True):
     `key_name` is the environment variable with the API key, or None if no key is needed.
     `default_model` is empty if the user has to name a model. `asks_usage` is false if the provider
     rejects requests for usage; `takes_schema` is false if it does not support response schemas.
-    `host_name` is the environment variable from which the server itself reads its listening address.
-    `limit_name` is the field of a request that limits the length of the reply. `server_name` is the product
+    `host_name` is the environment variable that the server itself uses for its listening address.
+    `limit_name` is the request field that limits the length of the reply. `server_name` is the product
     name of a server that users run themselves. The provider `local` has no address, because Podium starts
     its engines.
     """
@@ -42,7 +42,7 @@ class Provider(Struct, frozen=True, kw_only=True):
 
     @property
     def service(self) -> str:
-        """The name of the provider without the name of an account: `openai` for `openai@work`."""
+        """The provider's name without the account name: `openai` for `openai@work`."""
         return self.name.partition("@")[0]
 
     @property
@@ -171,7 +171,7 @@ def _make_account(provider: Provider, account: str) -> Provider:
         raise Mistake(f"{provider.name} needs no key, so it has no accounts; use {provider.name} instead")
     if not _ACCOUNT.fullmatch(account):
         raise Mistake(
-            f"the account {account!r} of {provider.name} is invalid; use letters, digits and underscores, such as "
+            f"the {provider.name} account {account!r} is invalid; use letters, digits and underscores, such as "
             f"{provider.name}@work"
         )
     key_name = f"{provider.key_name}_{account.upper()}"
@@ -182,7 +182,7 @@ _ACCOUNT = re.compile(r"[a-z0-9_]{1,40}")
 
 
 def find_key_names(environ: Iterable[str]) -> frozenset[str]:
-    """Return the environment variables that hold keys: those of every provider, and those of accounts in `environ`."""
+    """Return the environment variables for keys: those of all providers, and those of accounts found in `environ`."""
     return KEY_NAMES.union(_find_accounts(environ, KEY_NAMES))
 
 

@@ -13,14 +13,14 @@ MOST_IDENTICAL_CALLS = 3
 
 
 class RepeatedCalls:
-    """Tracks the calls of a turn. A call is a repeat if the call directly before it was identical.
+    """Tracks the calls in a turn. A call is a repeat if the call directly before it was identical.
 
     Calls to polling tools, whose answers can change on their own, are never repeats.
     """
 
     def __init__(self, tools: Mapping[str, Tool]) -> None:
         self.identical_calls = 0
-        """The number of identical calls in a row, up to the last call."""
+        """The number of identical calls in a row, ending with the last call."""
         self._tools = tools
         self._last_call: ToolUse | None = None
         self._last_answer = ToolAnswer(text="")
@@ -41,7 +41,7 @@ class RepeatedCalls:
         return repeats
 
     def add_answers(self, calls: Sequence[ToolUse], answers: Mapping[int, ToolAnswer]) -> list[ToolAnswer]:
-        """Return the results of all calls in order. `answers` has those of the calls that were run, keyed by position.
+        """Return the results of all calls in order. `answers` maps positions to the results of the calls that were run.
 
         A repeat gets the result of the call that it repeats, with a note.
         """

@@ -14,7 +14,7 @@ LEAST_PIECES = 3
 A reply that arrived in one piece is already complete, so there is nothing to stop.
 """
 LONGEST_UNIT = 500
-"""The longest text, in characters, whose repetition is detected."""
+"""The maximum length, in characters, of a repeated text that is detected."""
 _WINDOW = LONGEST_UNIT * LEAST_REPEATS + LONGEST_UNIT
 _PROBES = (24, 240)
 """How many characters at the end are searched for in the text before them, to find the repeated unit.

@@ -1,6 +1,6 @@
-"""Read the tool calls in the text of a reply before the reply is recorded.
+"""Parse the tool calls in the text of a reply before the reply is recorded.
 
-The recorded reply contains these calls, so that a resumed run does not read the text again and behaves the same.
+The recorded reply contains these calls, so that a resumed run does not parse the text again and behaves the same.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def read_reply(replied: ModelReplied, call: ModelCall, *, so_far: str, is_emulat
     """Return the reply with the calls that its text contains. If there are none, return it unchanged.
 
     `so_far` is the text of the replies that this one continues. With `is_emulated`, the reply should be a JSON object:
-    if that contains an answer, the answer becomes the text.
+    if it contains an answer, the answer becomes the text.
     """
     if replied.calls or not call.tools:
         return replied
@@ -44,7 +44,7 @@ def read_reply(replied: ModelReplied, call: ModelCall, *, so_far: str, is_emulat
 
 
 def find_unshown_calls(text: str, call: ModelCall) -> WrittenReply | None:
-    """Return the calls in a text, unless the model was shown one of them: a call that a model quotes is never run."""
+    """Return the calls in a text, or None if the prompt contains one of them: quoted calls are never run."""
     written = read_written_reply(text, {tool.name: tool.parameters for tool in call.tools})
     if written is None:
         return None

@@ -126,7 +126,7 @@ class ReplyRecorder:
 
 
 def _shorten_name(model: str) -> str:
-    """Return a model's name from a reply, where it can be any text, as one printable line of limited length."""
+    """Return the model name from a reply, which can be any text, as one printable line of limited length."""
     return truncate_text(escape_unprintable(replace_surrogates(model)), LONGEST_MODEL_NAME)
 
 
@@ -136,5 +136,5 @@ def estimate_tokens(characters: int) -> int:
 
 
 def count_tool_characters(tool: Tool) -> int:
-    """Return how many characters the name, description and schema of a tool have."""
+    """Return the total length of a tool's name, description and schema, in characters."""
     return len(tool.name) + len(tool.description) + len(msgspec.json.encode(tool.parameters))

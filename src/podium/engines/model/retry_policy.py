@@ -24,7 +24,7 @@ class RetryPolicy:
     def next_delay(self, attempt: int, error: OutsideFailed) -> float | None:
         """Return the seconds before the next attempt, or None for no retry. A provider's Retry-After is respected.
 
-        A call that failed because the server was silent is retried once, because every attempt takes minutes.
+        A call that failed because the server sent nothing is retried only once, because every attempt takes minutes.
         """
         if not error.retryable or attempt > (1 if error.is_silent else self.max_retries):
             return None

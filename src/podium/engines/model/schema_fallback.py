@@ -1,4 +1,4 @@
-"""Send a call with the JSON schema of its answer, and without the schema if the server refuses it."""
+"""Send a call with the JSON schema for its answer, and without the schema if the server refuses it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ABOUT_SCHEMA = re.compile(r"response_format|json.?schema|grammar|structured|too
 class SchemaFallback:
     """Sends calls to one server. Wires share `refused`, so that each kind of call is refused only once.
 
-    If `refused` is None, a call that is refused with its schema fails.
+    If `refused` is None, a call whose schema is refused fails.
     """
 
     def __init__(self, server: str, refused: RefusedSchemas | None) -> None:

@@ -38,7 +38,7 @@ encode = msgspec.json.Encoder().encode
 
 
 class SSEParser:
-    """Assembles server-sent events from packets. Only the data is used, which is one line per event.
+    """Assembles server-sent events from packets. Only the data is used, with one line per event.
 
     Some servers answer a streaming request with one JSON document. Then `is_document` is true, and
     the document is the only event.
@@ -93,7 +93,7 @@ def _extract_data(lines: bytes) -> list[bytes]:
 
 
 class ToolCallStart(Struct, frozen=True, gc=False):
-    """The start of a tool call. Unless `is_new` is set, it may refer, by id or index, to a call that has started.
+    """The start of a tool call. Unless `is_new` is set, it may refer, by id or index, to an earlier call.
 
     `extra` is provider data that is sent back with the call.
     """
@@ -277,7 +277,7 @@ class _PartialToolCall(Struct):
 
 
 def read_sealed(sealed: str, decode: Callable[[str], Sealed]) -> Sealed | None:
-    """Decode the provider data of an earlier reply. Return None if it is empty or has another provider's format."""
+    """Decode the provider data from an earlier reply. Return None if it is empty or in another provider's format."""
     try:
         return decode(sealed) if sealed else None
     except NOT_JSON:

@@ -155,7 +155,7 @@ def _merge_neighbours(messages: Iterator[Message]) -> Iterator[Message]:
 
 
 def decode_answer(text: str) -> str | None:
-    """Return the answer in a reply, as far as it was written, or None if the reply is not an answer."""
+    """Return the answer in a reply, even if it is incomplete, or None if the reply is not an answer."""
     try:
         found = _decoder.decode(text.strip())
     except (ValueError, RecursionError):

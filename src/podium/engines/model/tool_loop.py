@@ -195,7 +195,7 @@ class ModelSession:
         return tokens > FALLBACK_WINDOW / 2 and tokens > (self._caller.models[0].window() or inf) * COMPACTION_THRESHOLD
 
     async def _compact_conversation(self, place: Scope, tries: int) -> AsyncGenerator[Piece]:
-        """Let the model summarise the first part of the conversation, and replace that part with the summary.
+        """Have the model summarise the first part of the conversation, and replace that part with the summary.
 
         Yield pieces only to show progress.
         """

@@ -1,8 +1,8 @@
-"""Read tool calls that a model wrote as text, because the model or its server does not support the tool interface.
+"""Parse tool calls that a model wrote as text, because the model or its server does not support the tool interface.
 
 A reply counts only if it consists entirely of calls, bare, in fences or in the markup that open models use. Sentences
 may precede calls in `<tool_call>` tags. An answer that contains JSON, or that shows what a call looks like, is still an
-answer. This module only reads text; whether a call is allowed is decided elsewhere, as for all calls.
+answer. This module only parses text; whether a call is allowed is decided elsewhere, as for all calls.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from msgspec import Struct
 
 LONGEST_WRITTEN_CALL = 1_000_000
 LONGEST_LITERAL = 100_000
-"""The longest arguments that are read as a Python literal if they are not JSON."""
+"""The maximum length of arguments that are parsed as a Python literal if they are not JSON."""
 
 _CALL_START = re.compile(r"\s*(?:[\[{<`]|Action:|You may call one or more functions)")
 _THOUGHT = re.compile(r"\A<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
@@ -27,7 +27,7 @@ _BETWEEN = re.compile(
     r"[\s,;]+|```[\w-]*|</?(?:tool_calls?|function_calls?)>|<\|/?(?:python_tag|tool_calls?)\|>|\[/?TOOL_CALLS\]"
     r"|<｜tool▁calls?▁(?:begin|end)｜>|<\|im_end\|>|Action:"
 )
-"""Text that may surround calls: space, fences, and markup of open models, which their servers should parse."""
+"""Text that may surround calls: whitespace, fences, and open models' markup, which servers should parse."""
 _TEMPLATE = re.compile(
     r"</?tools>|</?tool_response>|You may call one or more functions to assist with the user query\."
 )
@@ -35,7 +35,7 @@ _TEMPLATE = re.compile(
 _HEADED = re.compile(
     r"(?:function<｜tool▁sep｜>(?P<old>[\w.-]+)|(?P<new>[\w.-]+)<｜tool▁sep｜>|(?P<mistral>[\w.-]+)\[ARGS\])\s*(?:```\w*\s*)?(?=[{])"
 )
-"""The name of a tool in front of the JSON object with its arguments."""
+"""A tool name followed by the JSON object with the arguments."""
 _ELEMENT = re.compile(
     r"<function=(?P<equals>[\w.-]+)>(?P<body>.*?)</function>"
     r"|<invoke\s+name=\"(?P<invoke>[\w.-]+)\"\s*>(?P<inside>.*?)</invoke>"
@@ -61,9 +61,9 @@ _decoder = json.JSONDecoder(strict=False)
 class WrittenCall(Struct, frozen=True, kw_only=True):
     """A call in the text of a reply; `source` is the text of the call.
 
-    `unreadable` are the arguments as written, if they are not an object. With `is_untyped`, all arguments are strings,
-    because the format does not tell types apart. With `is_certain`, the format alone shows that this is a call;
-    otherwise it is one only if there is a tool of this name.
+    `unreadable` is the argument text as written, if it is not an object. With `is_untyped`, all arguments are strings,
+    because the format does not distinguish types. With `is_certain`, the format alone shows that this is a call;
+    otherwise it is one only if there is a tool with this name.
     """
 
     name: str
@@ -82,7 +82,7 @@ class WrittenReply(Struct, frozen=True, kw_only=True):
 
 
 def read_written_reply(text: str, tools: Mapping[str, Mapping[str, Any]]) -> WrittenReply | None:
-    """Return the calls in a reply that consists of calls, at least one to one of these tools, or None for any other.
+    """Return the calls in a reply that contains nothing else and calls at least one of these tools, otherwise None.
 
     `tools` maps the names of the offered tools to the JSON schemas of their arguments.
     """
@@ -116,7 +116,7 @@ def find_unreadable_call(text: str, tools: Collection[str]) -> str | None:
 
 
 def is_machine_text(text: str) -> bool:
-    """Return whether a text contains nothing but tool calls, descriptions of tools or results of tools.
+    """Return whether a text contains nothing but tool calls, tool descriptions or tool results.
 
     Such a text is never an answer, whichever tools it names.
     """
@@ -159,7 +159,7 @@ class _NotCalls(Exception):
 
 
 class _BrokenCall(_NotCalls):
-    """The text contains something that begins like a call and cannot be decoded; `rest` starts there."""
+    """The text contains something that begins like a call but cannot be decoded; `rest` starts there."""
 
     def __init__(self, rest: str) -> None:
         super().__init__()
@@ -167,7 +167,7 @@ class _BrokenCall(_NotCalls):
 
 
 class _Echo:
-    """A description or a result of a tool, which the model repeated."""
+    """A tool description or tool result repeated by the model."""
 
 
 _ECHO = _Echo()
@@ -182,7 +182,7 @@ def _may_be_call(text: str) -> bool:
 def _split_prose(text: str) -> tuple[str, str]:
     """Return the sentences before the first `<tool_call>` tag at the start of a line, and the rest.
 
-    The model's thoughts at the beginning are removed.
+    The model's reasoning at the beginning is removed.
     """
     text = _THOUGHT.sub("", text.strip()).strip()
     prose = ""
@@ -245,7 +245,7 @@ def _unwrap_calls(value: Any) -> Iterator[Any]:
 
 
 def _make_call(value: Any, source: str) -> WrittenCall | _Echo:
-    """Return the call in a JSON value, or the echo of a tool's description or result. Otherwise, raise _NotCalls."""
+    """Return the call in a JSON value, or an _Echo for a tool description or result. Otherwise, raise _NotCalls."""
     if isinstance(value, dict) and isinstance(value.get("function"), dict):
         value = value["function"]
     if not isinstance(value, dict):

@@ -150,7 +150,7 @@ def _decode_decisions(data: bytes, folder: Path, repo: Path) -> str:
 
 
 def _select_new_blocks(files: dict[Path, str], known: str, repo: Path) -> tuple[list[str], list[str]]:
-    """Return the decisions that `decisions.md` does not contain, without duplicates, and notices about equal titles."""
+    """Return the decisions missing from `decisions.md`, without duplicates, and notices about duplicate titles."""
     text = _strip_line_ends(known)
     new: list[str] = []
     notices: list[str] = []

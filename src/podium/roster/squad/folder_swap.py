@@ -158,7 +158,7 @@ def _exchange_folders(one: Path, other: Path) -> bool:
 
 
 def _move_late_files(old: Path, target: Path, seen: dict[str, int]) -> None:
-    """Move to the new folder any files that another program has meanwhile written to the old one.
+    """Move any files that another program has since written to the old folder into the new one.
 
     Files that this save has written are not replaced.
     """

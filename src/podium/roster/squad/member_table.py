@@ -65,7 +65,7 @@ def update_team_file(text: str, *, name: str, mode: Mode, members: Sequence[Memb
 
 
 class _LineEdits:
-    """Line edits by line number. `changes` replaces a line, or deletes it if None; `after` inserts lines below it."""
+    """Edits, keyed by line number. `changes` replaces a line, or deletes it if None; `after` inserts lines below it."""
 
     def __init__(self, lines: list[str]) -> None:
         self.lines = lines
@@ -226,7 +226,7 @@ def _render_member_row(line: MemberListing, table: Table, was: RosterRow | None)
 
 
 def _read_previous_cell(was: RosterRow | None, column: str) -> str:
-    """Return the cell of a member's old row in this column, or an empty string."""
+    """Return the cell in this column of a member's old row, or an empty string."""
     return "" if was is None else get_cell(was.row.cells, was.table.find_column(column))
 
 

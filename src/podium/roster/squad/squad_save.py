@@ -221,7 +221,7 @@ def _save_context(name: str, context: str, team: Team, new: Path, repo: Path) ->
 def _read_source_file(team: Team, repo: Path, *parts: str) -> str | None:
     """Read a file from the folder that the team was read from.
 
-    Return None if that is the folder to write, or if there is no such file or it cannot be read.
+    Return None if that is the folder to write to, or if there is no such file or it cannot be read.
     """
     if team.source is None or team.source.absolute() == repo / SQUAD_FOLDER:
         return None

@@ -32,7 +32,7 @@ APPEND = b"SELECT append_entries(%s, %s, %s, %s, %s, %s, %s, %s, %s)"
 REQUIRE = b"SELECT require_leases(%s, %s)"
 WAKE_FOLLOWERS = b"SELECT set_config('synchronous_commit', 'off', TRUE), pg_notify('podium_follower', '')"
 """Wakes the followers after the commit. It is a separate transaction, because the server never commits two transactions
-with notifications at the same time. It may be lost without harm, because followers also check for new entries once a
+with notifications at the same time. Losing it does no harm, because followers also check for new entries once a
 second."""
 
 

@@ -40,7 +40,7 @@ logging.getLogger("psycopg").addHandler(logging.NullHandler())
 _idle: dict[tuple[int, str], list[psycopg.Connection]] = {}
 """The idle connections, for each process and database. A forked process must not use the connections of its parent."""
 _known: set[PostgresAddress] = set()
-"""The stores to which this process, or the process that started it, has been connected."""
+"""The stores that this process, or the process that started it, has connected to."""
 _lock = threading.Lock()
 
 
@@ -180,12 +180,12 @@ def wait_for_connection(store: PostgresAddress) -> psycopg.Connection:
 
 
 def expect_server(store: PostgresAddress) -> None:
-    """Make this process wait for the server if it is unavailable, as if it had been connected before."""
+    """Make this process wait for the server if it is unavailable, as if it had connected before."""
     _known.add(store)
 
 
 def connect(store: PostgresAddress) -> psycopg.Connection:
-    """Connect to a store once, and create or migrate its schema if needed."""
+    """Connect to a store without retrying, and create or migrate its schema if needed."""
     connection = connect_to_database(store)
     try:
         connection.adapters.register_dumper(bool, _FlagDumper)
@@ -204,7 +204,7 @@ def read_postgres_version(store: PostgresAddress) -> int:
 
 
 def connect_to_database(store: PostgresAddress) -> psycopg.Connection:
-    """Connect to the database of a store once, even if the database contains no store."""
+    """Connect to a store's database without retrying, even if the database contains no store."""
     return psycopg.connect(
         store.url,
         autocommit=True,

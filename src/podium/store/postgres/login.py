@@ -1,4 +1,4 @@
-"""Complete and check the parameters with which a process connects to a PostgreSQL server.
+"""Complete and check the parameters for connecting to a PostgreSQL server.
 
 Parameters that the URL omits come from libpq's environment variables, password file and service file, as in `psql`.
 """
@@ -52,7 +52,7 @@ def parse_login(store: PostgresAddress) -> dict[str, str]:
 
 
 def replace_login(store: PostgresAddress, user: str, password: str) -> str:
-    """Return the URL of a store with another login. Parameters from the environment are not added to it."""
+    """Return a store's URL with another login. Parameters from the environment are not added to it."""
     parts = urlsplit(store.url)
     place = parts.netloc.rpartition("@")[2]
     return urlunsplit(parts._replace(netloc=f"{user}:{password}@{place}"))

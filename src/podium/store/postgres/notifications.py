@@ -29,7 +29,7 @@ _lock = threading.Lock()
 
 
 class PostgresWakeup:
-    """A socket that becomes readable at each notification of its kind, and at least once a second."""
+    """A socket that becomes readable on each notification of its kind, and at least once a second."""
 
     def __init__(self, store: PostgresAddress, kind: str) -> None:
         self._store = store
@@ -72,7 +72,7 @@ class PostgresWakeup:
 
 
 class _Listener:
-    """The thread that listens for the notifications of one store, and the sockets that it wakes in this process."""
+    """The thread that listens for notifications from one store, and the sockets that it wakes in this process."""
 
     def __init__(self, store: PostgresAddress) -> None:
         self.wakeups: set[PostgresWakeup] = set()

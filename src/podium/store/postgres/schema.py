@@ -14,7 +14,7 @@ from ...values.store_address import PostgresAddress
 
 SCHEMA = "podium"
 MIGRATION_LOCK = 0x506F6469
-"""The advisory lock that a process holds while it migrates the schema: "Podi" in ASCII."""
+"""The key of the advisory lock that a process holds while it migrates the schema: "Podi" in ASCII."""
 
 
 class Migration(NamedTuple):
@@ -58,7 +58,7 @@ def require_current_schema(connection: psycopg.Connection, store: PostgresAddres
 
 
 def read_schema_version(connection: psycopg.Connection) -> int:
-    """Return the number of the newest migration of the database, or 0 if it has no store."""
+    """Return the number of the newest migration applied to the database, or 0 if it has no store."""
     try:
         found = connection.execute(f"SELECT max(number) FROM {SCHEMA}.schema_version").fetchone()
     except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):

@@ -36,7 +36,7 @@ class HostCheck:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the host stopped reporting without announcing its end."""
+        """Whether the host stopped reporting without announcing that it was ending."""
         return self.state != "gone" and (self.seconds_ago is None or self.seconds_ago >= LOST_SECONDS)
 
 
@@ -84,7 +84,7 @@ def check_server(store: PostgresAddress) -> ServerCheck:
 
 
 def _measure(connection: psycopg.Connection) -> tuple[float, float]:
-    """Return the time of a round trip, and how far this machine's clock is ahead of the server's, both in seconds."""
+    """Return the round-trip time, and how far this machine's clock is ahead of the server's, both in seconds."""
     trips = []
     for _ in range(ROUND_TRIPS):
         sent, began = time.time(), time.monotonic()

@@ -43,7 +43,7 @@ MODES = {
 
 
 class SavedSession(Struct, kw_only=True):
-    """A session on disk: its folder, its script, how many steps were played, and what was said."""
+    """A session on disk: its folder, its script, how many steps were played, and the conversation so far."""
 
     directory: str
     script: list[Any] = []

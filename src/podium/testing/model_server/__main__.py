@@ -22,7 +22,7 @@ def main() -> None:
     parser.add_argument("--latency", type=float, default=0.0, metavar="SECONDS", help="delay before every reply")
     parser.add_argument("--pieces", type=int, default=1, metavar="N", help="number of streamed pieces in a reply")
     parser.add_argument("--pace", type=float, default=0.0, metavar="SECONDS", help="delay between pieces")
-    parser.add_argument("--says", metavar="TEXT", help="reply if the prompt has no script; default: an echo")
+    parser.add_argument("--says", metavar="TEXT", help="reply if the prompt has no script; default: echo the request")
     parser.add_argument("--log", type=Path, metavar="FILE", help="append a line of JSON for every call")
     options = parser.parse_args()
 

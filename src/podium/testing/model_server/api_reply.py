@@ -71,7 +71,7 @@ class ModelApi:
         return build_json_response(fails.status, document, headers=headers | fails.headers)
 
     def build_response(self, reply: ScriptedReply) -> TimedResponse:
-        """Return the response for a reply, with the fault of this attempt, if any."""
+        """Return the response for a reply, including this attempt's fault, if any."""
         move, fault = reply.attempt.move, reply.attempt.fault
         if fault == "silent":
             return TimedResponse(parts=())

@@ -105,7 +105,7 @@ def _format_error(status: int, message: str) -> object:
 
 
 class _GeminiRenderer:
-    """Formats a scripted reply as a response of this API."""
+    """Formats a scripted reply as a response from this API."""
 
     def __init__(self, reply: ScriptedReply) -> None:
         self._attempt = reply.attempt

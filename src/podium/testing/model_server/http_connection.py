@@ -1,4 +1,4 @@
-"""Handle the HTTP connections of the model server: read requests, and send each response when it is due.
+"""Handle the model server's HTTP connections: read requests, and send each response when it is due.
 
 Connections use transports without tasks, so that a benchmark with a thousand agents measures the agents and not
 this server.

@@ -347,7 +347,7 @@ Event = (
 class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An event and its position on a run's timeline.
 
-    `operation` is the path of the operation that the event belongs to; `scope` is the exact path, at or below that.
+    `operation` is the path of the operation that the event belongs to; `scope` is the exact path, the same or deeper.
     An entry with a `key` is the outcome of a step; each key is used at most once.
     """
 
@@ -382,8 +382,8 @@ class _EntryPosition(Struct):
 
 def _describe_unreadable_entry(line: bytes, error: msgspec.MsgspecError, run: str) -> str:
     """Describe an entry that is damaged or that only a newer release can read."""
-    newer = f"was written by a newer Podium than this one ({__version__})"
-    which = f"an entry of run {run}" if run else "an entry in the store"
+    newer = f"was written by a newer version of Podium than this one ({__version__})"
+    which = f"an entry in run {run}" if run else "an entry in the store"
     with suppress(msgspec.MsgspecError):
         position = msgspec.json.decode(line, type=_EntryPosition)
         run, which = position.run, f"entry {position.seq} of run {position.run}"

@@ -1,4 +1,4 @@
-"""Events of a decision: the proposal, ballots, and the option that was chosen."""
+"""Events in a decision: the proposal, the ballots and the chosen option."""
 
 from typing import ClassVar, Literal
 
@@ -10,8 +10,8 @@ class DecisionProposed(EventBase, frozen=True, kw_only=True, tag="decision_propo
 
     `eligible` lists the members that can vote, and `weights` contains the weights other than 1. `rule` is `majority`,
     `unanimous`, `weighted` or `quorum:N`. If the vote has no result, `decide_by` decides. `window` is how many seconds
-    the vote is open. `supersedes` is the id of an earlier decision that this one replaces. `repo` is the repository to
-    which the decision applies.
+    the vote stays open. `supersedes` is the id of an earlier decision that this one replaces. `repo` is the repository
+    that the decision applies to.
     """
 
     survives_power_loss: ClassVar[bool] = True
@@ -46,7 +46,7 @@ class BallotCast(EventBase, frozen=True, kw_only=True, tag="ballot_cast"):
 
 
 class BallotRefused(EventBase, frozen=True, kw_only=True, tag="ballot_refused"):
-    """A ballot does not count, because it came too late, from somebody who cannot vote, or for an unknown option."""
+    """A ballot was refused because it was late, from somebody who cannot vote, or for an unknown option."""
 
     decision: str
     voter: str

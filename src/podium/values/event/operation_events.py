@@ -1,4 +1,4 @@
-"""Events of an operation: its start and end, advice, routes and handoffs."""
+"""Events in an operation: its start and end, advice, routes and handoffs."""
 
 from typing import Any, Literal
 
@@ -54,7 +54,7 @@ class Advised(EventBase, frozen=True, kw_only=True, tag="advised"):
 
 
 class ChangesExpected(EventBase, frozen=True, kw_only=True, tag="changes_expected"):
-    """An agent that must change files started. `commit` is the state of its checkout, or empty without a repository."""
+    """An agent that must change files started. `commit` is its checkout's state, or empty if there is no repository."""
 
     commit: str = ""
 

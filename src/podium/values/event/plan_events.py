@@ -1,4 +1,4 @@
-"""Events of a collaborating team: its formation, the plan, the work on each step, artifacts and snapshots."""
+"""Events in a collaborating team: its formation, the plan, the work on each step, artifacts and snapshots."""
 
 from typing import ClassVar, Literal
 
@@ -49,7 +49,7 @@ class PlanRefused(EventBase, frozen=True, kw_only=True, tag="plan_refused"):
 
 
 class PlanReviewed(EventBase, frozen=True, kw_only=True, tag="plan_reviewed"):
-    """A member reviewed a draft: it accepts the draft, or asks for a change."""
+    """A member reviewed a draft, and accepted it or asked for a change."""
 
     version: int
     reviewer: str
@@ -117,7 +117,7 @@ class PlanStepBlocked(EventBase, frozen=True, kw_only=True, tag="plan_step_block
 
 
 class PlanStepUnblocked(EventBase, frozen=True, kw_only=True, tag="plan_step_unblocked"):
-    """The decision that a step waited for was made, and its owner continues."""
+    """The decision that a step was waiting for was made, and its owner continues."""
 
     step: str
     decision: str

@@ -1,4 +1,4 @@
-"""Events of a whole run: its start, end, pauses and resumes, messages, the user's commands, and the saved checkout."""
+"""Events in a whole run: its start, end, pauses and resumes, messages, the user's commands, and the saved checkout."""
 
 from typing import Any, ClassVar, Literal
 

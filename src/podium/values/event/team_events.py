@@ -1,4 +1,4 @@
-"""Events of team modes: plans, evaluations, iterations, and the messages and votes in a discussion."""
+"""Events in team modes: plans, evaluations, iterations, and the messages and votes in a discussion."""
 
 from typing import Literal
 
@@ -155,7 +155,7 @@ class DiscussionEnded(EventBase, frozen=True, kw_only=True, tag="discussion_ende
 class CandidateResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The work of one member that did the same task as others: whether it passed the checks, and its score.
 
-    `passed` is None if nothing was checked. A member that changed no file fails if another member changed some.
+    `passed` is None if nothing was checked. A member that changed no files fails if another member changed any.
     """
 
     name: str

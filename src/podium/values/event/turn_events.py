@@ -1,4 +1,4 @@
-"""Events of a turn: streamed text, model calls and tool calls."""
+"""Events in a turn: streamed text, model calls and tool calls."""
 
 from typing import Any, ClassVar
 
@@ -121,7 +121,7 @@ class CallFailed(EventBase, frozen=True, kw_only=True, tag="call_failed"):
 
 
 class LimitReached(EventBase, frozen=True, kw_only=True, tag="limit_reached"):
-    """All models of an agent have reached their providers' limits. The agent waits until the first limit resets.
+    """All of an agent's models have reached their providers' limits. The agent waits until the first limit resets.
 
     `until` is that time in seconds since the epoch, `model` and `provider` identify the model that is called then, and
     `message` is what its provider said.

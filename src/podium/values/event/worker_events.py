@@ -100,7 +100,7 @@ class WorkerSent(EventBase, frozen=True, kw_only=True, tag="worker_sent"):
     """This run started a worker, whose own run has the id `run`.
 
     `budget` is the worker's share of this run's budget; it stays reserved until the worker returns. With
-    `is_shared`, the worker uses the checkout of other members of its team. `asked` is the branch that the agent asked
+    `is_shared`, the worker shares a checkout with other members of its team. `asked` is the branch that the agent asked
     for, if the worker is on another branch.
     """
 
@@ -116,7 +116,7 @@ class WorkerReturned(EventBase, frozen=True, kw_only=True, tag="worker_returned"
     """A worker ended: its outcome, its answer or error, its usage and the files that it changed.
 
     `base` is the commit that its branch started at, and `commit` is the last commit on it. `signal` is the handover or
-    blocker with which the worker, as the owner of a plan step, ended its turn, and `summary` summarises that turn.
+    blocker that ended the worker's turn as the owner of a plan step, and `summary` summarises that turn.
     """
 
     run: str

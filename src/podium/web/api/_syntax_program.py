@@ -17,7 +17,7 @@ from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped] # 
 from pygments.token import Token  # type: ignore[import-untyped] # it has no types
 
 Span = tuple[int, int, str]
-"""Where a part of a line begins and ends, and its kind. Positions count UTF-16 units, as in a browser."""
+"""Where a part of a line begins and ends, and its kind. Positions count UTF-16 code units, as in a browser."""
 
 # The first match wins. Everything else is plain text.
 KINDS = (
@@ -82,13 +82,13 @@ def add_span(spans: list[Span], first: int, end: int, kind: str) -> None:
 
 
 def count_utf16(line: str, span: Span) -> Span:
-    """Return a span whose positions count UTF-16 units instead of characters."""
+    """Return a span whose positions count UTF-16 code units instead of characters."""
     first, end, kind = span
     return first + count_astral(line[:first]), end + count_astral(line[:end]), kind
 
 
 def count_astral(text: str) -> int:
-    """Return how many characters of a text have two UTF-16 units."""
+    """Return how many characters of a text have two UTF-16 code units."""
     return 0 if text.isascii() else sum(character > "\uffff" for character in text)
 
 

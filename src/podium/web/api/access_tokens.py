@@ -1,4 +1,4 @@
-"""Bearer tokens of API clients, and the one-time codes that a browser or `podium login` exchanges for a token.
+"""Bearer tokens for API clients, and the one-time codes that a browser or `podium login` exchanges for a token.
 
 The tokens are in a file in the home directory, as hashes, so that a browser stays signed in when the server restarts,
 and another process can list and revoke them. One-time codes are only in the server's memory.
@@ -29,7 +29,7 @@ CODE_SECONDS = 600.0
 SESSION_SECONDS = 12 * 3600.0
 """How long a client stays signed in if it does not ask to be remembered."""
 USE_SECONDS = 60.0
-"""The minimum time between two updates of a token's last use."""
+"""The minimum time between two updates of a token's last-used time."""
 MOST_CODES = 100
 MOST_FAILURES = 20
 FAILURE_SECONDS = 60.0
@@ -160,5 +160,5 @@ class LoginCodes:
 
 
 def hash_secret(secret: str) -> str:
-    """Return the hash under which a secret is stored. Secrets are random, so a fast hash is enough."""
+    """Return the hash that is stored for a secret. Secrets are random, so a fast hash is enough."""
     return sha256(secret.encode()).hexdigest()

@@ -21,7 +21,7 @@ async def run_once(
     """Run a command and return its result, or return the stored result if the command has already run with this key.
 
     The command gets an id for what it creates. If it is repeated after a crash, it gets the same id again. Without a
-    key, the id is empty and the command always runs. Raise Mistake if the key was used with other arguments.
+    key, the id is empty and the command always runs. Raise Mistake if the key was used with different arguments.
     """
     if key is None:
         return await command("")

@@ -1,4 +1,4 @@
-"""Register the browsers and programs through which a person can answer requests, each while it has a stream open.
+"""Register the browsers and programs that a person can use to answer requests, each while it has a stream open.
 
 The tabs of a browser share one stream, so they count as one client. If another tab continues the stream, or the
 stream is opened again for another run, the client stays the same, so the deadlines of requests do not restart.

@@ -68,7 +68,7 @@ HunkSpans = list[list[list[Any]]]
 class DiffSyntax:
     """Adds syntax to diffs, and caches it for the most recently shown files.
 
-    `seconds` is the time limit for one diff. Files that are not done by then stay plain.
+    `seconds` is the time limit for one diff. Files that are not processed by then stay plain.
     """
 
     def __init__(self, *, seconds: float = SECONDS) -> None:

@@ -1,9 +1,9 @@
 """Reject some HTTP requests before they reach a route.
 
-These are requests that have a wrong host or no valid token, are too large, or come from another site's page.
+These are requests that have the wrong host or no valid token, are too large, or come from another site's page.
 
 A browser lets any page send requests to the loopback address, and an attacker's domain can resolve to that address.
-So the `Host` must be one that this server answers to, and requests from pages of other origins are rejected.
+So the `Host` must be one that this server accepts, and requests from pages with other origins are rejected.
 Authentication is a bearer token in a header, which a browser never adds by itself, unlike a cookie.
 """
 
@@ -84,14 +84,14 @@ class RequestGuard:
         host = headers.get("host", "").lower()
         if host not in self._hosts:
             known = ", ".join(sorted(self._hosts))
-            return HTTPStatus.FORBIDDEN, f"this server does not answer to the host {host[:100]!r}, only to {known}"
+            return HTTPStatus.FORBIDDEN, f"this server does not serve the host {host[:100]!r}, only {known}"
         origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
         if origin is not None and origin.lower() not in self._list_origins(host):
-            return HTTPStatus.FORBIDDEN, f"requests from pages of {origin[:100]!r} are not allowed"
+            return HTTPStatus.FORBIDDEN, f"requests from pages at {origin[:100]!r} are not allowed"
         # A link on another page may open the dashboard, which shows nothing before the sign-in.
         is_opening = scope["method"] == "GET" and headers.get("sec-fetch-mode") == "navigate"
         if site not in ("same-origin", "none") and not (is_opening and not scope["path"].startswith("/api/")):
-            return HTTPStatus.FORBIDDEN, "requests from pages of other sites are not allowed"
+            return HTTPStatus.FORBIDDEN, "requests from pages on other sites are not allowed"
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > LARGEST_BODY:
             return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the content length must be a number up to {LARGEST_BODY:,}"

@@ -50,7 +50,7 @@ SLOW_SECONDS = 30.0
 
 
 class ServedCommands:
-    """Runs commands in `repo`, with the settings of the server."""
+    """Runs commands in `repo`, with the server's settings."""
 
     def __init__(self, settings: Settings, repo: Path, tasks: TaskGroup) -> None:
         self._settings = settings

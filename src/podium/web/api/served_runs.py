@@ -61,12 +61,12 @@ class _TakeOver:
 
 
 def report_trouble(text: str) -> None:
-    """Write what went wrong in the background to the server's log."""
+    """Write a message about a background problem to the server's log."""
     sys.stderr.write(f"podium serve: {text}\n")
 
 
 def load_run_settings(settings: Settings, run: str) -> Settings:
-    """Return the settings of the repository in which a run works, or `settings` if the run has no repository."""
+    """Return the settings of the repository that a run works in, or `settings` if the run has no repository."""
     with StoreReader(settings.store) as reader:
         started = reader.read_summary(run).first.event
     assert isinstance(started, RunStarted)

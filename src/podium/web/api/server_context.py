@@ -108,7 +108,7 @@ class ServerContext:
             return [load_worker_state(reader, run)] if is_worker_run(reader.read_summary(run)) else []
 
     async def _follow_store(self) -> None:
-        """Follow the store, and try again after an error, such as a store that is damaged or being replaced."""
+        """Follow the store. Try again after an error, for example if the store is damaged or being replaced."""
         while True:
             try:
                 await self.hub.follow_store()

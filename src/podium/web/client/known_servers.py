@@ -24,7 +24,7 @@ FILE_NAME = "servers.json"
 class KnownServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A server that the user has signed in to.
 
-    If `fingerprint` is empty, an HTTPS certificate is verified with the certificates that this machine trusts.
+    If `fingerprint` is empty, an HTTPS certificate is verified against the certificates that this machine trusts.
     """
 
     address: str
@@ -59,7 +59,7 @@ def parse_address(text: str) -> SignInAddress:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host is this machine itself."""
+    """Return whether a host refers to this machine."""
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:

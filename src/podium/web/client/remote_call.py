@@ -20,7 +20,7 @@ from .server_client import CONNECTION_ERRORS, LostConnection, ServerClient
 RETRY_SECONDS = 1.0
 
 Write = Callable[[int, bytes], None]
-"""Writes bytes to a stream, which is 1 or 2."""
+"""Writes bytes to stream 1 (stdout) or 2 (stderr)."""
 
 
 class RemoteCall:
@@ -37,7 +37,7 @@ class RemoteCall:
         self._written = {STDOUT: 0, STDERR: 0}
 
     def run(self, write: Write) -> int:
-        """Run the command and return its exit code. If the connection is lost, retry once, provided that is harmless.
+        """Run the command and return its exit code. If the connection is lost, retry once, if that is safe.
 
         Raise OutsideFailed if the connection is lost for good.
         """

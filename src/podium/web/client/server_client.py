@@ -31,7 +31,7 @@ class ServerClient:
         self.address = server.address
 
     def send(self, method: str, path: str, body: object = None, **headers: str) -> HTTPResponse:
-        """Send a request and return the response. An underscore in the name of a header stands for a dash.
+        """Send a request and return the response. An underscore in a header name stands for a dash.
 
         Raise Mistake or OutsideFailed with the server's message if the response is an error, and OutsideFailed if the
         server cannot be reached.

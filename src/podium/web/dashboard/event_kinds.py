@@ -1,4 +1,4 @@
-"""Generate the event types of the page from those of the timeline: `python -m podium.web.dashboard.event_kinds`.
+"""Generate the page's event types from those of the timeline: `python -m podium.web.dashboard.event_kinds`.
 
 The result is the module `event_kinds.mjs`: what each kind of event means, and types in JSDoc comments for editors and
 type checkers.
@@ -51,7 +51,7 @@ def summarize_class(event: type) -> str:
 
 
 def collect_structs(root: type[Struct]) -> list[inspect.StructType]:
-    """Return a type of the timeline and every type below it, each once, sorted by name."""
+    """Return a timeline type and every type nested in it, each once, sorted by name."""
     found: dict[str, inspect.StructType] = {}
     waiting: list[inspect.Type] = [inspect.type_info(root)]
     while waiting:

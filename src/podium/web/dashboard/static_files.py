@@ -1,4 +1,4 @@
-"""Serve the files of the page from memory. Only files that existed when the server started are served."""
+"""Serve the page's files from memory. Only files that existed when the server started are served."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MEDIA_TYPES = {
 
 
 class StaticFile(NamedTuple):
-    """A file of the page."""
+    """One of the page's files."""
 
     content: bytes
     media_type: str
@@ -32,7 +32,7 @@ class StaticFile(NamedTuple):
 
 
 def load_static_files() -> dict[str, StaticFile]:
-    """Return the files of the page, keyed by path, such as `screens/now.mjs`."""
+    """Return the page's files, keyed by path, such as `screens/now.mjs`."""
     found: dict[str, StaticFile] = {}
     _collect_files(files(__package__).joinpath("static"), "", found)
     return found

@@ -37,7 +37,7 @@ class FrameDecoder:
 
     @property
     def pending_bytes(self) -> int:
-        """The number of bytes of an incomplete line in the buffer."""
+        """The number of buffered bytes, which belong to an incomplete line."""
         return len(self._buffer)
 
     def feed(self, data: bytes) -> list[Line]:

@@ -2,7 +2,7 @@
 
 The event loop itself reads the data and calls the receiver at once, because waking a task for each message
 would take longer than handling the message. A slow receiver blocks its sender: unread data fills the operating
-system's buffers, and the sender gives up after a time limit.
+system's buffers, and the sender gives up after a timeout.
 """
 
 from __future__ import annotations

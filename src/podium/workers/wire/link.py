@@ -41,8 +41,8 @@ from .wire_message import (
 class LinkLimits:
     """The limits of a connection, in bytes (`frame`, `early`), seconds (`handshake` to `unread`) or counts.
 
-    `early` is the maximum size of the messages that are buffered until the handshake is answered. `unread` is the time
-    within which the other side must read a message. `inbox` is the maximum number of received messages that wait to be
+    `early` is the maximum size of the messages that are buffered until the handshake is answered. `unread` is how long
+    the other side may take to read a message. `inbox` is the maximum number of received messages waiting to be
     handled. `unauthenticated` is the maximum number of open connections without a completed handshake.
     """
 

@@ -1,4 +1,4 @@
-"""Define, encode and decode the messages between a worker and its commander, each of which is one line of JSON.
+"""Define, encode and decode the messages between a worker and its commander. Each message is one line of JSON.
 
 Every message has an `id`, a `type` and a `timestamp`. Received lines are validated here, once: unknown fields
 are ignored, and a line that is not a valid message raises BadFrame. The link checks who can send which message,
@@ -71,7 +71,7 @@ class HandshakeAck(_Message, frozen=True, kw_only=True, tag="handshake_ack"):
 
 
 class Cancel(_Message, frozen=True, kw_only=True, tag="cancel"):
-    """An order to the worker to stop."""
+    """An instruction that tells the worker to stop."""
 
     reason: str = ""
 

@@ -69,11 +69,11 @@ async def _open_connection(path: Path, limits: LinkLimits) -> socket.socket:
             await _connect_with_retries(connection, path)
         if read_peer_uid(connection) not in (os.getuid(), None):
             raise ConnectionClosed(
-                f"{path} belongs to another user's process; a worker connects only to a process of its own user"
+                f"{path} belongs to another user's process; a worker connects only to its own user's processes"
             )
     except OSError as error:
         connection.close()
-        why = error.strerror or str(error) or "it accepts no connections"
+        why = error.strerror or str(error) or "it is not accepting connections"
         raise ConnectionClosed(f"no commander can be reached at {path}: {why}") from error
     except BaseException:
         connection.close()
@@ -116,11 +116,11 @@ class WorkerTokens:
         return token
 
     def revoke_token(self, worker: str) -> None:
-        """Invalidate the token of a worker."""
+        """Invalidate a worker's token."""
         self._expected = {token: expected for token, expected in self._expected.items() if expected.worker != worker}
 
     def redeem_token(self, token: str) -> ExpectedWorker | None:
-        """Invalidate a token, and return the worker to which it belongs. Return None if the token is not valid."""
+        """Invalidate a token, and return the worker it belongs to. Return None if the token is not valid."""
         given = token.encode()
         # Every token is compared in full, so that the timing reveals nothing.
         found = [expected for expected in self._expected if compare_digest(given, expected)]
@@ -128,7 +128,7 @@ class WorkerTokens:
 
 
 HandleWorker = Callable[[Link[Report, Order], Handshake], Awaitable[None]]
-"""Handles an accepted worker. The handshake contains the name of the worker for which the token was issued."""
+"""Handles an accepted worker. The handshake contains the name of the worker that the token was issued for."""
 
 OnConnectionError = Callable[[str, PodiumError], None]
 """Called with the worker's name, or an empty string if it is not known, and with the error."""

@@ -105,7 +105,7 @@ async def advance_branch(place: GitLocation, branch: str, *, old: str, new: str,
     if await read_git_output(place, "rev-parse", "--verify", "--end-of-options", f"{new}^{{tree}}") != tree:
         raise Mistake(f"{new[:12]} is not the commit approved for {branch}; review it again and approve it")
     if (await call_git(place, "merge-base", "--is-ancestor", old, new)).code != 0:
-        raise Mistake(f"{new[:12]} does not contain all commits of {branch}; merge {branch} into it first")
+        raise Mistake(f"{new[:12]} does not contain all commits on {branch}; merge {branch} into it first")
     moved = await call_git(place, "update-ref", f"{HEADS}{branch}", new, old)
     if moved.code != 0:
         now = await call_git(place, "rev-parse", "--verify", "--quiet", f"{HEADS}{branch}")

@@ -1,4 +1,4 @@
-"""Read the files of one folder from a commit or a tree, without a checkout."""
+"""Read the files in one folder from a commit or a tree, without a checkout."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def find_trusted_program(name: str, *, outside: Path) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repository:
-    """A repository, with the folder in which the user works: the main worktree or another worktree.
+    """A repository, with the folder that the user works in: the main worktree or another worktree.
 
     `root` is that folder, `git_dir` is its git directory, and `common_dir` is the git directory that all worktrees
     share. In the main worktree, `git_dir` and `common_dir` are the same.
@@ -139,7 +139,7 @@ class Repository:
 class Checkout:
     """A worktree that Podium created. `branch` is empty if its HEAD was created detached.
 
-    `base` is the id of the commit at which the worktree started.
+    `base` is the id of the worktree's starting commit.
     """
 
     path: Path
@@ -150,7 +150,7 @@ class Checkout:
 
 
 GitLocation = Path | Repository | Checkout
-"""The location in which git runs. For a plain path, git searches for the repository on every call."""
+"""The location where git runs. For a plain path, git searches for the repository on every call."""
 
 
 async def call_git(
@@ -168,8 +168,8 @@ async def call_git(
     elsewhere.
 
     `index` is an index file to use instead of the checkout's index. `lock` is the descriptor of a lock that git
-    inherits: if this process is killed, the lock is held until git has exited. `source` is a local repository of
-    Podium's own from which git can fetch.
+    inherits: if this process is killed, the lock is held until git has exited. `source` is one of Podium's
+    own local repositories that git can fetch from.
     """
     if not args or args[0].startswith("-"):
         raise JournalMismatch(f"git was called with {args[:1]}, which is not a git command")
@@ -239,12 +239,12 @@ def resolve_location(place: GitLocation) -> Repository | Checkout:
 
 
 def split_nul_paths(out: str) -> list[str]:
-    """Split output in which each path ends with a NUL character."""
+    """Split output that consists of NUL-terminated paths."""
     return [name for name in out.split("\0") if name]
 
 
 def _read_repository(root: Path) -> Repository:
-    """Return the repository to which the `.git` in a folder refers. Raise Mistake if the repository cannot be used."""
+    """Return the repository that the `.git` in a folder refers to. Raise Mistake if the repository cannot be used."""
     own = root / ".git"
     try:
         if own.is_symlink():
@@ -326,7 +326,7 @@ def _must_match_common_dir(place: Repository | Checkout) -> None:
 
 
 def _location_variables(place: GitLocation, index: Path | None) -> dict[str, str]:
-    """Return environment variables with the paths of the index, if given, and of the repository, if it is located."""
+    """Return environment variables with the paths of the index, if given, and of the repository, if already located."""
     found = {} if index is None else {"GIT_INDEX_FILE": str(index)}
     if isinstance(place, Path):
         return found

@@ -1,7 +1,7 @@
 """Record a snapshot of a working tree as a commit, and check out a commit temporarily.
 
 A snapshot does not change the index, the files or any ref. A temporary checkout is outside the repository and is
-removed after use. The temporary checkouts of a killed process are removed when the next one is created.
+removed after use. Temporary checkouts left behind by a killed process are removed when the next one is created.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ async def take_snapshot(
 ) -> str:
     """Write a commit on top of HEAD with all current files that git does not ignore, and return its id.
 
-    Changes to paths for which `skip` returns True, untracked nested repositories and the files in submodules are not
+    Changes to paths that `skip` returns True for, untracked nested repositories and the files in submodules are not
     included. Raise Mistake if there is no commit yet.
     """
     at = resolve_location(place)
@@ -219,7 +219,7 @@ async def temporary_checkout(place: GitLocation, commit: str) -> AsyncIterator[C
 
 
 async def resolve_commit(place: GitLocation, name: str) -> str:
-    """Return the id of the commit to which a name refers. Raise Mistake if there is no such commit."""
+    """Return the id of the commit that a name refers to. Raise Mistake if there is no such commit."""
     found = await call_git(place, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
     if found.code != 0:
         raise Mistake(f"commit {name!r} not found in {root_folder(place)}; give a branch, a tag or a commit id")
@@ -287,7 +287,7 @@ def _lock_new_folder() -> Iterator[tuple[Path, int]]:
 
 
 async def _remove_stale_checkouts(place: Repository | Checkout) -> None:
-    """Remove the temporary checkouts of killed processes."""
+    """Remove temporary checkouts left behind by killed processes."""
 
     def remove_stale_folders() -> list[Path]:
         for folder in Path(tempfile.gettempdir()).resolve().glob(f"{PREFIX}*"):

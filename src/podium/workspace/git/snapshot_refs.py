@@ -25,5 +25,5 @@ async def keep_snapshot(place: GitLocation, run: str, name: str, commits: Mappin
 
 
 def as_ref_name(text: str) -> str:
-    """Return `text` as one component of a ref's name. Characters that git does not allow in a ref are escaped."""
+    """Return `text` as one component of a ref name. Characters that git does not allow in a ref are escaped."""
     return quote(text, safe="").replace(".", "%2E").replace("~", "%7E")

@@ -1,4 +1,4 @@
-"""Replace the files in a checkout with those of another commit, without moving its branch or changing its index."""
+"""Replace the files in a checkout with those from another commit, without moving its branch or changing its index."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ SWITCH_SECONDS = 600.0
 
 
 async def switch_tree(place: GitLocation, commit: str) -> None:
-    """Write the files of a commit to a checkout, and remove the files that the commit does not have.
+    """Write a commit's files to a checkout, and remove the files that the commit does not have.
 
-    Files that git ignores stay. Raise OutsideFailed, with nothing changed, if a file changes in the meantime.
+    Files that git ignores are kept. Raise OutsideFailed, with nothing changed, if a file changes in the meantime.
     """
     at = resolve_location(place)
     current = await take_snapshot(at)

@@ -1,1 +1,1 @@
-"""Issues of a project: a folder of Markdown files, or the issues on a forge."""
+"""Work with a project's issues, which are Markdown files in a folder or issues on a forge."""

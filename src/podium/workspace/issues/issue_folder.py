@@ -1,8 +1,8 @@
 """Read issues from a folder of Markdown files, and write comments to its subfolder `comments`.
 
 Each file `NAME.md` is an issue. Its frontmatter can have `title`, `author`, `labels` and `state`; without a title, the
-first heading or the file's name is the title. Links are not followed, because the folder may belong to a repository to
-which others write.
+first heading or the file's name is the title. Links are not followed, because the folder may belong to a repository
+that others can write to.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def _parse_issue(name: str, text: str, folder: Path) -> Issue | None:
 
 
 def _split_frontmatter(text: str) -> tuple[dict[str, Any], str]:
-    """Return the keys of a file and the text below them. Raise MalformedText if the keys cannot be read."""
+    """Return the frontmatter of a file and the text below it. Raise MalformedText if the frontmatter cannot be read."""
     lines = text.split("\n")
     if lines[0].rstrip() != "---":
         return {}, text

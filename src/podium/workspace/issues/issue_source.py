@@ -42,7 +42,7 @@ class Issue:
 
 
 def format_issue_name(id: str) -> str:
-    """Return the name of an issue as messages show it."""
+    """Return an issue's display name for messages."""
     return f"#{id}" if id.isdecimal() else id
 
 
@@ -105,7 +105,7 @@ class IssueSource(Protocol):
 
     @property
     def doubt_seconds(self) -> float:
-        """The time in seconds after which a comment whose posting was interrupted can no longer appear."""
+        """How many seconds after an interrupted attempt to post a comment the comment can still appear."""
         ...
 
     def list_pages(

@@ -1,4 +1,4 @@
-"""Find the source of issues that the user names: a folder, or a project on GitHub or GitLab."""
+"""Find the issue source that the user specifies: a folder, or a project on GitHub or GitLab."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def choose_source(given: str, *, folder: Path, outside: Path, home: Path, host: 
 async def find_own_source(
     repository: GitLocation, *, outside: Path, home: Path, setting: ForgeKind | None
 ) -> IssueSource:
-    """Return the issues of the project to which a repository's remote belongs. Raise Mistake if there is none.
+    """Return the issues of the project that a repository's remote belongs to. Raise Mistake if there is none.
 
     `setting` is the kind of forge; if it is None, it is derived from the host name of the remote.
     """
@@ -65,7 +65,7 @@ def open_forge_issues(kind: ForgeKind, host: str, path: str, *, outside: Path, h
     program = find_trusted_program(PROGRAMS[kind], outside=outside)
     if program is None:
         raise DependencyMissing(
-            f"{PROGRAMS[kind]} is not installed but is needed for the issues of {kind}:{path}; install it, "
+            f"{PROGRAMS[kind]} is not installed but is needed for the issues in {kind}:{path}; install it, "
             f"then run {PROGRAMS[kind]} auth login"
         )
     # Before the first run, there may be no home folder yet.

@@ -75,7 +75,7 @@ async def move_back(repo: GitLocation, target: str, *, commit: str, old: str) ->
 async def _find_new_commit(
     place: Repository | Checkout, target: str, commit: str, expected_tree: str, expected_old: str
 ) -> str | None:
-    """Return the commit to move the target to, or None if it is already there. Raise Mistake if it may not move."""
+    """Return the commit to move the target to, or None if it is already there. Raise Mistake if it must not move."""
     new = await resolve_commit(place, commit)
     if (tree := await resolve_tree(place, new)) != expected_tree:
         raise Mistake(
@@ -267,7 +267,7 @@ def _holds_only_tracked(root: Path, folder: Path, kept: frozenset[str]) -> bool:
 
 
 async def _find_filter_paths(checkout: Repository, new: str, paths: list[str]) -> list[str]:
-    """Return the paths to which a git filter applies, such as large files that are stored elsewhere.
+    """Return the paths that a git filter applies to, such as large files that are stored elsewhere.
 
     Podium does not read the user's filter settings, so any path with a filter attribute counts, and so does a
     `.gitattributes` file that sets one.

@@ -1,4 +1,4 @@
-"""Move the targets of several repositories together or not at all.
+"""Move the targets in several repositories together or not at all.
 
 Git moves each branch atomically, but not the branches of two repositories at once. So the moves are recorded in a file
 before the first one. Each branch moves only from the commit that was approved. If a move is refused, the earlier ones
@@ -148,4 +148,4 @@ def _conditions(move: TargetMove) -> dict[str, str]:
 
 
 def _do_nothing() -> None:
-    """Do nothing. This is used instead of a fault if no fault is to be injected."""
+    """Do nothing. This is used when no fault is to be injected."""

@@ -33,7 +33,7 @@ Reason = Literal["conflict", "unresolved", "check", "dependency", "moved", "miss
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainBranch:
-    """A branch to merge, with the commit that was reviewed and the branches on which it builds.
+    """A branch to merge, with the commit that was reviewed and the branches that it builds on.
 
     If only a part of its changes is merged, `part` is a commit with that part.
     """
@@ -87,7 +87,7 @@ class MergedBranch:
 class LeftOutBranch:
     """A branch that was not merged, and the reason.
 
-    `onto` was the head of the train at that moment, and `files` are the files with conflicts or remaining conflict
+    `onto` was the head of the train at that point, and `files` are the files with conflicts or remaining conflict
     markers. `output` is the end of the check's output, or both sides of the conflicts.
     """
 
@@ -129,7 +129,7 @@ async def build_train(
     can_be_deleted: bool = False,
     excluded: Mapping[str, str] | None = None,
 ) -> Train:
-    """Merge the branches, each after the branches on which it builds, onto a new branch that starts at `onto`.
+    """Merge the branches, each after the branches that it builds on, onto a new branch that starts at `onto`.
 
     The new branch is called `integration`. If that branch exists, a number is appended to the name. With
     `can_be_deleted`, the commit of a branch that no longer exists is merged; otherwise that branch is left out.
@@ -157,7 +157,7 @@ async def build_train(
 
 
 def sort_by_dependency(branches: Sequence[TrainBranch]) -> list[TrainBranch]:
-    """Return the branches in the given order, except that each follows the branches on which it builds.
+    """Return the branches in the given order, except that each follows the branches that it builds on.
 
     Raise Mistake if branches depend on each other, or if a branch is listed twice.
     """
@@ -206,7 +206,7 @@ class _TrainBuilder:
         """The checks that passed on the tree of the head."""
 
     async def look_up_tips(self, branches: Sequence[TrainBranch], *, can_be_deleted: bool) -> None:
-        """Resolve the branches, and the branches on which they build, once for the whole train."""
+        """Resolve the branches, and the branches that they build on, once for the whole train."""
         reviewed = {train_branch.branch: train_branch.commit for train_branch in branches} if can_be_deleted else {}
         self._tips = reviewed | await branch_tips(
             self._place, {name for train_branch in branches for name in (train_branch.branch, *train_branch.after)}

@@ -30,7 +30,7 @@ class FileChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BranchChanges:
-    """The changes on a branch: files, numbers of lines, and commits, oldest first."""
+    """The changes on a branch: files, line counts, and commits, oldest first."""
 
     files: tuple[FileChange, ...]
     added: int
@@ -47,7 +47,7 @@ class BranchChanges:
 class Overlap:
     """The files that two branches, or a branch and the target, both changed, and the conflicts between them.
 
-    If the conflicts come from a branch on which one of the two is built, `through` is that branch; otherwise it is
+    If the conflicts come from a branch that one of the two is built on, `through` is that branch; otherwise it is
     empty. `is_in` says whether the target already contains the branch; for two branches, it is always False.
     """
 
@@ -109,7 +109,7 @@ async def forecast_merges(
 ) -> Forecast:
     """Try to merge the branches with each other and with the branch `onto`. `branches` maps branches to their bases.
 
-    `parts` maps each branch that is merged only in part to a commit with that part.
+    `parts` maps each partly merged branch to a commit with that part.
     """
     place = resolve_location(repo)
     commits = parts or {}
@@ -146,7 +146,7 @@ async def forecast_merges(
 def _trace_conflict_origin(
     one: Overlap, clashes: Mapping[frozenset[str], Overlap], below: Mapping[str, Sequence[str]]
 ) -> Overlap:
-    """Return the overlap with `through` set, if its conflicts come from a branch on which one side is built."""
+    """Return the overlap with `through` set, if its conflicts come from a branch that one side is built on."""
     if one.merges:
         return one
     for built, other in ((one.first, one.second), (one.second, one.first)):

@@ -25,7 +25,7 @@ from .fast_forward import format_paths
 
 LONGEST = 300.0
 NOTE = "Podium-Part-Of"
-"""The trailer that names the commit from which a part was taken."""
+"""The trailer that names the commit that a part was taken from."""
 # The repository's own settings could add colours or leave out the prefixes, and the diff is also read by a parser.
 DIFF_FORM = ("--no-color", "--src-prefix=a/", "--dst-prefix=b/")
 
@@ -56,18 +56,18 @@ class ChangedFile:
 
 
 async def read_patch(place: GitLocation, base: str, commit: str) -> str:
-    """Return the diff between two commits, in the form that `parse_diff` reads."""
+    """Return the diff between two commits, in the format that `parse_diff` expects."""
     return await read_git_output(place, "diff", "--patch", *DIFF_FORM, base, commit, "--", timeout=LONGEST)
 
 
 async def commit_part(place: GitLocation, base: str, commit: str, chosen: Sequence[ChosenFile], *, branch: str) -> str:
-    """Write a commit on top of `base` with the chosen changes of `commit`, and return its id.
+    """Write a commit on top of `base` with the chosen changes from `commit`, and return its id.
 
     Return `commit` itself if everything was chosen. Raise Mistake if the choice is empty or invalid.
     """
     at = resolve_location(place)
     if not chosen:
-        raise Mistake(f"no changes of {escape_unprintable(branch)} were chosen; choose at least one file or hunk")
+        raise Mistake(f"no changes from {escape_unprintable(branch)} were chosen; choose at least one file or hunk")
     tree = await write_part_tree(at, base, commit, chosen)
     if tree == await resolve_tree(at, commit):
         return commit
@@ -78,7 +78,7 @@ async def commit_part(place: GitLocation, base: str, commit: str, chosen: Sequen
 
 
 async def write_part_tree(place: GitLocation, base: str, commit: str, chosen: Sequence[ChosenFile]) -> str:
-    """Write the tree of `base` with the chosen changes of `commit`, and return its id."""
+    """Write the tree of `base` with the chosen changes from `commit`, and return its id."""
     changed = await list_changed_files(place, base, commit)
     entries: dict[bytes, TreeEntry | None] = {}
     for one in chosen:
@@ -129,7 +129,7 @@ _REASONS = {
 def _find_choosable_hunks(
     file: Mapping[str, Any], modes: tuple[str, str], state: str
 ) -> tuple[tuple[Mapping[str, Any], ...], str]:
-    """Return the hunks of a file that can be chosen one by one, or none and the reason."""
+    """Return the hunks in a file that can be chosen one by one, or none and the reason."""
     if reason := _REASONS.get(state[0]):
         return (), reason
     if modes[0] != modes[1]:
@@ -152,7 +152,7 @@ async def _write_hunks(place: GitLocation, file: ChangedFile, chosen: ChosenFile
     """Store the old content of a file with the chosen hunks, and return its entry."""
     name, numbers = escape_unprintable(chosen.path), sorted(set(chosen.hunks or ()))
     if not numbers:
-        raise Mistake(f"no hunk of {name} was chosen; choose at least one, or leave the file out")
+        raise Mistake(f"no hunk in {name} was chosen; choose at least one, or leave the file out")
     if file.reason:
         raise Mistake(f"{name} {file.reason}, so its hunks cannot be chosen one by one; choose the whole file")
     if numbers[0] < 0 or numbers[-1] >= len(file.hunks):

@@ -1,6 +1,6 @@
-"""Give the decision records of a branch numbers that are free on the target, and link records to each other.
+"""Give the decision records on a branch numbers that are free on the target, and link records to each other.
 
-Branches that are developed in parallel can use the same number for different records, so the records of a branch get
+Branches that are developed in parallel can use the same number for different records, so the records on a branch get
 their final numbers when the branch is merged.
 """
 
@@ -32,7 +32,7 @@ async def renumber_records(place: GitLocation, ours: str, theirs: MergeSide) -> 
 
 
 async def link_records(place: GitLocation, ours: str, tree: str) -> str:
-    """Return the tree of a merge onto `ours`, in which new records and those that they replace link to each other."""
+    """Return the tree of a merge onto `ours`, with links between new records and the records that they replace."""
     merged = await list_folder_blobs(place, tree, ADR_FOLDER)
     if not merged or merged == await list_folder_blobs(place, ours, ADR_FOLDER):
         return tree

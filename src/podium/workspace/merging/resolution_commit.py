@@ -27,7 +27,7 @@ MARKS = r"^(<{7}|[|]{7}|={7}|>{7})([[:space:]]|$)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolutionStart:
-    """The commit at which a resolution starts, and the two commits that it merges."""
+    """The starting commit of a resolution, and the two commits that it merges."""
 
     commit: str
     ours: str
@@ -83,12 +83,12 @@ async def is_resolution_of(place: GitLocation, start: ResolutionStart, commit: s
 
 
 async def find_marked_files(place: GitLocation, commit: str, start: ResolutionStart) -> frozenset[str]:
-    """Return the files of a commit that have a conflict marker with the id of one of the two sides."""
+    """Return the files in a commit that have a conflict marker with the id of one of the two sides."""
     return frozenset(await _count_matching_lines(place, commit, f"^[<>]+ ({start.ours}|{start.theirs})"))
 
 
 async def find_unresolved_files(place: GitLocation, commit: str, start: ResolutionStart) -> tuple[str, ...]:
-    """Return the unresolved files of a commit, which have conflict markers or a temporary name from git.
+    """Return the unresolved files in a commit, which have conflict markers or a temporary name from git.
 
     A marker with the id of a side counts in any file. Other markers count only in files that conflicted, and only if
     the file has more of them than both sides together, because a similar line can be a heading.

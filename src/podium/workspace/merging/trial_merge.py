@@ -23,7 +23,7 @@ LINES_SHOWN = 60
 LONGEST_LINE = 300
 
 USAGE = 129
-"""The exit code of git for an unknown option."""
+"""Git's exit code for an unknown option."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ async def try_merges(repo: GitLocation, pairs: Sequence[tuple[MergeSide, MergeSi
 
 
 async def _try_merge_batch(repo: GitLocation, pairs: Sequence[tuple[MergeSide, MergeSide]]) -> list[MergeOutcome]:
-    """Return the outcome of merging each of a few pairs, in one git process."""
+    """Return the outcome of merging each pair, using a single git process."""
     asked = "".join(f"{ours.commit} {theirs.commit}\n" for ours, theirs in pairs)
     done = await call_git(repo, "merge-tree", "--stdin", stdin=asked.encode(), timeout=LONGEST)
     if done.code == 0:

@@ -2,14 +2,14 @@
 
 Usage: python -I -S _forwarder_program.py DESCRIPTOR PORT,PORT… PROGRAM ARGUMENT…
 
-The program runs inside the sandbox and uses only the standard library. It listens on one port for each service, tells
+This program runs inside the sandbox and uses only the standard library. It listens on one port for each service, tells
 the relay that it is ready, waits for permission to start, and forks: one process becomes PROGRAM, which does not
 inherit the descriptor, and the other forwards connections until the relay closes the pair. The relay does not trust
 this program: whatever runs in the sandbox can replace it, so the relay checks every frame.
 
 Each connection is a stream of frames. A frame has a kind, the number of its stream and a payload. Only the sandbox
 opens streams. Each side sends at most WINDOW bytes of data on a stream before the other side allows more, so that
-neither a slow reader nor many streams fill the memory or block another stream.
+neither a slow reader nor many streams exhaust memory or block another stream.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ class FrameDecoder:
 
 
 def encode_frame(kind: int, stream: int = 0, payload: bytes | memoryview = b"") -> bytes:
-    """Return the bytes of a frame."""
+    """Return an encoded frame."""
     return b"".join((HEADER.pack(kind, stream, len(payload)), payload))
 
 
 class Connection:
-    """A connection of the sandboxed program, and the stream to which it belongs."""
+    """A connection from the sandboxed program, and the stream that it belongs to."""
 
     def __init__(self, connection: socket.socket, stream: int) -> None:
         connection.setblocking(False)

@@ -16,7 +16,7 @@ from .stream_channel import ServeStream
 
 LARGEST_BODY = 4 * 1024 * 1024
 BODIES_AT_ONCE = 8
-"""The maximum number of bodies that are read at the same time, so that a program cannot fill Podium's memory."""
+"""The maximum number of bodies that are read at the same time, so that a program cannot exhaust Podium's memory."""
 Message = MutableMapping[str, Any]
 AsgiApplication = Callable[
     [MutableMapping[str, Any], Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]],
@@ -44,7 +44,7 @@ async def serve_connections(listener: Listener[SocketStream], application: AsgiA
 
 async def _answer_request(exchange: HttpExchange, *, application: AsgiApplication, reading: Semaphore) -> None:
     if not exchange.request.target.startswith("/"):
-        raise RequestRefused(400, "the target of a request must be a path")
+        raise RequestRefused(400, "the request target must be a path")
     async with reading if exchange.request.has_body else nullcontext():
         body = await exchange.read_whole_body(LARGEST_BODY)
     pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]

@@ -1,4 +1,4 @@
-"""An HTTP proxy through which commands in the sandbox reach the hosts that were granted to them, and no others.
+"""An HTTP proxy that lets commands in the sandbox reach the hosts that were granted to them, and no others.
 
 It accepts CONNECT for any protocol, and plain HTTP. Names are resolved outside the sandbox, and the address that was
 checked is the one that is dialled. A host that was refused is reported once.
@@ -48,7 +48,7 @@ async def open_host_proxy(
 
 
 class HostProxy:
-    """The proxy of one sandbox."""
+    """The proxy for one sandbox."""
 
     def __init__(self, grants: Sequence[HostGrant], *, report: Callable[[str], object]) -> None:
         self._grants = grants
@@ -94,7 +94,7 @@ class HostProxy:
         authority, slash, path = rest.partition("/")
         found = split_host(authority) if mark and scheme.lower() == "http" and "?" not in authority else None
         if found is None or not target.isprintable():
-            raise self._refuse(target, "it is not an http:// address of a host")
+            raise self._refuse(target, "it is not an http:// URL with a host")
         host, port = found[0], found[1] or 80
         self._require_grant(host, port)
         shown = f"[{host}]" if ":" in host else host
@@ -124,7 +124,7 @@ class HostProxy:
         return grant
 
     def _refuse(self, target: str, why: str) -> RequestRefused:
-        """Return the refusal of a request, and report it if it is new."""
+        """Return the error for a refused request, and report the refusal if it is new."""
         shown = escape_unprintable(truncate_text(target, LONGEST_TARGET))
         if shown not in self._reported and len(self._reported) < MOST_REPORTS:
             self._reported.add(shown)
@@ -140,7 +140,7 @@ async def _connect_first(addresses: Sequence[str], port: int) -> SocketStream:
 
 
 async def _copy_bytes(source: ByteReceiveStream, target: ByteStream) -> None:
-    """Copy until the source ends, then end the target."""
+    """Copy bytes until the source ends, then send an end-of-file to the target."""
     with suppress(BrokenResourceError, ClosedResourceError, OSError):
         with suppress(EndOfStream):
             while True:

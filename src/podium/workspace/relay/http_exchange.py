@@ -1,6 +1,6 @@
 """Serve HTTP/1.1 requests that arrive on a stream from the sandbox.
 
-The parser is strict: a request that could be read in two ways is refused. Bodies are read piece by piece.
+The parser is strict: a request that could be interpreted in two ways is refused. Bodies are read in chunks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HOP_BY_HOP = frozenset(
         *(b"te", b"trailer", b"transfer-encoding", b"upgrade"),
     )
 )
-"""Headers that concern one connection only. They are not passed on."""
+"""Hop-by-hop headers, which apply to a single connection and are not passed on."""
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -36,7 +36,7 @@ class RequestRefused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpRequest:
-    """A request, without its body. `target` is as it was sent: a path, a URL or, for CONNECT, a host and port."""
+    """A request, without its body. `target` is unchanged: a path, a URL or, for CONNECT, a host and port."""
 
     method: str
     target: str
@@ -59,7 +59,7 @@ class HttpExchange:
         """Whether the response has begun."""
 
     async def read_body(self) -> AsyncIterator[bytes]:
-        """Yield the pieces of the request's body."""
+        """Yield the request's body in chunks."""
         while True:
             event = await _receive_event(self._stream, self._connection)
             if isinstance(event, h11.Data):
@@ -108,7 +108,7 @@ class HttpExchange:
 
 
 async def serve_requests(stream: ByteStream, answer: Callable[[HttpExchange], Awaitable[None]]) -> None:
-    """Answer the requests on a connection one by one, until it is closed or cannot be used any more."""
+    """Answer the requests on a connection one by one, until it is closed or can no longer be used."""
     connection = h11.Connection(h11.SERVER, max_incomplete_event_size=LARGEST_HEAD)
     while True:
         try:

@@ -20,7 +20,7 @@ from .sandbox_relay import ModelEndpoint
 from .stream_channel import ServeStream
 
 CREDENTIALS = frozenset((b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key", b"cookie"))
-"""Headers with credentials. If the relay adds one of them, it drops those of the agent, which are placeholders."""
+"""Headers with credentials. If the relay adds one of them, it drops the agent's own, which are placeholders."""
 METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 
 
@@ -54,5 +54,5 @@ def _extend_url(base: URL, target: str) -> URL:
         plain = decoded
     is_below = path.startswith("/") and not {"..", "."} & set(plain.replace("\\", "/").split("/"))
     if not is_below or not target.isprintable() or "#" in target:
-        raise RequestRefused(403, "only paths below the address of the model can be used")
+        raise RequestRefused(403, "only paths below the model's address can be used")
     return URL(f"{str(base).rstrip('/')}{path}{mark}{query}", encoded=True)

@@ -1,4 +1,4 @@
-"""The relay of one sandbox: the socket pair, the services that it offers, and their addresses inside the sandbox.
+"""The relay for one sandbox: the socket pair, the services that it offers, and their addresses inside the sandbox.
 
 The sandbox has no network except its own loopback. A forwarder in the sandbox listens on one port for each service, and
 the relay serves the connections outside the sandbox.
@@ -27,9 +27,9 @@ MODEL_PORT = 47701
 COORDINATION_PORT = 47702
 PROXY_PORT = 47703
 MODEL_URL = f"http://127.0.0.1:{MODEL_PORT}"
-"""The address of the model in the sandbox."""
+"""The model's address inside the sandbox."""
 COORDINATION_URL = f"http://127.0.0.1:{COORDINATION_PORT}"
-"""The address of the coordination tools in the sandbox."""
+"""The address of the coordination tools inside the sandbox."""
 PROXY_URL = f"http://127.0.0.1:{PROXY_PORT}"
 FORWARDER = Path(_forwarder_program.__file__)
 
@@ -38,7 +38,7 @@ FORWARDER = Path(_forwarder_program.__file__)
 class ModelEndpoint:
     """The model server that an agent may call.
 
-    `url` is the address to which the path of each call is added. Calls outside its path are refused. `headers` are
+    The path of each call is appended to `url`. Calls outside its path are refused. `headers` are
     added to every call and replace the agent's own; they are not shown in messages. Raise Mistake if the address is
     invalid.
     """
@@ -73,7 +73,7 @@ class RelayConfiguration:
 
     @property
     def ports(self) -> tuple[int, ...]:
-        """The ports of the services, in the order in which the sandbox numbers them."""
+        """The ports of the services, numbered in this order by the sandbox."""
         offered = ((self.model, MODEL_PORT), (self.coordination, COORDINATION_PORT), (self.hosts, PROXY_PORT))
         return tuple(port for service, port in offered if service)
 
@@ -92,7 +92,7 @@ class RelayConfiguration:
 
 
 class SandboxRelay:
-    """The relay of one program in a sandbox."""
+    """The relay for one program in a sandbox."""
 
     def __init__(self, configuration: RelayConfiguration) -> None:
         self.environment = configuration.environment
@@ -106,7 +106,7 @@ class SandboxRelay:
 
     @property
     def command(self) -> tuple[str, ...]:
-        """The start of the command line that runs a program with the forwarder beside it."""
+        """The command prefix that runs a program alongside the forwarder."""
         ports = ",".join(map(str, self._configuration.ports))
         return (sys.executable, "-I", "-S", str(FORWARDER), str(self.descriptor), ports)
 

@@ -1,7 +1,7 @@
 """The outer end of a sandbox's socket pair: it accepts the streams that the sandbox opens, and serves each of them.
 
 The sandbox is not trusted. Only plain bytes are read, so descriptors that are sent with them are discarded by the
-kernel. A frame that the protocol does not allow closes the pair. What a stream buffers is limited by its window, and
+kernel. A frame that the protocol does not allow closes the pair. A stream's buffer is limited by its window, and
 while the sandbox does not read, nothing more is read from it.
 """
 

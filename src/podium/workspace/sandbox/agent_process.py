@@ -1,7 +1,7 @@
 """Run a whole coding agent in the sandbox: it can change its checkout and its own home, and reach only its relay.
 
-The agent's stdin, stdout and stderr are pipes, over which the caller speaks the agent's protocol. The agent's home
-persists from one start to the next, and the folder in which it is installed is readable.
+The agent's stdin, stdout and stderr are pipes, and the caller speaks the agent's protocol over them. The agent's home
+persists from one start to the next, and its installation folder is readable.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ async def start_agent(
     readable: Sequence[Path] = (),
     grace: float = GRACE,
 ) -> AsyncIterator[ChildProcess]:
-    """Start an agent in the sandbox of its checkout, and stop it and all its processes when the block ends.
+    """Start an agent in its checkout's sandbox, and stop it and all its processes when the block ends.
 
     `home` is the agent's home directory, which is created if necessary. `relay` is everything that the agent can reach;
     its addresses inside are MODEL_URL, COORDINATION_URL and PROXY_URL. `env` is added to the few variables that the
-    agent inherits. `readable` are folders outside the checkout that the agent can read, besides the one in which it is
-    installed. `grace` is how long the agent may take to exit after its input is closed; then it is killed. If the
-    agent has created files that are in the sandbox's `creatable`, they are reported at the end.
+    agent inherits. `readable` are folders outside the checkout that the agent can read, besides its installation
+    folder. `grace` is how long the agent may take to exit after its input is closed; then it is killed. If the
+    agent has created files listed in the sandbox's `creatable`, they are reported at the end.
 
     Raise Mistake if the program is not found or the sandbox fails its self-test, and ProgramNotStarted if bubblewrap
     cannot be started.

@@ -52,7 +52,7 @@ Profile = Literal["read-only", "workspace"]
 
 SHELL = "/bin/sh"
 FILTER_DESCRIPTOR = 9
-"""The descriptor from which bubblewrap reads the filter. Some shells cannot redirect higher descriptors."""
+"""The descriptor that bubblewrap reads the filter from. Some shells cannot redirect higher descriptors."""
 
 # Only the command leaves the process group that is killed; the sandbox's first process stays in the group. With
 # --new-session, both would leave it, and a command that is killed while it starts would keep running.
@@ -82,7 +82,7 @@ class Sandbox:
     that are hidden. `protected` are paths that commands can only read, in addition to the protected names at the top of
     the checkout. `submodules` are the paths of the submodules' `.git`, which commands can neither change nor create.
     `creatable` are protected names that a command can create, because some programs fail if there is a placeholder.
-    `hosts` are the hosts that commands can reach, through a proxy. `agent_home` is the folder that is the home
+    `hosts` are the hosts that commands can reach, through a proxy. `agent_home` is the home
     directory of an agent whose whole process runs in the sandbox. `report` is called with a sentence about each nested
     repository that a command created and each refused host. `also` are the sandboxes of additional checkouts that
     commands can use in the same way; of these sandboxes, only the checkouts and the protected paths are used.
@@ -174,7 +174,7 @@ class Sandbox:
         )
 
     async def self_test(self) -> list[str]:
-        """Return the failures of the sandbox, or none if it passes. Identical sandboxes are tested only once."""
+        """Return the sandbox's self-test failures, or none if it passes. Identical sandboxes are tested only once."""
         return await find_failures(self)
 
     def wrap(
@@ -189,7 +189,7 @@ class Sandbox:
 
         `sealed` maps files in the checkout to the content that the command sees, even if the files change. With
         `reads_input` or a relay, the command can read the input that `run_process` is given. `relay` is the command's
-        only connection; without one, the command can reach the hosts of the sandbox.
+        only connection; without one, the command can reach the sandbox's hosts.
         """
         if relay is None and self.hosts:
             relay = SandboxRelay(RelayConfiguration(hosts=self.hosts, report=self.report))

@@ -1,4 +1,4 @@
-"""Find the program bubblewrap, and say how to install it if it is missing."""
+"""Find the bubblewrap program, and say how to install it if it is missing."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ def _find_installation(folder: Path, home: Path) -> Path:
 
 
 def _find_python_installation(environment: Path) -> Path | None:
-    """Return the installation to which a virtual environment's interpreter belongs, or None.
+    """Return the installation that a virtual environment's interpreter belongs to, or None.
 
     A command may have created the link, so only a real Python installation is accepted.
     """
@@ -176,7 +176,7 @@ def _find_python_installation(environment: Path) -> Path | None:
 
 
 def _can_read(path: Path) -> bool:
-    """Return whether this process can read a path. The PATH can contain folders of other users."""
+    """Return whether this process can read a path. The PATH can contain other users' folders."""
     return os.access(path, os.R_OK)
 
 

@@ -139,7 +139,7 @@ class NestedRepositories:
         return [place for place in places if place not in self._folders and not self._is_left_alone(place)]
 
     def _find_marker(self, folder: str, entries: Mapping[str, bool]) -> Path | None:
-        """Return the path that makes a folder a repository for git, or None if the folder is not a repository."""
+        """Return the path that makes git treat a folder as a repository, or None if the folder is not a repository."""
         place = Path(folder)
         if place == self._checkout:
             return None

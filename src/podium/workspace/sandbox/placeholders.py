@@ -18,7 +18,7 @@ from threading import Lock, Timer
 
 RECORD_FOLDER = "sandbox"
 IDLE = 0.2
-"""The time without a command, in seconds, after which placeholders are removed."""
+"""How many seconds after the last command the placeholders are removed."""
 
 
 class Placeholders:

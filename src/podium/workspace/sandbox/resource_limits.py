@@ -1,7 +1,7 @@
-"""Limit the processes, memory, files and disk space of a command in the sandbox.
+"""Limit the processes, memory, files and disk space that a command in the sandbox can use.
 
 Two mechanisms limit processes and memory, because each of them has gaps. Process limits work for every user, but they
-do not limit root's number of processes, and they limit the memory of each process separately. A control group limits
+do not limit how many processes root has, and they limit the memory of each process separately. A control group limits
 all processes of a sandbox together, but only root can create a control group without the system's service manager.
 """
 
@@ -58,13 +58,13 @@ class SandboxLimits:
 
 
 def _cap_to_hard_limit(wanted: int, kind: int) -> int:
-    """Return the wanted limit, or this process's hard limit if that is lower."""
+    """Return the requested limit, or this process's hard limit if that is lower."""
     _, hard = resource.getrlimit(kind)
     return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
 
 
 class DiskSpace:
-    """Watches the free disk space while a command runs. If little is free at the start, a command can use half."""
+    """Watches the free disk space while a command runs. If little is free at first, a command can use half of it."""
 
     def __init__(self, folder: Path, limits: SandboxLimits) -> None:
         self._folder = folder
@@ -90,7 +90,7 @@ class DiskSpace:
 
 
 LEAST_FILES = 10_000
-"""A command is stopped if fewer than this number of new files fit on the disk."""
+"""A command is stopped if the disk has room for fewer new files than this."""
 
 
 class ControlGroup:
@@ -102,7 +102,7 @@ class ControlGroup:
     def __init__(self, limits: SandboxLimits) -> None:
         name = f"{_group_prefix()}{os.getpid()}-{next(_numbers)}"
         self.entrances: list[str] = []
-        """The files through which a process enters a group: it writes 0, which means itself."""
+        """The files that a process writes to in order to enter a group: it writes 0, which means itself."""
         for parents, controller in _find_parent_groups() if os.geteuid() == 0 else ():
             for parent in parents:
                 _remove_stale_groups(parent)

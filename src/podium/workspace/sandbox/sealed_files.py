@@ -31,7 +31,7 @@ class SealedCopies:
 
 @dataclass(frozen=True, slots=True)
 class SealedFiles:
-    """The folder in which sealed copies are stored while their commands run."""
+    """The folder that contains sealed copies while their commands run."""
 
     folder: Path
 

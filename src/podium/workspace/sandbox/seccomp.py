@@ -1,11 +1,11 @@
-"""Define and compile the filter for system calls that a command in the sandbox cannot make.
+"""Define and compile the filter that denies certain system calls to commands in the sandbox.
 
 All other calls are allowed, because namespaces and missing capabilities limit their effects. The denied calls bypass
 those limits, or belong to parts of the kernel with many vulnerabilities. Most denied calls fail with EPERM,
 so programs that do not depend on them continue.
 
-If the kernel reads only the lower half of an argument, only that half is compared. Otherwise, a call with garbage in
-the upper half would pass the filter.
+If the kernel reads only the lower half of an argument, only that half is compared. If both halves were compared,
+a call with garbage in the upper half would pass the filter.
 """
 
 from __future__ import annotations

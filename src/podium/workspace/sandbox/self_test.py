@@ -46,7 +46,7 @@ _failures_by_sandbox: dict[Sandbox, list[str]] = {}
 
 
 async def find_failures(sandbox: Sandbox) -> list[str]:
-    """Return the failures of a sandbox, as clauses for a message, or none if the sandbox passes the test."""
+    """Return a sandbox's failures, as clauses for a message, or none if the sandbox passes the test."""
     if sandbox not in _failures_by_sandbox:
         _failures_by_sandbox[sandbox] = await _probe_sandbox(sandbox)
     return _failures_by_sandbox[sandbox]
@@ -88,12 +88,12 @@ def _make_folder() -> Iterator[str]:
 
 
 def _list_closed_folders(sandbox: Sandbox) -> list[Path]:
-    """Return folders in the checkouts to which a command must not write; the first two are in the primary checkout."""
+    """Return folders in the checkouts that a command must not write to; the first two are in the primary checkout."""
     return [one.checkout / name for one in (sandbox, *sandbox.also) for name in (".git", ".podium")]
 
 
 def _find_written_probes(sandbox: Sandbox, outside: Path, probe: str) -> list[str]:
-    """Return a failure for each folder to which the command wrote but should not have. Remove the written files."""
+    """Return a failure for each folder that the command wrote to but should not have. Remove the written files."""
     places = [outside, sandbox.home, *_list_closed_folders(sandbox), Path("/usr"), Path("/etc")]
     written = [place for place in (*places, sandbox.checkout) if os.path.lexists(place / probe)]
     for place in written:

@@ -1,7 +1,7 @@
-"""Record the files of a checkout as a checkpoint, and restore them from it on another machine.
+"""Record the files in a checkout as a checkpoint, and restore them from it on another machine.
 
-A checkpoint is a commit with the files of the checkout, committed or not. Its first parent is the commit that was
-checked out, so that the branch can be restored too, and its second parent is the checkpoint before it. The newest
+A checkpoint is a commit with the files in the checkout, committed or not. Its first parent is the commit that was
+checked out, so that the branch can be restored too, and its second parent is the previous checkpoint. The newest
 checkpoint therefore contains everything that earlier ones refer to, and no branch ever contains a checkpoint.
 """
 
@@ -28,7 +28,7 @@ class Checkpoint:
 async def take_checkpoint(checkout: Checkout, *, run: str, epoch: int, previous: str = "") -> Checkpoint:
     """Write a checkpoint of the checkout's current files, and return it.
 
-    Return `previous`, the checkpoint before it, if neither the files nor the branch have changed since.
+    Return `previous`, the previous checkpoint, if neither the files nor the branch have changed since.
     """
     snapshot = await take_snapshot(checkout)
     tree, head = await _read_tree_and_parent(checkout, snapshot)
@@ -57,12 +57,12 @@ async def list_left_out(checkout: Checkout) -> tuple[str, ...]:
 
 
 async def restore_checkpoint(checkout: Checkout, commit: str) -> None:
-    """Write the files of a checkpoint to a checkout of its first parent. Uncommitted changes are uncommitted again."""
+    """Write a checkpoint's files to a checkout of its first parent. Uncommitted changes remain uncommitted."""
     writing = ("read-tree", "--reset", "-u", "--no-recurse-submodules", commit)
     await read_git_output(checkout, *writing, timeout=SNAPSHOT_SECONDS)
     await read_git_output(checkout, "read-tree", "HEAD")
 
 
 def object_folder(checkout: Checkout) -> Path:
-    """Return the folder with the objects of a checkout's repository."""
+    """Return the object folder of a checkout's repository."""
     return checkout.common_dir / "objects"

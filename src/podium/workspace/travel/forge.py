@@ -1,4 +1,4 @@
-"""Open pull requests through the command line of a forge: `gh` for GitHub, `glab` for GitLab.
+"""Open pull requests with a forge's command-line program: `gh` for GitHub, `glab` for GitLab.
 
 Requests are recorded only on the forge, so an interrupted call can simply be repeated: a branch that has an open
 request does not get a second one. Titles and descriptions contain text from agents. They are passed as the value of an
@@ -112,7 +112,7 @@ class Forge:
             printed = await self._call("mr", "create", *where, *text, "--yes")
         urls = re.findall(r"https?://[!-~]+", printed)
         if not urls:
-            raise OutsideFailed(f"{PROGRAMS[self.kind]} printed no URL for the pull request of {request.branch}")
+            raise OutsideFailed(f"{PROGRAMS[self.kind]} printed no URL for the pull request from {request.branch}")
         return cast(str, urls[-1])
 
     async def _call(self, *args: str, stdin: str = "") -> str:
@@ -123,7 +123,7 @@ class Forge:
 
 
 def choose_forge(remote: RemoteUrl, *, setting: ForgeKind | None, outside: Path, folder: Path) -> Forge:
-    """Return the forge of a remote: by the setting, by the remote's host, or by which program is installed.
+    """Choose the forge for a remote by the setting, by the remote's host, or by which program is installed.
 
     Programs in `outside`, where workers can write, are ignored. Raise Mistake if no program can be chosen.
     """

@@ -1,4 +1,4 @@
-"""Run the command line of a forge, `gh` or `glab`, with limits on its time and output.
+"""Run a forge's command-line program, `gh` or `glab`, with limits on its time and output.
 
 If `setpriv` is installed, the kernel kills the program when this process is killed. The program then cannot post a
 comment or a request after another process has taken over.
@@ -22,7 +22,7 @@ FORGE_SECONDS = 120.0
 LARGEST_REPLY = 1024 * 1024
 PASSED_ON_PREFIXES = ("GH_", "GITHUB_", "GITLAB_", "GLAB_")
 SESSION_VARIABLES = ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR")
-"""The variables through which the programs find the keyring with their tokens."""
+"""The variables that the programs use to find the keyring with their tokens."""
 QUIET = {"GH_PROMPT_DISABLED": "1", "GH_NO_UPDATE_NOTIFIER": "1", "NO_PROMPT": "1", "NO_COLOR": "1"}
 
 

@@ -1,8 +1,8 @@
 """Run git commands that talk to a remote repository.
 
 Unlike all other git calls, these calls read the user's own git settings and use the user's ssh agent and credential
-helpers, because the credentials for a remote are there. They run in a mirror that Podium created, so they never read
-the settings of a repository to which a worker or a remote could write. Hooks, submodules, prompts and all protocols
+helpers, because these provide the credentials for a remote. They run in a mirror that Podium created, so they never
+read the settings of a repository that a worker or a remote could write to. Hooks, submodules, prompts and all protocols
 that the URL does not need are disabled.
 """
 
@@ -21,13 +21,13 @@ from ..git.repository import TRUSTED, GitResult, find_trusted_program, run_git
 from .remote_url import Protocol, RemoteUrl, hide_credentials
 
 TRANSFER_SECONDS = 600.0
-"""The time limit for one command, such as the first fetch of a large repository."""
+"""The timeout for one command, such as the first fetch of a large repository."""
 
 PASSED_ON = (
     *("SSH_AUTH_SOCK", "SSH_AGENT_PID", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "GIT_SSH", "GIT_SSH_COMMAND"),
     *("GIT_SSL_CAINFO", "http_proxy", "https_proxy", "no_proxy", "all_proxy", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"),
 )
-"""The environment variables with which a user configures access to remotes, in addition to those of every command."""
+"""The environment variables that configure a user's access to remotes, in addition to those that every command gets."""
 
 PROTOCOLS: dict[Protocol, str] = {"file": "file", "ssh": "ssh:https", "https": "ssh:https", "http": "http"}
 """The protocols that are allowed for a URL. A user's settings may replace https with ssh or vice versa."""
@@ -71,7 +71,7 @@ async def call_remote_git(
 ) -> GitResult:
     """Run a git command in a mirror, and return its result, even if git fails.
 
-    `objects` is the object folder of another repository from which commits are pushed. Raise OutsideFailed if git
+    `objects` is the object folder of another repository that commits are pushed from. Raise OutsideFailed if git
     cannot be run or times out.
     """
     program = find_trusted_program("git", outside=mirror)

@@ -1,6 +1,6 @@
 """Find the remote of a repository, check its URL, and remove the credentials from it.
 
-Only paths and the protocols ssh and https are accepted, and http to this machine itself. Git supports others, such as
+Only paths and the protocols ssh and https are accepted, and http only for this machine. Git supports others, such as
 `ext::`, that run a command from the URL.
 """
 
@@ -77,7 +77,7 @@ def _parse_full_url(given: str) -> RemoteUrl:
         raise Mistake(f"{_quote_url(given)} is not a valid URL ({error}); {USABLE}") from None
     if parts.scheme == "file":
         if host not in ("", "localhost"):
-            raise Mistake(f"{_quote_url(given)} names another machine, which a file URL cannot reach; {USABLE}")
+            raise Mistake(f"{_quote_url(given)} refers to another machine, which a file URL cannot reach; {USABLE}")
         return _parse_path(unquote(parts.path), None)
     if parts.scheme not in ("ssh", "https", "http"):
         raise Mistake(f"{_quote_url(given)} uses the protocol {parts.scheme!r}, which is not supported; {USABLE}")
@@ -130,7 +130,7 @@ class Remote:
 
 
 async def find_remote(place: GitLocation) -> Remote | None:
-    """Return the remote through which code is exchanged: `origin`, or the only remote. Return None if there is none.
+    """Return the remote that is used to exchange code: `origin`, or the only remote. Return None if there is none.
 
     Raise Mistake if there are several remotes without an `origin`, or if the URL cannot be used.
     """

@@ -2,7 +2,7 @@
 
 A mirror contains only what was fetched for runs on this machine. Everything that is fetched stays in packs, so that
 the repository of a run can link to them. For a run RUN, the refs on the remote are `refs/podium/runs/RUN/base`, if its
-base is on no branch there, and `refs/podium/runs/RUN/EPOCH`, to which only the owner of the run in that epoch pushes.
+base is on no branch there, and `refs/podium/runs/RUN/EPOCH`, which only the run's owner in that epoch pushes to.
 A process that has lost the run can therefore never change what its successor pushes.
 """
 
@@ -26,9 +26,9 @@ from .remote_url import RemoteUrl, parse_remote_url
 CACHE_FOLDER = "repositories"
 RUN_REFS = "refs/podium/runs"
 LATEST_REF = "refs/podium/latest"
-"""The ref in a mirror to the last commit that was fetched by its id."""
+"""A mirror's ref to the last commit that was fetched by its id."""
 BRANCH_REFS = "refs/podium/heads"
-"""The refs in a mirror to the branches of the remote."""
+"""A mirror's refs to the remote's branches."""
 FETCH = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--no-recurse-submodules")
 SHORT = 12
 
@@ -155,7 +155,7 @@ class Mirror:
     # Refs on the remote
 
     async def list_refs(self, patterns: Collection[str], *, timeout: float = TRANSFER_SECONDS) -> dict[str, str]:
-        """Return the commits of the refs on the remote that match these patterns, keyed by ref."""
+        """Return the commits that the remote's refs matching these patterns point to, keyed by ref."""
         asked = ("ls-remote", "--quiet", "--refs", "--", self.remote.text, *patterns)
         done = await call_remote_git(self.path, self.remote, *asked, timeout=timeout)
         if done.code != 0:

@@ -1,4 +1,4 @@
-"""Create the repository of a run that came from another machine. It shares the packs of the remote's mirror.
+"""Create the repository for a run that came from another machine. It shares the packs of the remote's mirror.
 
 The packs are hard links, so that the repository needs little space and time and, unlike a clone that borrows objects,
 is complete without the mirror. Each run has its own repository, so that the branches of two runs never conflict.
@@ -18,11 +18,11 @@ from .repository_cache import Mirror
 from .run_location import REPOSITORY_FOLDER, run_folder
 
 PARTS = (".pack", ".rev", ".idx")
-"""The files of a pack in the order in which they are linked: git uses a pack only if its index exists."""
+"""The files of a pack, in linking order: git uses a pack only if its index exists."""
 
 
 async def open_run_clone(mirror: Mirror, run: str, commit: str) -> Repository:
-    """Return the repository of a run, with HEAD at `commit` and all commits of the mirror. Create it if necessary."""
+    """Return the repository of a run, with HEAD at `commit` and all commits in the mirror. Create it if necessary."""
     folder = run_folder(mirror, run)
     path = folder / REPOSITORY_FOLDER
     async with mirror.hold_lock() as lock:

@@ -30,7 +30,7 @@ async def import_branch(repository: Repository, branch: str, commit: str) -> Non
     if tip and not await contains_commit(repository, commit, tip):
         raise Mistake(
             f"{branch} in {repository.main_folder} has commits that its worker's commit {commit[:SHORT]} does not "
-            f"have; rename the branch here with git branch -m, and try again"
+            f"contain; rename the branch here with git branch -m, and try again"
         )
     for other in await list_git_worktrees(repository):
         if tip and other.branch == branch:

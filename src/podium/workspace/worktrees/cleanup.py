@@ -1,4 +1,4 @@
-"""List worktrees, and remove worktrees that are not needed any more.
+"""List worktrees, and remove those that are no longer needed.
 
 Only worktrees that Podium created are removed. The report contains a reason for every worktree.
 """
@@ -74,7 +74,7 @@ async def clean_up_worktrees(
     dry_run: bool = False,
     runs: Collection[str] | None = None,
 ) -> list[CleanupResult]:
-    """Remove the worktrees that are not needed any more, and report the action for each worktree.
+    """Remove the worktrees that are no longer needed, and report the action for each worktree.
 
     `busy` returns the runs that have not ended. With `force`, worktrees with unmerged or uncommitted work are also
     removed, after the work is saved. With `dry_run`, nothing is removed, and the report says what would be removed.

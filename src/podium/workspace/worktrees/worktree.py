@@ -188,7 +188,7 @@ class Worktrees:
     # Creating
 
     async def _find_start(self, branch: str, base: str | None) -> tuple[bool, str]:
-        """Return whether the branch is new, and the commit with which to compare its work."""
+        """Return whether the branch is new, and the commit to compare its work with."""
         start = await resolve_commit(self.repository, base) if base else await self._resolve_head()
         there = await list_branches(self.repository)
         if branch not in there:
@@ -399,5 +399,5 @@ def _path_exists(path: Path) -> bool:
 
 
 def _removal_path(path: Path) -> Path:
-    """Return the path to which a worktree's folder is renamed before it is deleted; a repair looks for it there."""
+    """Return the path that a worktree's folder is renamed to before it is deleted; a repair looks for it there."""
     return path.with_name(f".{path.name}.removing")

@@ -1,8 +1,8 @@
 """Lease a slot to each worktree: a number, ports and a database name that only the worktrees of one worker use.
 
-Programs of several workers can then run at the same time. The leases are in a small file in Podium's home folder, which
-all stores and repositories share. A slot belongs to a worktree's folder for as long as the folder exists, so a crash
-does not leak slots, and removing the worktree frees its slot.
+Programs started by several workers can then run at the same time. The leases are in a small file in Podium's home
+folder, which all stores and repositories share. A slot belongs to a worktree's folder for as long as the folder exists,
+so a crash does not leak slots, and removing the worktree frees its slot.
 """
 
 from __future__ import annotations

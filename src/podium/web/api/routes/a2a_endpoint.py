@@ -52,14 +52,14 @@ STOPPED: tuple[RunState, ...] = (*OVER, "paused")
 
 @get("/a2a/{name:str}/.well-known/agent-card.json", guards=[may_read], sync_to_thread=True)
 def read_card(name: FromPath[str], request: ApiRequest, server: Server) -> Fields:
-    """Return the card of an agent."""
+    """Return an agent's card."""
     agent = find_model(load_roster(server.repo, server.settings.home), name)
     return card_fields(agent, f"{request.base_url}a2a/{name}")
 
 
 @post("/a2a/{name:str}", guards=[may_read], status_code=200)
 async def answer_rpc(name: FromPath[str], request: ApiRequest, server: Server) -> Response[Any] | Stream:
-    """Answer a JSON-RPC request of the A2A protocol: send a message, or read, follow or cancel a task."""
+    """Answer a JSON-RPC request in the A2A protocol: send a message, or read, follow or cancel a task."""
     id: str | int | None = None
     try:
         rpc = parse_rpc_request(await request.body())

@@ -35,7 +35,7 @@ class Answer(Struct, forbid_unknown_fields=True):
 
     For a permission request, `decision` is required, and `shown` is the `action_id` of the action that the person saw.
     For a question, `text` is required, and `shown` is the `digest` of the text that the person saw, if it has one.
-    `everywhere` saves the rule of the decision `always` for all repositories.
+    With the decision `always`, `everywhere` saves the rule for all repositories.
     """
 
     shown: str

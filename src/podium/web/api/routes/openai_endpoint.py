@@ -142,7 +142,7 @@ async def _prepend(first: bytes, others: AsyncIterator[bytes]) -> AsyncIterator[
 
 
 def _prepare(server: ServerContext, model: str) -> Settings:
-    """Return the settings for a run. Raise UnknownModel if no agent has the name of the model."""
+    """Return the settings for a run. Raise UnknownModel if no agent has the model's name."""
     find_model(_load_roster(server), model)
     return Settings.load(repo=server.repo, store=server.store, home=server.settings.home)
 

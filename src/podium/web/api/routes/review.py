@@ -42,7 +42,7 @@ class NewReview(Struct, forbid_unknown_fields=True):
 
 
 class NewPartialMerge(Struct, forbid_unknown_fields=True):
-    """Files and hunks of a worker's diff to merge. `shown` is the digest of the diff in which they were chosen."""
+    """Files and hunks of a worker's diff to merge. `shown` is the digest of the diff that they were chosen from."""
 
     shown: str
     files: tuple[ChosenFile, ...]

@@ -139,7 +139,7 @@ def read_run(run: RunPrefix, server: Server) -> dict[str, Any]:
 def read_entries(
     run: RunPrefix, server: Server, after: FromQuery[int] = 0, until: FromQuery[int] = 0
 ) -> Response[bytes]:
-    """Return a run's entries after a sequence number, and the cursor from which the stream continues.
+    """Return a run's entries after a sequence number, and the cursor where the stream continues.
 
     `until` is the last sequence number to return; 0 means no limit. `has_more` means that the page is full, and
     more entries may follow.

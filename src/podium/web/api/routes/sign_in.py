@@ -61,7 +61,7 @@ def read_session(request: ApiRequest, server: Server) -> dict[str, Any]:
 
 @post("/api/session/end", guards=[may_read], sync_to_thread=False)
 def sign_out(request: ApiRequest, server: Server) -> dict[str, Any]:
-    """Revoke the token of this request."""
+    """Revoke the token used for this request."""
     return {"revoked": server.tokens.revoke_token(get_token(request).id).id}
 
 

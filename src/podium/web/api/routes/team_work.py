@@ -72,7 +72,7 @@ def read_artifact(digest: FromPath[str], server: Server) -> Response[bytes]:
 
 @get("/api/decisions", guards=[may_read], sync_to_thread=True)
 def read_decisions(server: Server, repo: RepoFolder = "") -> dict[str, Any]:
-    """List the decisions of a repository, newest first."""
+    """List a repository's decisions, newest first."""
     decisions = list_decisions(server.store, find_decision_repo(server.find_place(repo)))
     shown = msgspec.to_builtins([decision_fields(one) for one in reversed(decisions)])
     return {"schema": SCHEMA, "decisions": shown}

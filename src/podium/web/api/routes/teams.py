@@ -22,7 +22,7 @@ from ..scopes import may_act, may_read
 
 
 class TeamToSave(NewTeam, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A team to save in the user's own presets and, unless `mine`, as the squad of the repository.
+    """A team to save in the user's own presets and, unless `mine` is set, as the repository's squad.
 
     Without `agreed`, nothing is saved if another team would be replaced or settings would be lost.
     """

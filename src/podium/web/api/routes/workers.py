@@ -50,7 +50,7 @@ class NewWorker(Struct, forbid_unknown_fields=True):
     budget: Budget | None = None
     read_only: bool = False
     also: tuple[str, ...] = ()
-    """Folders in other repositories in which the worker also gets a checkout."""
+    """Folders in other repositories; the worker also gets a checkout of each of these."""
 
 
 class NewMerge(Struct, forbid_unknown_fields=True):

@@ -38,13 +38,13 @@ export const KINDS = Object.freeze({
   model_replied: "A model call completed.",
   model_asked_again: "A model's reply could not be used, so the model was asked again in the same turn, with `prompt`.",
   call_failed: "A model call failed; `wait` is the delay before the next attempt, or None if this model is not tried again.",
-  limit_reached: "All models of an agent have reached their providers' limits. The agent waits until the first limit resets.",
+  limit_reached: "All of an agent's models have reached their providers' limits. The agent waits until the first limit resets.",
   context_compacted: "A conversation almost filled or exceeded its model's context window; a summary replaced its first messages.",
   call_cut: "A model call was cancelled; `text` and `usage` are its text and usage up to then, if known.",
   tool_called: "A tool call started; with `is_from_text`, the model wrote the call as text.",
   tool_answered: "A tool call ended.",
   advised: "Every advisor gave its advice or was unavailable.",
-  changes_expected: "An agent that must change files started. `commit` is the state of its checkout, or empty without a repository.",
+  changes_expected: "An agent that must change files started. `commit` is its checkout's state, or empty if there is no repository.",
   route_refused: "A router chose an agent that is not one of its destinations, or none at all.",
   routed: "A router passed the request to this agent.",
   handed_off: "An agent's answer was handed to another agent, which answers instead.",
@@ -73,14 +73,14 @@ export const KINDS = Object.freeze({
   work_state_changed: "A team's work entered another state.",
   plan_drafted: "A planner drafted or revised a plan.",
   plan_refused: "A drafted plan was refused because it is invalid.",
-  plan_reviewed: "A member reviewed a draft: it accepts the draft, or asks for a change.",
+  plan_reviewed: "A member reviewed a draft, and accepted it or asked for a change.",
   plan_committed: "A plan was committed, and its steps can start.",
   plan_step_started: "The owner of a step started to work on it. `base` is a commit of the run's checkout at that moment.",
   handover_asked: "The owner of a step asked another member to take it over.",
   blocker_raised: "The owner of a step cannot continue until somebody decides between options.",
   plan_step_handed_over: "A step has a new owner, which continues the work, or `refused` says why the handover was refused.",
   plan_step_blocked: "A step cannot continue: it is waiting for a decision, or a step that it depends on failed.",
-  plan_step_unblocked: "The decision that a step waited for was made, and its owner continues.",
+  plan_step_unblocked: "The decision that a step was waiting for was made, and its owner continues.",
   plan_step_submitted: "The owner of a step finished its work, which is reviewed next.",
   plan_step_reviewed: "A step was reviewed against its acceptance criteria. A command's result overrides the reviewer's opinion.",
   plan_step_reopened: "A step did not pass its review and must be revised. `locked_out` is an author that cannot revise it.",
@@ -91,7 +91,7 @@ export const KINDS = Object.freeze({
   work_ended: "A team's work ended. `branch` and `commit` are the merged result, if owners had their own checkouts.",
   decision_proposed: "Somebody proposed a decision between options.",
   ballot_cast: "A member voted for an option, or abstained (`option` is empty).",
-  ballot_refused: "A ballot does not count, because it came too late, from somebody who cannot vote, or for an unknown option.",
+  ballot_refused: "A ballot was refused because it was late, from somebody who cannot vote, or for an unknown option.",
   vote_closed: "The vote on a decision ended; later ballots are refused.",
   decision_committed: "A decision was made. `how` says which rule or member decided, such as `majority` or `decided by lead (tie)`.",
 });
@@ -267,7 +267,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * A ballot does not count, because it came too late, from somebody who cannot vote, or for an unknown option.
+ * A ballot was refused because it was late, from somebody who cannot vote, or for an unknown option.
  * @typedef {object} BallotRefused
  * @property {"ballot_refused"} type
  * @property {string} decision
@@ -356,7 +356,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * An agent that must change files started. `commit` is the state of its checkout, or empty without a repository.
+ * An agent that must change files started. `commit` is its checkout's state, or empty if there is no repository.
  * @typedef {object} ChangesExpected
  * @property {"changes_expected"} type
  * @property {string} [commit]
@@ -540,7 +540,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * All models of an agent have reached their providers' limits. The agent waits until the first limit resets.
+ * All of an agent's models have reached their providers' limits. The agent waits until the first limit resets.
  * @typedef {object} LimitReached
  * @property {"limit_reached"} type
  * @property {string} agent
@@ -766,7 +766,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * A member reviewed a draft: it accepts the draft, or asks for a change.
+ * A member reviewed a draft, and accepted it or asked for a change.
  * @typedef {object} PlanReviewed
  * @property {"plan_reviewed"} type
  * @property {number} version
@@ -868,7 +868,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * The decision that a step waited for was made, and its owner continues.
+ * The decision that a step was waiting for was made, and its owner continues.
  * @typedef {object} PlanStepUnblocked
  * @property {"plan_step_unblocked"} type
  * @property {string} step

@@ -144,7 +144,7 @@ export function SendReview({ worker, review, shown, group }) {
     <ul class="list">${comments.map((one) => html`<${Pending} key=${one.id} comment=${one} review=${review} isShown=${shown.has(one.id)} />`)}</ul>
     <label class="field">Note <span class="hint">optional, before the comments</span>
       <textarea rows="2" value=${note} onInput=${(event) => setNote(event.target.value)}></textarea></label>
-    <p class="quiet small">${isEnded ? `This worker has ended. A new worker with the same agent continues on a new branch, which starts with the changes of ${revealLine(worker.branch)}.`
+    <p class="quiet small">${isEnded ? `This worker has ended. A new worker with the same agent continues on a new branch, which starts with the changes from ${revealLine(worker.branch)}.`
       : DESTINATIONS[group]}</p>
     <div class="row"><${Button} look="primary" busy="Sending…" command=${send}>${isEnded ? "Start a worker with" : "Send"} ${plural(comments.length, "comment")}<//></div></section>`;
 }

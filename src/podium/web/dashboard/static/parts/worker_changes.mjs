@@ -65,7 +65,7 @@ export function WorkerChanges({ worker }) {
   const { data, problem, reload } = useLoaded(hasChanges ? `/api/workers/${worker.id}/diff` : "", { isFixed: isOver(worker), pause: 5000 });
   const review = useReview(worker.id);
   const diff = useSteadyDiff(data, Boolean(review.editing.value));
-  if (!hasChanges) return html`<p class="quiet">${worker.reader ? "This worker is read-only and changes nothing." : "The worker has had no checkout, so it has no changes."}</p>`;
+  if (!hasChanges) return html`<p class="quiet">${worker.reader ? "This worker is read-only and changes nothing." : "The worker never had a checkout, so it has no changes."}</p>`;
   return html`<${ProblemBanner} problem=${problem} onRetry=${reload} />
     ${diff ? html`<${Review} worker=${worker} diff=${diff} review=${review} onReload=${reload.now} />` : problem ? null : html`<${Loading} what="the changes" />`}`;
 }
