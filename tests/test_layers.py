@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import podium
@@ -67,10 +68,15 @@ def layer_index(name: str) -> int:
     return next(place for place, rooms in enumerate(LAYERS) if name in rooms)
 
 
+@cache
+def parse_module(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def find_imports(path: Path) -> Iterator[tuple[str, ...]]:
     """Return the podium modules that a file imports, as paths below the package."""
     package = path.relative_to(SOURCE).parts[:-1]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parse_module(path)):
         if isinstance(node, ast.ImportFrom) and node.level:
             base = package[: len(package) - node.level + 1]
             whole = (*base, *(node.module.split(".") if node.module else ()))
@@ -121,7 +127,7 @@ def test_the_rules_know_no_process_no_git_and_no_http() -> None:
     forbidden = {"subprocess", "socket", "aiohttp", "sqlite3", "os", "signal"}
     found = []
     for path in (path for name in PURE_FOLDERS for path in (SOURCE / name).rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parse_module(path)):
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
             elif isinstance(node, ast.ImportFrom) and not node.level:
@@ -138,7 +144,7 @@ def test_programs_are_started_in_one_place() -> None:
     named = {"open_process", "create_subprocess_exec", "create_subprocess_shell"}
     found = set()
     for path in SOURCE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parse_module(path)):
             match node:
                 case ast.Attribute(value=ast.Name(id="subprocess" | "os"), attr=name) if name in starting:
                     found.add(str(path.relative_to(SOURCE)))
@@ -152,7 +158,7 @@ def test_an_import_inside_a_function_says_why() -> None:
     silent = []
     for path in sorted(SOURCE.rglob("*.py")):
         lines = path.read_text(encoding="utf-8").splitlines()
-        for function in ast.walk(ast.parse("\n".join(lines))):
+        for function in ast.walk(parse_module(path)):
             if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
             imports = sorted(

@@ -399,6 +399,7 @@ def test_a_worker_is_started_and_its_request_answered_in_the_chat(worker_desk: D
     assert terminal.wait_exit() == 0
 
 
+@pytest.mark.slow
 def test_delegate_takes_options_and_reports_an_unknown_one(worker_desk: Desk) -> None:
     terminal = start_chat(worker_desk, "poet")
 
@@ -437,6 +438,7 @@ def test_a_worker_is_cancelled_in_the_chat(worker_desk: Desk) -> None:
     assert terminal.wait_exit() == 0
 
 
+@pytest.mark.slow
 def test_an_answer_to_a_worker_from_another_process_is_shown(worker_desk: Desk) -> None:
     terminal = start_chat(worker_desk, "poet")
     send_line(terminal, "/delegate feat/a write it")

@@ -255,6 +255,7 @@ print(sum(post_to_mailbox(store, run, PermissionAnswered(id=id, decision="once",
 """
 
 
+@pytest.mark.slow
 def test_two_processes_that_answer_a_thousand_requests_at_once_give_one_decision_each(parked_desk: Desk) -> None:
     run = parked_desk.run_id()
     processes = [

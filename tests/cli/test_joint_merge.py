@@ -194,6 +194,7 @@ async def test_lists_and_reports_show_the_work_in_each_repository(lab: WorkerLab
     assert [(one["root"], one["files"]) for one in fields["also"]] == [(str(other.path), ["two.txt"])]
 
 
+@pytest.mark.slow
 async def test_cleanup_removes_the_worktrees_in_all_repositories_once_they_are_merged(
     lab: WorkerLab, other: Repo
 ) -> None:

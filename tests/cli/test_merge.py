@@ -58,6 +58,7 @@ async def test_all_work_of_workers_is_merged_and_the_target_moves_only_with_yes(
     assert (list_integration_branches(lab), result["integration_branches"]) == ([], [])
 
 
+@pytest.mark.slow
 async def test_a_later_worker_that_never_had_the_checkout_keeps_no_branch_out(lab: WorkerLab) -> None:
     await lab.delegate("feat/one", write("one.txt", "one\n"), "done")
     await invoke_podium(lab, "workers", "wait")

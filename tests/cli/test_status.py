@@ -262,6 +262,7 @@ async def test_an_option_of_a_decision_is_chosen_by_its_number(decision_desk: De
     assert decision_desk.run_podium("decisions").stdout.count("coffee (decided by person)") == 1
 
 
+@pytest.mark.slow
 async def test_an_option_beyond_nine_is_typed(cups_desk: Desk) -> None:
     async with open_screen(cups_desk, (100, 120)) as (pilot, clock):
         await press_keys(pilot, "a", *"13")

@@ -143,6 +143,7 @@ def test_a_run_that_was_killed_can_be_undone_after_it_has_ended(yard: Desk, mode
         assert read_tree(yard.repo) == before
 
 
+@pytest.mark.slow
 def test_an_undo_that_is_killed_is_completed_by_the_next_one(yard: Desk, model: ServedModel) -> None:
     names = [f"f{number:02}.txt" for number in range(25)]
     for name in names:

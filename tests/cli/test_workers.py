@@ -121,6 +121,7 @@ async def test_a_worker_that_asks_can_be_cancelled_and_its_successor_fails(lab: 
     assert "feat/a has already ended (cancelled)" in again.stderr
 
 
+@pytest.mark.slow
 async def test_resume_leaves_workers_to_the_commander(lab: WorkerLab) -> None:
     run = await lab.delegate("feat/a", write("new.txt"), "written", allow=())
     commander = lab.start_commander()
@@ -178,6 +179,7 @@ async def test_the_estimate_of_a_dry_run_includes_its_workers(lab: WorkerLab) ->
     assert (result["usage"]["calls"], result["usage"]["usd"], result["usage"]["rehearsed_calls"]) == (0, 0, 2)
 
 
+@pytest.mark.slow
 async def test_a_paused_worker_and_its_successor_are_not_waited_for_and_it_goes_on_when_named(lab: WorkerLab) -> None:
     run = await lab.delegate("feat/a", write("new.txt"), "another way", allow=())
     await lab.delegate("feat/b", "never said", options=WorkerOptions(after=("feat/a",)))
@@ -361,6 +363,7 @@ async def test_what_a_worker_has_in_its_checkout_so_far_is_in_the_report(lab: Wo
     assert worker["new_files"] == 1
 
 
+@pytest.mark.slow
 async def test_all_workers_of_a_repository_are_summed_up_by_the_agent_worker(lab: WorkerLab) -> None:
     await lab.delegate("feat/a", write("new.txt"), "It is written.")
     unbegun = await invoke_podium(lab, "results", "--workers", "--synthesis")

@@ -35,6 +35,7 @@ async def test_a_detached_run_is_shown_as_working_in_the_repository_itself(lab: 
     assert "works in the repository itself" in (await invoke_podium(lab, "workers", "diff", run)).stderr
 
 
+@pytest.mark.slow
 async def test_a_reader_is_found_by_its_name(lab: WorkerLab) -> None:
     lab.write_agent(make_scripted_agent("it is in report.py"))
     run = (await invoke_podium(lab, "delegate", "survey", "where?", "--read-only", "--agent", "hand")).stdout.strip()
@@ -70,6 +71,7 @@ async def test_all_of_a_readers_team_only_reads_whatever_mode_the_settings_name(
     assert not (lab.repo.path / "new.txt").exists()
 
 
+@pytest.mark.slow
 async def test_a_reader_is_on_no_branch_of_its_name(lab: WorkerLab) -> None:
     reader = await lab.delegate("feat/a", SILENT, tools=None, options=WorkerOptions(is_reader=True))
 

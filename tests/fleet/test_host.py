@@ -325,6 +325,7 @@ async def test_a_host_does_not_start_beside_an_active_host_with_an_incompatible_
     assert (await lab.list_hosts())["beta"].state == "gone"
 
 
+@pytest.mark.slow
 async def test_a_run_that_waits_for_its_workers_keeps_no_slot_from_them(lab: FleetLab) -> None:
     lab.query("INSERT INTO podium.fleet_limit VALUES ('team', 'outer', 1) RETURNING 1")
     await lab.start_host("alpha", "--slots", "1")

@@ -78,6 +78,7 @@ async def test_a_host_of_another_release_refuses_a_run_and_a_host_of_the_same_re
     lab.assert_intact(run)
 
 
+@pytest.mark.slow
 async def test_of_two_releases_that_are_active_at_once_each_takes_only_the_runs_that_it_can_work_on(
     lab: FleetLab,
 ) -> None:

@@ -243,6 +243,7 @@ async def test_a_team_with_one_checkout_works_in_it_as_a_whole(repo: Path, setti
     assert git(repo, "status", "--porcelain") == ""
 
 
+@pytest.mark.slow
 async def test_members_share_a_checkout_beside_that_of_their_lead(repo: Path, settings: Settings) -> None:
     lead, members = make_team("lead", "one", "two", "three")
 
@@ -261,6 +262,7 @@ async def test_members_share_a_checkout_beside_that_of_their_lead(repo: Path, se
     assert git(Path(shared[0].path), "status", "--porcelain") == ""
 
 
+@pytest.mark.slow
 async def test_each_member_has_a_checkout_of_its_own_unless_its_file_says_otherwise(
     repo: Path, settings: Settings
 ) -> None:
@@ -325,6 +327,7 @@ async def test_budget_reserved_for_workers_is_not_lent_or_spent_twice(repo: Path
     assert sent == [Budget(turns=2), Budget(turns=1)]  # a quarter of nine, and of six
 
 
+@pytest.mark.slow
 async def test_a_worker_whose_result_is_never_read_counts_once_and_its_reserved_budget_is_released(
     repo: Path, settings: Settings
 ) -> None:
@@ -403,6 +406,7 @@ async def test_an_agent_sets_the_order_the_models_and_the_limits_of_its_workers(
     assert last.settings["permission_mode"] == "plan"
 
 
+@pytest.mark.slow
 async def test_workers_send_workers_only_to_the_maximum_depth(repo: Path, settings: Settings) -> None:
     def sender(depth: int) -> str:
         task = sender(depth - 1) if depth else "nothing more"

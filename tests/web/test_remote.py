@@ -280,6 +280,7 @@ def test_a_waiting_request_is_listed_and_answered_once(machines: Machines) -> No
     assert (machines.repo / "done.txt").exists()
 
 
+@pytest.mark.slow
 def test_a_run_is_steered(machines: Machines) -> None:
     run = machines.start("silent")
     machines.wait_for(run, TurnStarted)
@@ -330,6 +331,7 @@ def test_a_fork_runs_on_the_server_and_its_requests_wait_for_an_answer(machines:
     assert (forking.returncode, said) == (0, "asked\n")
 
 
+@pytest.mark.slow
 def test_a_run_continues_when_the_laptop_stops_following_it(machines: Machines) -> None:
     with machines.start_podium("run", "silent", "go") as following:
         wait_for(following.stderr, "silent: calling")

@@ -177,6 +177,7 @@ def test_comments_on_a_worker_that_has_ended_start_another_one(site: Site, visit
     expect(page.get_by_text("Keep this line.")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_a_part_can_be_chosen_on_a_phone(site: Site, visitor: Visitor) -> None:
     page = visitor.open(site, f"/workers/{RUN}", viewport=PHONE, color_scheme="dark")
     page.get_by_role("button", name="Merge a part…").click()

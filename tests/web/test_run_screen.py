@@ -303,6 +303,7 @@ def test_a_run_is_followed_live_and_answers_messages_and_commands(site: Site, vi
     expect(page.locator(".run-waiting")).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_what_happened_while_the_stream_was_cut_is_shown_when_it_is_back(site: Site, visitor: Visitor) -> None:
     (site.repo / "a.txt").unlink(missing_ok=True)
     page = visitor.open(site, "/now")
@@ -414,6 +415,7 @@ def measure_heap(page: Page) -> float:
     return float(session.send("Runtime.getHeapUsage")["usedSize"]) / 1e6
 
 
+@pytest.mark.slow
 def test_a_run_with_ten_thousand_entries_opens_in_under_a_second(site: Site, visitor: Visitor) -> None:
     attempts = []
     for _ in range(3):  # the machine may be busy: one good attempt is enough
@@ -509,6 +511,7 @@ def find_access_problems(page: Page) -> list[tuple[str, str, str]]:
     return [(one["id"], one["impact"], one["nodes"][0]["html"]) for one in found["violations"]]
 
 
+@pytest.mark.slow
 def test_the_run_screen_is_accessible_in_light_and_dark(site: Site, visitor: Visitor) -> None:
     # The page's own policy forbids to add the script that checks it.
     page = visitor.open(site, f"/run/{BUSY}", bypass_csp=True, color_scheme="dark")

@@ -121,7 +121,8 @@ def test_the_page_says_when_it_is_cut_off_and_catches_up(visitor: Visitor, tmp_p
         page.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_screen_can_be_read_by_everybody_at_every_size(site: Site, visitor: Visitor, scheme: str) -> None:
     page = visitor.open(site, color_scheme=scheme)
 

@@ -104,6 +104,7 @@ def test_a_tab_takes_the_stream_from_one_that_stays_silent(browsing: Browsing) -
     expect(reader.locator("#connection")).to_have_text("live")
 
 
+@pytest.mark.slow
 def test_a_browser_without_locks_has_a_stream_for_each_tab(browsing: Browsing) -> None:
     browsing.context.add_init_script("delete Navigator.prototype.locks")
     browsing.append(1, 1)

@@ -70,6 +70,7 @@ def test_a_worker_in_several_repositories_says_what_the_page_does_not_show(site:
     expect(page.get_by_role("region", name="one.txt")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_a_diff_of_5000_lines_is_drawn_piece_by_piece(site: Site, visitor: Visitor) -> None:
     repo = site.repo
     files: dict[str, str | bytes] = {f"small{number:02}.py": "one\n" for number in range(30)}
@@ -129,6 +130,7 @@ def test_a_merge_is_previewed_and_moves_the_target_only_after_a_second_yes(site:
     assert data.git(site.repo, "rev-parse", "main^{tree}") == tree
 
 
+@pytest.mark.slow
 def test_a_failing_check_leaves_a_branch_out_and_says_why(site: Site, visitor: Visitor) -> None:
     data.make_branch(site.repo, "feat/bad", {"bad.py": "x\n"})
     data.write_worker(site, "bb05", "feat/bad", "Break it", change=(1, 0))

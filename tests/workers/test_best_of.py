@@ -74,6 +74,7 @@ async def test_checks_come_first_and_the_first_that_passes_is_merged_on_a_new_br
     assert len({one.branch for one in lab.events(run, WorkerSent)}) == 3
 
 
+@pytest.mark.slow
 async def test_a_person_chooses_among_what_passes(lab: WorkerLab) -> None:
     lab.write_settings(ALLOW)
     lab.start_commander()

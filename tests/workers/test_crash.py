@@ -124,6 +124,7 @@ if "podium.processes.fork_server_main" in sys.orig_argv:
 """
 
 
+@pytest.mark.slow
 async def test_a_paused_worker_that_goes_on_before_its_process_has_ended_has_not_crashed(lab: WorkerLab) -> None:
     modules = lab.folder / "modules"
     modules.mkdir()
@@ -314,6 +315,7 @@ async def kill_at_random(lab: WorkerLab, chance: random.Random, number: int) -> 
     assert all(any(pid in name for pid in held) for name in left), (victim, left)
 
 
+@pytest.mark.slow
 async def test_kills_at_random_points_are_survived(lab: WorkerLab) -> None:
     lab.repo.commit({"counted.txt": ""})
     seed = random.randrange(2**32)

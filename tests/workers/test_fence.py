@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from podium.core.placement import WorkerOptions
 from podium.store.open_requests import list_open_requests
 from podium.store.wakeup import ensure_socket_folder
@@ -214,6 +216,7 @@ async def test_a_worker_calls_its_model_with_the_key_of_the_shell_that_delegated
     await lab.wait_finished()
 
 
+@pytest.mark.slow
 async def test_a_worker_delegated_while_another_shell_starts_the_commander_waits_for_its_own_key(
     lab: WorkerLab,
 ) -> None:
@@ -234,6 +237,7 @@ async def test_a_worker_delegated_while_another_shell_starts_the_commander_waits
     assert list(ensure_socket_folder(lab.store).glob("keys-*")) == []
 
 
+@pytest.mark.slow
 async def test_a_shell_that_becomes_the_commander_has_delivered_its_keys(lab: WorkerLab) -> None:
     lab.write_settings("")
     run = (await lab.run_podium("delegate", "feat/one", "```script\n[]\n```")).stdout.strip()

@@ -159,6 +159,7 @@ async def test_serve_continues_a_run_whose_commander_was_killed(lab: WorkerLab) 
     lab.assert_clean_end(run)
 
 
+@pytest.mark.slow
 async def test_processes_that_resume_a_waiting_run_at_once_continue_it_once(lab: WorkerLab) -> None:
     limited = {**bash("true"), "fails": {"status": 429, "retry_after": 3600, "times": 1}}
     options = WorkerOptions(max_restarts=0)  # a worker that finds its run taken must not count as crashed

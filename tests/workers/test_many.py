@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import pytest
 from anyio import create_task_group
 
 from podium import App
@@ -51,6 +52,7 @@ def max_concurrent_runs(lab: WorkerLab, runs: list[str]) -> int:
     return most
 
 
+@pytest.mark.slow
 async def test_a_repository_can_limit_its_workers_to_one_at_a_time(lab: WorkerLab) -> None:
     (lab.repo.path / "podium.yaml").write_text("workers: 1\n")
     runs = await lab.delegate_all(
@@ -66,6 +68,7 @@ async def test_a_repository_can_limit_its_workers_to_one_at_a_time(lab: WorkerLa
     lab.assert_clean_end(*runs)
 
 
+@pytest.mark.slow
 async def test_a_limit_that_is_raised_counts_while_the_commander_lives(lab: WorkerLab) -> None:
     lab.write_settings("workers: 1\n")
     runs = await lab.delegate_all(

@@ -155,6 +155,7 @@ async def test_rules_and_protected_files_hold_in_each_checkout_and_nothing_else_
     assert [repo.git("status", "--short") for repo in (lab.repo, other)] == ["", ""]
 
 
+@pytest.mark.slow
 async def test_setup_runs_in_each_checkout_with_one_shared_slot(lab: WorkerLab, other: Repo) -> None:
     show = "echo $PODIUM_SLOT $PODIUM_PORT_1 $PODIUM_DATABASE"
     lab.write_settings(
@@ -322,6 +323,7 @@ async def test_a_killed_worker_goes_on_in_all_its_checkouts(lab: WorkerLab, othe
     assert len(lab.events(run, WorkerPlaced)) == 1
 
 
+@pytest.mark.slow
 async def test_a_worker_that_follows_another_starts_from_its_work_in_each_repository(
     lab: WorkerLab, other: Repo
 ) -> None:

@@ -111,6 +111,7 @@ async def test_a_worker_starts_from_the_merged_work_of_those_it_follows(lab: Wor
     lab.assert_clean_end(one, two, both)
 
 
+@pytest.mark.slow
 async def test_the_work_of_a_worker_can_be_followed_even_when_its_branch_is_gone(lab: WorkerLab) -> None:
     one = await lab.delegate("feat/one", write("one.txt"), "one")
     lab.start_commander()
@@ -128,6 +129,7 @@ async def test_the_work_of_a_worker_can_be_followed_even_when_its_branch_is_gone
     assert [placed.base for placed in lab.events(two, WorkerPlaced)] == [left]
 
 
+@pytest.mark.slow
 async def test_commits_that_a_person_adds_to_a_followed_branch_are_included(lab: WorkerLab) -> None:
     one = await lab.delegate("feat/one", write("one.txt"), "one")
     lab.start_commander()
@@ -205,6 +207,7 @@ async def test_a_train_merges_the_branches_of_workers_and_leaves_out_those_that_
     assert lab.read_file("podium/train", "same.txt") == "a"
 
 
+@pytest.mark.slow
 async def test_a_worker_that_waits_for_its_turn_can_be_paused_and_others_go_before_it(lab: WorkerLab) -> None:
     first = await lab.delegate("feat/one", "one")
     second = await lab.delegate("feat/two", "two")

@@ -7,6 +7,8 @@ import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import pytest
+
 from podium.core.placement import WorkerOptions
 from podium.store.worktree_ledger import Ledger
 from podium.values.event import WorkerPlaced
@@ -45,6 +47,7 @@ async def test_a_folder_that_now_leads_into_the_repository_is_not_used(lab: Work
     assert lab.repo.git("branch", "--list", "feat/one") == ""
 
 
+@pytest.mark.slow
 async def test_an_existing_branch_is_used_only_if_it_contains_the_named_base(lab: WorkerLab) -> None:
     other = lab.repo.branch("other", {"other.txt": "x\n"})
     lab.repo.branch("old", {"old.txt": "x\n"})
@@ -62,6 +65,7 @@ async def test_an_existing_branch_is_used_only_if_it_contains_the_named_base(lab
     assert placed.base == other
 
 
+@pytest.mark.slow
 async def test_an_existing_branch_without_the_work_that_its_worker_follows_is_not_used(lab: WorkerLab) -> None:
     lab.repo.branch("old", {"old.txt": "x\n"})
     first = await lab.delegate("feat/one", write("one.txt"), "done")
