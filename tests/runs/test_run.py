@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from anyio import CancelScope, create_task_group, fail_after, wait_all_tasks_blocked
+from anyio.lowlevel import checkpoint
 from msgspec import structs
 
 import podium
@@ -38,6 +40,7 @@ from podium.values.event import (
     TurnResumed,
     TurnStarted,
 )
+from podium.values.store_address import make_postgres_address
 from podium.views.run_view import RunView
 
 from ..studio import Studio
@@ -281,6 +284,34 @@ async def test_a_pause_requested_before_the_run_is_resumed_ends_with_the_resume(
         result = await studio.resume(run.id)
 
     assert result.text == "two"
+
+
+async def test_a_block_that_ends_as_soon_as_the_pause_is_written_does_not_stop_the_run(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    studio = Studio(tmp_path, store=make_postgres_address(postgres_url, tmp_path))
+    studio.agent("first", says=[{"says": "one", "delay": 0.1}], handoff="second")
+    studio.agent("second", says=["two"])
+
+    async with studio.start("first", "go") as run:
+        await wait_for_turn(run, "first")
+        await run.pause()
+        with fail_after(40):
+            while not is_pause_written(studio, run.id):
+                await checkpoint()
+
+    result = await studio.resume(run.id)
+    assert result.text == "two"
+    assert studio.events(run.id, StopAsked) == []
+
+
+def is_pause_written(studio: Studio, run: str) -> bool:
+    """Wait for a moment without the event loop, in which the pause is written but not yet reported to the run."""
+    end = time.monotonic() + 0.05
+    while time.monotonic() < end:
+        if studio.events(run, RunPaused):
+            return True
+    return False
 
 
 async def test_messages_go_into_the_next_turn_that_is_really_asked(studio: Studio) -> None:

@@ -95,6 +95,8 @@ class RunDriver:
         """When the run continues, if this process stops because of limits."""
         self.result: Result | None = None
         self._finished = Flag()
+        self.has_recorded_end = False
+        """Whether the end or the pause of the run is recorded. Readers may see it before this process has finished."""
         self.error: BaseException | None = None
         lease.deliver = self._deliver_mail
         self.timeline.on_delivery = self._acknowledge
@@ -231,6 +233,7 @@ class RunDriver:
         # The end must be the last entry on the timeline: mail that arrives now is for a run that has ended.
         self.lease.deliver = None
         timeline.append(ended, scope="")
+        self.has_recorded_end = True
         self.store.release_run(self.lease, is_over=isinstance(ended, RunEnded))
         await timeline.wait_written()
         return self._result_from_end(ended, answer)

@@ -184,7 +184,8 @@ async def drive_run(driver: RunDriver) -> AsyncIterator[Run]:
             except BaseException as error:
                 trouble = error
             try:
-                if not run.is_over:
+                # A paused run would be stopped when it is resumed.
+                if not driver.has_recorded_end and not run.is_over:
                     await run.stop()
             except PodiumError as error:
                 trouble = trouble or error
