@@ -88,7 +88,7 @@ def format_conflict_task(
     branch, other = escape_unprintable(left_out.branch), escape_unprintable(ours.name)
     parts = [
         f"Resolve the conflict between {branch} and {other}",
-        f"Your checkout is at a conflicting merge of the two: HEAD^1 is {other}, HEAD^2 is {branch}. "
+        f"Your checkout is at a merge of the two that has conflicts: HEAD^1 is {other}, HEAD^2 is {branch}. "
         f"{format_conflict(left_out)}",
     ]
     if marked:

@@ -21,7 +21,6 @@ from ...system.bounded_file import UnreadableFile, read_text_file
 from ...system.locations import escape_file_name
 from ...values.errors import OutsideFailed
 from ...values.located_yaml import MalformedText, to_plain_value
-from ...values.plain_text import format_count
 from .issue_source import FindKnown, Issue, IssuePage, make_issue
 
 PAGE = 100
@@ -69,8 +68,8 @@ class IssueFolder:
                 found = await to_thread.run_sync(self._read_page, unknown)
                 yield replace(found, is_last=place + PAGE >= len(names))
         if is_cut:
-            most = format_count(MOST_FILES, "file")
-            yield IssuePage(problems=(f"{self.name} has more than {most}; only the first are considered",))
+            problem = f"{self.name} has more than {MOST_FILES:,} files; only the first {MOST_FILES:,} are considered"
+            yield IssuePage(problems=(problem,))
 
     async def is_by_member(self, issue: Issue) -> bool:
         """Return True: everybody who can write to the folder belongs to the project."""
