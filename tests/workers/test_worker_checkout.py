@@ -8,12 +8,13 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from anyio import to_thread
 
 from podium.core.placement import WorkerOptions
 from podium.store.worktree_ledger import Ledger
 from podium.values.event import WorkerPlaced
 
-from .worker_lab import WorkerLab, write
+from .worker_lab import LONG, WorkerLab, wait_exited, write
 
 FOLDER = "worktrees: {folder: '../trees/{repo}/{branch}'}\n"
 BIG = write("big.txt", "x" * 29_900)
@@ -172,3 +173,40 @@ async def test_setup_reaches_the_hosts_that_the_person_granted_and_no_other(lab:
 
     assert lab.read_file("feat/one", "granted.txt") == "b'package\\n'"
     assert "403" in lab.read_file("feat/one", "refused.txt")
+
+
+async def test_a_setup_that_was_killed_runs_again_in_its_checkout(lab: WorkerLab) -> None:
+    asked, held = threading.Event(), threading.Event()
+
+    class HoldsTheFirst(Registry):
+        def do_GET(self) -> None:
+            if not asked.is_set():
+                asked.set()
+                held.wait()
+            else:
+                super().do_GET()
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), HoldsTheFirst) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        get = f"import urllib.request as r; print(r.urlopen('http://127.0.0.1:{server.server_port}/').read())"
+        setup = f'echo begun >> count.txt; python3 -c "{get}" > package.txt'
+        settings = {"network": [f"127.0.0.1:{server.server_port}"], "worktrees": {"setup": setup}}
+        lab.write_settings(json.dumps(settings))
+        run = await lab.delegate("feat/one", write("one.txt"), "done")
+        commander = lab.start_commander()
+        await to_thread.run_sync(asked.wait, LONG)
+
+        commander.kill()
+        await wait_exited(commander.pid)
+        await lab.wait_no_processes()
+        lab.start_commander()
+
+        assert (await lab.wait_ended(run)).outcome == "succeeded", lab.logs(run)
+        await lab.wait_finished()
+        held.set()
+        server.shutdown()
+
+    assert lab.read_file("feat/one", "package.txt") == "b'package\\n'"
+    assert lab.read_file("feat/one", "count.txt") == "begun\nbegun"
+    assert lab.read_file("feat/one", "one.txt") == "x"
+    lab.assert_clean_end(run)
