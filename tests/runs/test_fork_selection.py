@@ -254,5 +254,6 @@ def test_a_worker_that_nobody_waits_for_is_not_started_again(timeline: WrittenTi
 
     assert kinds(forked) == ["operation_ended"]
     assert forked.notices == (
-        "the worker on b (run w1) had not returned at this point and is not started again: hand had ended without it",
+        "the worker on b (run w1) had not returned at this point and is not restarted, because hand had already ended "
+        "without it",
     )

@@ -116,7 +116,10 @@ def _find_in_words(words: Words, directory: str) -> Iterator[Finding]:
 
 
 def _list_risky_paths(words: Words) -> list[str]:
-    """Return the outside and guarded paths. For each word, only the shortest path is returned: `/a` for `x:/a`."""
+    """Return the paths that are guarded or outside the checkout.
+
+    For each word, only the shortest path is returned: `/a` for `x:/a`.
+    """
     by_place: dict[int, str] = {}
     for risk in find_risks(words):
         if risk.path and len(risk.path) <= len(by_place.get(risk.place, risk.path)):

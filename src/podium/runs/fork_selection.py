@@ -170,6 +170,6 @@ def _describe_worker(entry: Entry, again: Entry | None) -> str:
     assert isinstance(sent, WorkerSent)
     what = f"the worker on {sent.branch} (run {sent.run}) had not returned at this point"
     if again is None:
-        return f"{what} and is not started again: {parse_agent_name(entry.operation)} had ended without it"
+        return f"{what} and is not restarted, because {parse_agent_name(entry.operation)} had already ended without it"
     assert isinstance(again.event, WorkerSent)
     return f"{what} and is started again on {again.event.branch} (run {again.event.run})"

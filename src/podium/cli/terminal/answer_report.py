@@ -24,7 +24,7 @@ def submit_answer(store: StoreAddress, one: OpenRequest, new_answer: Answered) -
         print_to_stderr(f"{new_answer.id} is answered")
     else:
         print_to_stderr(
-            f"{new_answer.id} is answered, but run {one.summary.id} is not running; "
+            f"{new_answer.id} was answered, but run {one.summary.id} is not running; "
             f"resume it with: podium resume {one.summary.id}"
         )
     return exit_codes.GOAL_MET

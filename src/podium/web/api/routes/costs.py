@@ -1,4 +1,4 @@
-"""The usage of runs: in total, by run, by agent, by model and over time."""
+"""The tokens and costs of runs: in total, by run, by agent, by model and over time."""
 
 from __future__ import annotations
 
