@@ -66,10 +66,10 @@ def test_ten_thousand_issues_on_a_forge_are_not_all_read(desk: Desk, forge: Play
         ((), 2, "use a folder, github:OWNER/REPOSITORY"),
         (("github:shop",), 2, "is not a project; use github:OWNER/REPOSITORY"),
         (("issues", "--once", "--agent", "nobody"), 2, 'agent "nobody" not found'),
-        (("issues", "--every", "soon"), 2, "--every 'soon' is not a time"),
+        (("issues", "--every", "soon"), 2, "--every 'soon' is not an interval"),
         (("issues", "--wait"), 2, "--wait needs --once"),
         (("issues", "--limit", "0"), 2, "--limit"),
-        (("issues", "--forget", "7"), 2, "issue '7' of folder:"),
+        (("issues", "--forget", "7"), 2, "issue '7' from folder:"),
         (("gitlab:a/b", "--once"), 7, "glab is not installed"),
     ],
 )

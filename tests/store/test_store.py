@@ -369,7 +369,7 @@ async def test_an_unreadable_entry_is_reported_as_corruption(tmp_path: Path) -> 
     newer = f"it is damaged, or was written by a newer version of Podium than this one ({__version__})"
     with (
         StoreReader(path) as reader,
-        pytest.raises(StoreCorrupt, match=rf"of run r cannot be read .*: {re.escape(newer)};"),
+        pytest.raises(StoreCorrupt, match=rf"in run r cannot be read .*: {re.escape(newer)};"),
     ):
         reader.list_runs()
 
