@@ -20,7 +20,7 @@ from podium.cli.root import podium
 from podium.store.reader import RunSummary, StoreReader
 
 from ..conftest import PROVIDER_VARIABLES
-from ..preloaded_podium import PODIUM, run_podium_command
+from ..preloaded_podium import ForkedCommand, run_podium_command, start_podium_command
 
 TOO_LONG = 120.0
 """Seconds after which a test's process is killed, so that the test fails instead of hanging."""
@@ -57,17 +57,9 @@ class Desk:
         return run_podium_command(arguments, cwd=self.repo, env=environment, input=input, timeout=TOO_LONG)
 
     @contextmanager
-    def start_podium(self, *arguments: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
+    def start_podium(self, *arguments: str, **variables: str) -> Iterator[ForkedCommand]:
         """Call podium in a separate process that runs during the block."""
-        with subprocess.Popen(
-            [PODIUM, *arguments],
-            cwd=self.repo,
-            env={**self.environment, **variables},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            encoding="utf-8",
-        ) as process:
+        with start_podium_command(arguments, cwd=self.repo, env={**self.environment, **variables}) as process:
             watchdog = threading.Timer(TOO_LONG, process.kill)
             watchdog.start()
             try:
@@ -105,7 +97,7 @@ def wait_for(stream: IO[str] | None, words: str) -> str:
     raise AssertionError(f"no line with {words!r} in:\n{''.join(said)}")
 
 
-def read_until_exit(process: subprocess.Popen[str]) -> tuple[str, str]:
+def read_until_exit(process: subprocess.Popen[str] | ForkedCommand) -> tuple[str, str]:
     """Return the remaining output of a process on both streams.
 
     Popen.communicate would lose the lines that `wait_for` has read ahead.

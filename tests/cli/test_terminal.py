@@ -1,15 +1,57 @@
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import pexpect  # type: ignore[import-untyped]  # it has no types
+import pexpect.fdpexpect  # type: ignore[import-untyped]  # it has no types
 import pyte
 import pytest
 
-from ..preloaded_podium import PODIUM
+from ..preloaded_podium import ForkedProcess, start_podium_in_terminal
 from .conftest import SLOW, TOO_LONG, Desk
 
 LONG = "A proposal that takes so many words that they do not fit on one line of a small terminal, to the end."
+
+
+class TerminalProcess(pexpect.fdpexpect.fdspawn):  # type: ignore[misc]  # it has no types
+    """A process in a terminal, with the methods of `pexpect.spawn` that the tests use."""
+
+    def __init__(self, process: ForkedProcess, terminal: int, *, timeout: float) -> None:
+        super().__init__(terminal, timeout=timeout)
+        self._process = process
+        self.pid = process.pid
+        self.kill = process.send_signal
+        self.wait = process.wait
+
+    def __del__(self) -> None:
+        self.close()
+
+    def send(self, s: str | bytes) -> int:
+        # A program that has just printed a prompt may not have set up its terminal yet.
+        time.sleep(0.05)
+        return int(super().send(s))
+
+    def sendcontrol(self, letter: str) -> int:
+        return self.send(bytes([ord(letter.upper()) & 0x1F]))
+
+    def sendintr(self) -> int:
+        return self.sendcontrol("c")
+
+    def sendeof(self) -> int:
+        return self.sendcontrol("d")
+
+    def close(self, force: bool = True) -> None:
+        """Close the terminal, which sends SIGHUP to the process. With `force`, kill it if that does not end it."""
+        super().close()
+        with suppress(TimeoutError):
+            code = self._process.wait(1.0)
+            self.exitstatus = code if code >= 0 else None
+            return
+        if force:
+            self._process.kill()
+            self._process.wait()
 
 
 class Terminal:
@@ -20,14 +62,14 @@ class Terminal:
         self.output = b""
         self.screen = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self.screen)
-        self.process = pexpect.spawn(
-            PODIUM,
-            list(arguments),
-            cwd=str(desk.repo),
+        process, terminal = start_podium_in_terminal(
+            arguments,
+            cwd=desk.repo,
             env={**environment, "TERM": "xterm-256color", "LANG": "C.UTF-8", **variables},
-            dimensions=(rows, columns),
-            timeout=TOO_LONG,
+            rows=rows,
+            columns=columns,
         )
+        self.process = TerminalProcess(process, terminal, timeout=TOO_LONG)
 
     @property
     def lines(self) -> list[str]:

@@ -12,7 +12,7 @@ from anyio import to_thread
 from podium.store.reader import StoreReader
 from podium.values.event import PermissionAnswered, RunEnded, ToolAnswered, WorkerSent
 
-from ..cli.conftest import Desk
+from ..cli.conftest import Desk, read_until_exit
 from ..cli.test_terminal import Terminal
 from .worker_lab import SILENT, WorkerLab, bash, make_scripted_agent
 
@@ -80,7 +80,7 @@ async def test_members_that_still_work_are_ended_with_their_team(lab: WorkerLab)
     with desk.start_podium("run", "crew", "go") as running:
         await lab.wait_called(1)
         deleted = await lab.run_podium("group", "delete", "crew", "--yes")
-        running.communicate()
+        await to_thread.run_sync(read_until_exit, running)
 
     assert deleted.returncode == 0, deleted.stderr
     [sent] = list_sent_workers(lab)

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
@@ -42,7 +41,7 @@ from podium.values.event import (
 from podium.values.store_address import StoreAddress, make_postgres_address
 from podium.workers.delegate import delegate_to_worker
 
-from ..preloaded_podium import run_podium_command
+from ..preloaded_podium import ForkedProcess, run_podium_command, start_commander_process
 from ..workspace.merging import Repo
 
 LONG = 40.0
@@ -52,8 +51,6 @@ KEY = "sk-the-key-of-the-model"
 TOOLS = ("Read", "Write", "Edit", "Bash")
 EVERYTHING = ("Write", "Edit", "Bash")
 """The rules of workers that need no permission requests."""
-
-COMMANDER = "podium.processes.commander_main"
 
 
 def call(name: str, **arguments: Any) -> dict[str, Any]:
@@ -103,7 +100,7 @@ class WorkerLab:
     store_url: str = ""
     """The URL of a PostgreSQL database that holds the store, instead of a file."""
     repo: Repo = field(init=False)
-    commanders: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    commanders: list[ForkedProcess | subprocess.Popen[bytes]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.repo = Repo(self.folder / "repo")
@@ -174,18 +171,10 @@ class WorkerLab:
                 for branch, moves in moves_by_branch.items()
             ]
 
-    def start_commander(self, **variables: str) -> subprocess.Popen[bytes]:
+    def start_commander(self, **variables: str) -> ForkedProcess | subprocess.Popen[bytes]:
         """Start a commander in a separate process."""
         with (self.folder / "commander.log").open("ab") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", COMMANDER],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=log,
-                env={**self.environ, **variables},
-                cwd="/",
-                start_new_session=True,
-            )
+            process = start_commander_process(env={**self.environ, **variables}, log=log.fileno())
         self.commanders.append(process)
         return process
 
