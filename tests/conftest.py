@@ -40,10 +40,14 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _receive_interrupts() -> None:
-    """Let processes that tests start receive SIGINT: a script's shell has what it runs in the background ignore it."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+def _receive_signals() -> None:
+    """Let processes that tests start receive SIGINT and SIGHUP.
+
+    A script's shell has what it runs in the background ignore SIGINT, and `nohup` has it ignore SIGHUP.
+    """
+    for sign, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(sign) is signal.SIG_IGN:
+            signal.signal(sign, handler)
 
 
 @pytest.fixture(autouse=True)

@@ -165,7 +165,7 @@ def test_the_question_warns_of_characters_that_cannot_be_seen(desk: Desk) -> Non
     desk.write_agent("sly", bash(f"echo safe {' ' * 3000}\x1b[2J; touch evil.txt"), "The end.", tools=["Bash"])
     terminal = Terminal(desk, "run", "sly", "go")
 
-    shown = "".join(terminal.wait_for("[y] once"))
+    shown = " ".join(terminal.wait_for("[y] once"))
     terminal.process.send("a")
     terminal.wait_exit()
 
