@@ -1,8 +1,17 @@
 """Run the `podium` command line. The help and the version are printed without importing any command."""
 
+import gc
 import sys
 
 from .command_table import answer_help_or_version
+
+
+def run_program() -> int:
+    """Run the command that this process was started for, and return its exit code. The process must exit afterwards."""
+    code = main()
+    # A collection at exit would take longer than many commands, and the process's memory is freed anyway.
+    gc.freeze()
+    return code
 
 
 def main(argv: list[str] | None = None) -> int:
