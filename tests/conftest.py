@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -32,6 +33,12 @@ settings.load_profile("same-examples")
 # They are dropped here, because fixtures of any scope call git.
 for _name in [name for name in os.environ if name.startswith("GIT_")]:
     del os.environ[_name]
+
+
+def pytest_collection_finish() -> None:
+    """Let garbage collections skip the thousands of collected tests, which stay until the end."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

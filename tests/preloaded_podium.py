@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import fcntl
+import gc
 import json
 import os
 import pkgutil
@@ -296,7 +297,9 @@ def _run_command(
     os.environ.clear()
     os.environ.update(env)
     sys.argv = ["podium", *arguments]
-    sys.exit(import_module(module).main())
+    code = import_module(module).main()
+    gc.freeze()  # as `podium` does
+    sys.exit(code)
 
 
 if __name__ == "__main__":
