@@ -93,7 +93,8 @@ class ForkedProcess:
 
     def send_signal(self, sign: int) -> None:
         if self.poll() is None:
-            os.kill(self.pid, sign)
+            with suppress(ProcessLookupError):  # it has exited, which is about to be reported
+                os.kill(self.pid, sign)
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
