@@ -67,7 +67,7 @@ def _describe_tool(name: str, description: str, **fields: str) -> dict[str, Any]
 _BROADCAST = _describe_tool("broadcast", "Say something to all members of the discussion.", message="string")
 MEMBER_TOOLS = [
     _BROADCAST,
-    _describe_tool("vote_conclude", "Vote whether the discussion can end.", ready="boolean", reason="string"),
+    _describe_tool("vote_conclude", "Vote on whether the discussion can end.", ready="boolean", reason="string"),
 ]
 LEAD_TOOLS = [_BROADCAST]
 """The tools in the format of OpenAI's API, for programs that build requests themselves."""

@@ -104,7 +104,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     """Import a public name's module only when the name is used, so that importing the package is fast."""
     if name in _MODULES:
-        from importlib import import_module  # imported here for start-up time: podium --help needs no other module
+        from importlib import import_module  # imported here to keep start-up fast: podium --help does not need it
 
         return getattr(import_module(_MODULES[name], __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -158,7 +158,7 @@ class App:
         decision and the option to choose instead; in that case, the default position is just before the decision.
         `budget` changes the run's limits.
         """
-        from .runs.run_fork import fork_run  # imported here for start-up time: most programs do not fork
+        from .runs.run_fork import fork_run  # imported here to keep start-up fast: most programs do not fork
 
         limits = None if budget is None else as_budget(budget)
         forked = await fork_run(self.launcher, run, at=at, request=request, decide=decide, budget=limits, by=by)
@@ -171,7 +171,7 @@ class App:
 
         If `start` names a plan step or an agent, retry from the start of that step or agent instead.
         """
-        from .runs.run_fork import retry_run  # imported here for start-up time: most programs do not retry
+        from .runs.run_fork import retry_run  # imported here to keep start-up fast: most programs do not retry
 
         limits = None if budget is None else as_budget(budget)
         return (await retry_run(self.launcher, run, start=start, budget=limits, by=by)).id
@@ -181,7 +181,7 @@ class App:
         await self.launcher.stop_run(run, by)
 
     def _open_traces(self, resources: AsyncExitStack) -> TraceRun:
-        from .runs.run_trace import RunTraces  # imported here for start-up time: few people record traces
+        from .runs.run_trace import RunTraces  # imported here to keep start-up fast: traces are rarely recorded
 
         telemetry = resources.enter_context(open_telemetry(self._environ))
         traces = RunTraces(telemetry.tracers, telemetry.meters, parent=self._environ.get(VARIABLE, ""))
@@ -192,7 +192,7 @@ class App:
         """Return a function that reserves calls within the rate limits shared by all machines, or None for SQLite."""
         if not isinstance(self.settings.store, PostgresAddress):
             return None
-        from .fleet.provider_rates import ProviderRates  # imported here because the packages are an extra
+        from .fleet.provider_rates import ProviderRates  # imported here because it needs optional packages
 
         return (await opening.enter_async_context(ProviderRates(self.settings.store))).reserve_call
 
@@ -206,7 +206,8 @@ class App:
 def _make_placement(
     launcher: RunLauncher, settings: Settings, run: str, started: RunStarted, unattended: Unattended | None
 ) -> Placement:
-    from .workers.local_placement import LocalPlacement  # imported here for start-up time: most runs start no workers
+    # Imported here to keep start-up fast: most runs start no workers.
+    from .workers.local_placement import LocalPlacement
 
     return LocalPlacement(
         launcher, settings, run, Path(started.repo), worker_task=started.errand, is_unattended=unattended == "deny"
@@ -214,12 +215,14 @@ def _make_placement(
 
 
 async def _commit_work(timeline: Timeline, started: RunStarted, settings: Settings, succeeded: bool) -> str:
-    from .workers.work_commit import commit_worker_changes  # imported here for start-up time: few runs are workers'
+    # Imported here to keep start-up fast: few runs belong to workers.
+    from .workers.work_commit import commit_worker_changes
 
     return await commit_worker_changes(timeline, started, settings, succeeded=succeeded)
 
 
 def _make_push(timeline: Timeline, settings: Settings, tasks: TaskGroup, worker_task: WorkerTask) -> WorkPush:
-    from .workers.work_push import WorkPush  # imported here for start-up time: few workers can move between machines
+    # Imported here to keep start-up fast: few workers can move between machines.
+    from .workers.work_push import WorkPush
 
     return WorkPush(timeline, settings, tasks, worker_task)

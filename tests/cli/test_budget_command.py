@@ -47,7 +47,7 @@ def test_the_message_says_when_changed_limits_take_effect() -> None:
     assert describe_effective_time(Budget(seconds=5)) == "immediately"
     assert (
         describe_effective_time(Budget(seconds=5, turns=5))
-        == "from the next model call; the time limit applies immediately"
+        == "from the next model call, except the time limit, which applies immediately"
     )
 
 

@@ -90,7 +90,7 @@ def test_a_run_restored_without_its_progress_file_is_resumed_with_a_notice(desk:
     shutil.rmtree(desk.home / "podium.db-progress")
 
     with desk.start_podium("resume", killed_run) as process:
-        wait_for(process.stderr, "because the store was restored from a copy")
+        wait_for(process.stderr, "because the store was restored from a backup")
         process.kill()
 
 

@@ -124,7 +124,7 @@ def test_without_a_terminal_the_decision_waits_in_the_inbox_until_a_person_answe
     resumed = desk.invoke("resume", desk.run_id())
 
     assert (wrong.exit_code, answered.exit_code) == (2, 0)
-    assert f"'juice' is not a choice of {asked.id}; choose from 1 (tea), 2 (coffee)" in wrong.stderr
+    assert f"'juice' is not one of the choices for {asked.id}; choose from 1 (tea), 2 (coffee)" in wrong.stderr
     assert (resumed.exit_code, resumed.stdout) == (0, "coffee\n")
     [made] = read_events(desk, DecisionCommitted)
     assert isinstance(made, DecisionCommitted)
@@ -146,7 +146,7 @@ def test_a_person_at_the_terminal_is_asked_at_once(desk: Desk) -> None:
     lines = terminal.wait_for("Your answer:")
     assert any("> Coffee costs 3." in line for line in lines)
     terminal.process.sendline("juice")
-    terminal.wait_for("'juice' is not a choice of")
+    terminal.wait_for("'juice' is not one of the choices for")
     terminal.process.sendline("1")
 
     assert terminal.wait_exit() == 0

@@ -20,7 +20,7 @@ def test_the_demo_shows_a_run_that_survives_its_process_and_a_team_that_carries_
     assert (said.returncode, said.stderr) == (0, "")
     assert "exit code 137" in said.stdout
     assert said.stdout.count("✓ ") == 5 + 7  # the agents in the tree, and the results of the checks
-    collaboration = said.stdout.partition("A team that collaborates")[2]
+    collaboration = said.stdout.partition("A team in collaborate mode")[2]
     for words in ("plan 1 committed", "s1 blocked", "votes for", "handed over from tester to builder", "s3 done"):
         assert words in collaboration
     assert "✓ one merged branch with the decision record: podium/" in collaboration

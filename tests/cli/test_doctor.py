@@ -39,7 +39,7 @@ def test_doctor_reports_the_whole_setup(desk: Desk) -> None:
         "local",
         *("git", "sandbox", "agents"),
     ]
-    assert "rehearsal, because no provider's key or address is set" in said.stdout
+    assert "rehearsal mode (no model is called), because no provider's key or address is set" in said.stdout
     assert f"{len(list(BUILTIN_AGENTS.glob('*.md'))) + 1} agents, 1 of them from " in said.stdout
     assert not desk.store.exists()
 

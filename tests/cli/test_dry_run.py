@@ -76,7 +76,7 @@ def test_agents_that_are_never_sent_to_a_model_cost_nothing(desk: Desk) -> None:
     [
         (["--model", MINI], f" with {MINI}; estimated from"),
         (["--model", "openai:no-such-model"], "; the price of openai:no-such-model is not known; estimated from"),
-        (["--provider", "ollama"], ", at no cost with ollama:any; estimated from"),
+        (["--provider", "ollama"], ", no cost for ollama:any; estimated from"),
         ([], "; no model is configured, so the cost is not known; estimated from"),
     ],
 )

@@ -250,7 +250,7 @@ LINES: list[tuple[Event, str | None]] = [
     (CandidateChosen(winner="a", by="judge", reason="tidy"), 'law: a was chosen by judge: "tidy"'),
     (
         WorkRestored(commit="0123456789abcdef", iteration=2),
-        "law: the files of iteration 2 at 0123456789ab are now in the checkout",
+        "law: the checkout now contains the files of iteration 2 from commit 0123456789ab",
     ),
     (WorkRestored(commit="0123456789abcdef", branch="b"), "law: the chosen work was merged into b at 0123456789ab"),
     (Broadcast(author="a", round=1, text="hi"), 'law: a says in round 1: "hi"'),

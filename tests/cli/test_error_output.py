@@ -16,7 +16,7 @@ from .conftest import Desk
 from .test_chat import send_line, start_chat
 from .test_terminal import Terminal
 
-ERROR = "openai returned 401 for the key in OPENAI_API_KEY: the script says so"
+ERROR = "openai returned 401 for the key in OPENAI_API_KEY: error simulated by the script"
 
 
 @pytest.fixture

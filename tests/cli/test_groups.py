@@ -124,7 +124,7 @@ def test_what_is_archived_is_left_out_until_all_is_asked_for(desk: Desk) -> None
     said = desk.invoke("ps")
 
     assert said.stdout.split() == ["RUN", "STATE", "AGENT", "STARTED", "TOOK", "REQUEST"]
-    assert said.stderr == "not shown: 2 archived; podium ps --all lists them\n"
+    assert said.stderr == "not shown: 2 archived runs; podium ps --all lists all runs\n"
     assert read_ps_json(desk)["runs"] == []
     assert [run["id"] for run in read_ps_json(desk, "--all")["runs"] if run["archived"]] == [there, here]
     assert "lib" not in desk.invoke("group", "list").stdout
@@ -152,7 +152,7 @@ def test_pinned_runs_are_listed_however_old_they_are(desk: Desk) -> None:
 
     assert said.stdout.splitlines()[1].startswith(oldest)
     assert len(said.stdout.splitlines()) == MOST_ENDED + 2
-    assert said.stderr == "not shown: 1 older ended; podium ps --all lists them\n"
+    assert said.stderr == "not shown: 1 older ended run; podium ps --all lists all runs\n"
 
 
 def test_json_output_has_a_flat_list_of_runs_and_a_list_of_groups(desk: Desk) -> None:
@@ -226,7 +226,7 @@ def test_a_teams_group_is_not_deleted_without_a_terminal_or_yes(desk: Desk) -> N
     said = desk.invoke("group", "delete", "squad")
 
     assert said.exit_code == 2
-    assert "removes 1 run from all lists, and there is no terminal for confirmation; give --yes" in said.stderr
+    assert "removes 1 run from all lists and must be confirmed, but there is no terminal; give --yes" in said.stderr
     assert [one["id"] for one in read_ps_json(desk)["runs"]] == [run]
 
 
@@ -266,7 +266,7 @@ def test_the_person_is_asked_before_a_team_is_deleted(desk: Desk, key: str, code
         (("rename", "lib", "x" * 100_000), "the name can have at most 80 characters, got 100,000"),
         (("rename", "lib", "default"), "is already named 'default'"),
         (("rename", "lib", "g9"), "looks like a group id"),
-        (("order",), "give the groups or runs to list first"),
+        (("order",), "name the groups or runs that should come first"),
     ],
 )
 def test_an_invalid_change_is_refused_in_one_sentence(desk: Desk, arguments: tuple[str, ...], sentence: str) -> None:

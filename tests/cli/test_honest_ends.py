@@ -24,7 +24,11 @@ BROKEN = '{"name": "read_file", "arguments": {"path": '
         ([{"says": "half", "stop": "length"}] * 2, 5, "the answer was cut off at the model's token limit"),
         ([ENDLESS, ENDLESS], 1, "its model repeated the same text endlessly, even when asked again"),
         ([""], 1, "its reply was empty"),
-        (["[[REFLECTION_COMPLETE]]"] * 2, 1, "it gave no answer: its reply was only a marker, even when asked again"),
+        (
+            ["[[REFLECTION_COMPLETE]]"] * 2,
+            1,
+            "it gave no answer, even when it was asked again: the reply contains only a marker",
+        ),
     ],
 )
 async def test_each_fault_of_a_model_has_its_sentence_and_its_exit_code(

@@ -366,7 +366,7 @@ async def test_a_run_that_is_killed_while_a_hook_runs_calls_it_again_and_leaves_
         ("{before_tool: {command: x, tools: Bash(rm *)}}", '"Bash(rm *)" is not the name of a tool'),
         ("{before_tool: {tools: Bash}}", "this hook needs either a command or a plugin; set one of them"),
         ("{before_tool: {command: x, plugin: y}}", "this hook needs either a command or a plugin; set one of them"),
-        ("{before_tol: x}", 'no hook is called for "before_tol" here; available: run_started'),
+        ("{before_tol: x}", 'hooks for the event "before_tol" are not supported in this file; available: run_started'),
         ("{before_tool: {command: x, timeout: -1}}", "hooks.before_tool.timeout: expected a number above 0"),
         ("{before_tool: {command: []}}", "expected a program with its arguments, got an empty list"),
         ("[x]", "expected events such as before_tool"),

@@ -192,7 +192,8 @@ def test_a_question_is_answered_from_the_command_line(desk: Desk) -> None:
     resumed = desk.run_podium("resume", desk.run_id())
 
     assert wrong.returncode == 2
-    assert f"'7' is not a choice of {one['id']}; choose from 1 (red), 2 (blue), or type an answer" in wrong.stderr
+    assert f"'7' is not one of the choices for {one['id']}; choose from 1 (red), 2 (blue)" in wrong.stderr
+    assert "2 (blue), or type your own answer" in wrong.stderr
     assert resumed.stdout == "The end.\n"
     logged, run = desk.invoke("logs", desk.run_id()).stdout, desk.invoke("show", desk.run_id()).stdout
     for text in (logged, run):

@@ -66,7 +66,7 @@ async def test_both_targets_move_to_the_reviewed_trees_and_the_checks_of_each_re
 
     assert (asked.exit_code, alone.exit_code, wrong.exit_code) == (3, 2, 6)
     assert f"podium merge {BRANCH} --tree {fields['joint_tree']} --yes" in asked.stderr
-    assert f"merge it with: podium merge {BRANCH} --repo {lab.root}" in alone.stderr
+    assert f"must be merged together; use: podium merge {BRANCH} --repo {lab.root}" in alone.stderr
     assert tips(lab.repo, other) == before
     assert [fields["checks"], fields["also"][0]["checks"]] == [["has-a"], ["has-a"]]
 
@@ -158,7 +158,7 @@ async def test_a_merge_that_is_killed_between_two_targets_is_completed_by_the_ne
     said = await lab.run_podium("merge", "--all", "--yes")
 
     assert said.returncode == 0, said.stderr
-    assert f"an interrupted merge was completed: main in {lab.root} and main in {other.path} moved" in said.stderr
+    assert f"an interrupted merge into main in {lab.root} and main in {other.path} was completed" in said.stderr
     assert (other.path / "two.txt").read_text() == "two\n"
     assert [repo.git("status", "--short") for repo in (lab.repo, other)] == ["", ""]
 

@@ -239,7 +239,7 @@ async def test_a_merge_that_nobody_can_confirm_is_listed_until_its_result_is_mer
 
     assert kept == first
     assert again.stderr.endswith(
-        "integration branches are left; when you no longer need them, remove them with:\n"
+        "integration branches still exist; when you no longer need them, remove them with:\n"
         f"  git branch -D {first} {second}\n"
     )
     assert json.loads(same.stdout)["integration_branches"] == [first, *third]
@@ -279,7 +279,7 @@ async def test_the_target_moves_only_to_the_tree_that_was_agreed_to(lab: WorkerL
     lab.repo.git("branch", "-f", "good", "good~1")
     agreed = await invoke_podium(lab, "merge", "good", "--tree", asked["tree"], "--yes")
 
-    assert f"not {asked['tree'][:12]}" in moved_on.stderr
+    assert f"not in the given tree {asked['tree'][:12]}" in moved_on.stderr
     assert f"git branch -D {asked['branch']} podium/merge-" in moved_on.stderr
     assert (short.exit_code, agreed.exit_code) == (2, 0)
     assert (lab.repo.path / "good.txt").read_text() == "good\n"
@@ -350,7 +350,7 @@ async def test_only_some_files_of_a_branch_are_merged_and_the_rest_later(lab: Wo
 
     assert (unknown.exit_code, several.exit_code) == (2, 2)
     assert "feat has no changes in 'docs'; changed: b.txt, src/more.py, src/new.py" in unknown.stderr
-    assert "--only needs exactly one branch; give one, without --all" in several.stderr
+    assert "--only works with exactly one branch; give one branch, and do not use --all" in several.stderr
     assert "merged: a part of feat at " in asked.stdout
     assert "changes to main: 2 files, +2 -0" in asked.stdout
     assert (asked.exit_code, lab.repo.git("log", "-1", "--format=%s", "main")) == (3, "first")

@@ -59,9 +59,12 @@ def test_a_run_needs_no_module_that_only_posix_systems_have(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("platform", "said"),
     [
-        ("darwin", "notice: macOS is not tested: runs, teams and workers should work, but there is no sandbox"),
+        (
+            "darwin",
+            "notice: Podium is not tested on macOS: runs, teams and workers should work, but there is no sandbox",
+        ),
         ("win32", "notice: on native Windows, agents and teams can only be listed and drawn; to run them, use WSL 2"),
-        ("freebsd14", "notice: this system is not tested"),
+        ("freebsd14", "notice: Podium is not tested on this operating system"),
     ],
 )
 def test_another_system_says_once_in_one_sentence_what_works_there(desk: Desk, platform: str, said: str) -> None:

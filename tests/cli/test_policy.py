@@ -247,7 +247,7 @@ def test_revoking_by_text_means_the_rule_of_this_repository(rules: Desk) -> None
     ("named", "said"),
     [
         ("7", "there is no rule number 7; podium policy list shows the saved rules and their numbers"),
-        ("Bash(make)", 'the rule "Bash(make)" is not saved; podium policy list shows'),
+        ("Bash(make)", 'there is no saved rule "Bash(make)"; podium policy list shows'),
         ("Bash(make lint)", "is saved more than once; give one of the numbers 1, 2 instead"),
     ],
 )

@@ -198,7 +198,7 @@ async def test_wrong_use_is_explained(lab: TravelLab) -> None:
     without = await invoke_podium(lab, "merge", "feat/one", "--pull-request")
 
     assert partial.exit_code == 2
-    assert "--pull-request needs whole branches" in partial.output
+    assert "--pull-request pushes whole branches" in partial.output
     assert "has no remote for pull requests" in f"{without.output}{without.exception}"
 
 

@@ -285,7 +285,7 @@ def test_a_sentence_decides_nothing_whatever_keys_are_in_it(writer: Desk, pieces
 
     for piece in pieces:
         terminal.process.send(piece)
-    terminal.wait_for("that is not an answer; press Enter, then one of the keys")
+    terminal.wait_for("that is not a valid answer; press Enter, then one of the keys shown")
     terminal.wait_until(lambda lines: sum("[y] once" in line for line in lines) == 2)
     terminal.process.send("a")
 
@@ -338,7 +338,7 @@ def test_a_question_is_answered_by_the_number_of_a_choice(desk: Desk) -> None:
     terminal.wait_for("Your answer:")
 
     terminal.process.send("3\r")
-    lines = terminal.wait_for("'3' is not a choice of ")
+    lines = terminal.wait_for("'3' is not one of the choices for ")
     assert any("; choose from 1 (red), 2 (blue)" in line for line in lines)
     terminal.process.send("2\r")
 

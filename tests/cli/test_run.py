@@ -179,7 +179,7 @@ def test_a_dry_run_asks_no_model_and_tells_what_it_would_take(desk: Desk) -> Non
     assert said.returncode == 0
     assert said.stdout.startswith("[rehearsed] ")
     assert said.stderr.splitlines()[-1].startswith("dry run: 2 model calls and about ")
-    assert "estimated from rehearsed replies" in said.stderr.splitlines()[-1]
+    assert "estimated from simulated replies" in said.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

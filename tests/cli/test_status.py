@@ -32,8 +32,10 @@ def park_run(desk: Desk, move: dict[str, Any]) -> None:
 def test_an_empty_overview_says_what_will_appear(desk: Desk) -> None:
     shown = desk.invoke("status").stdout
 
-    assert "Needs you (0)\n  nothing; requests, questions, plans and decisions appear here\n" in shown
-    assert "Working (0)\n  nobody; start a run with:" in shown
+    assert (
+        "Needs you (0)\n  nothing is waiting for you; requests, questions, plans and decisions appear here\n" in shown
+    )
+    assert "Working (0)\n  no agents are working; start a run with:" in shown
 
 
 def test_the_overview_shows_what_waits_who_works_and_what_has_ended(desk: Desk) -> None:
@@ -219,7 +221,7 @@ async def test_a_note_cannot_approve_and_escape_leaves_the_request_open(plan_des
         left = await press_keys(pilot, "escape")
         assert pilot.app.focused is pilot.app.query_one(OptionList)
 
-    assert "would approve it" in refused
+    assert "would be taken as an approval" in refused
     assert "stays open" in left
     assert "Approve lead's plan (" in plan_desk.invoke("approvals").stdout
 
@@ -254,7 +256,7 @@ async def test_an_option_of_a_decision_is_chosen_by_its_number(decision_desk: De
         said = await press_keys(pilot, "2")
 
     assert "press the number of a choice" in neither
-    assert "'3' is not a choice of " in wrong
+    assert "'3' is not one of the choices for " in wrong
     assert "only just appeared" in early
     assert "is answered: coffee" in said
     asked, given = read_answer(decision_desk)
@@ -270,7 +272,7 @@ async def test_an_option_beyond_nine_is_typed(cups_desk: Desk) -> None:
         wrong = await press_keys(pilot, "enter")
         said = await press_keys(pilot, "backspace", "2", "enter")
 
-    assert "'13' is not a choice of " in wrong
+    assert "'13' is not one of the choices for " in wrong
     assert "is answered: cup 12" in said
     assert read_answer(cups_desk)[1].text == "cup 12"
 

@@ -54,7 +54,7 @@ def test_everything_is_listed_in_full_and_nothing_in_it_acts(clone: Desk) -> Non
     assert "new: mcpServers.web (.mcp.json:1)\n" in said.stdout
     assert r'    args: ["a\nb", "\u202e\u001b[2J"]' in said.stdout
     assert '    env: {"TOKEN": "${TOKEN}"}' in said.stdout
-    assert "which receives agents' prompts and your key" in said.stdout
+    assert "to which agents' prompts and your key are sent" in said.stdout
     assert "never applied, even if trusted: permissions.allow, permissions.mode" in said.stdout
     assert said.stdout.endswith(f"{clone.repo}: 4 new\n")
 
@@ -404,6 +404,6 @@ def test_the_folder_that_a_repository_would_write_to_is_shown_before_it_is_trust
     said = desk.invoke("trust", "--list").stdout
     desk.invoke("trust", "worktrees.folder")
 
-    assert "the folder for workers' checkouts, which determines where files are written on this machine" in said
+    assert "the folder on this machine in which workers' checkouts are created" in said
     assert '    "../../trees-{branch}"' in said
     assert states(desk) == {"worktrees.folder": "trusted", "worktrees.setup": "new"}

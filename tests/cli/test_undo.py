@@ -91,7 +91,10 @@ def test_all_that_a_run_changed_is_put_back(yard: Desk, model: ServedModel) -> N
     again, already = undo(yard, id, "--yes")
 
     assert "kept.txt: changed: can be undone" in shown.stdout.splitlines()
-    assert "gone.txt: deleted (by a command in the run, or by someone else during it): can be undone" in shown.stdout
+    assert (
+        "gone.txt: deleted (by a command in the run, or by someone else while the run was active): can be undone"
+        in shown.stdout
+    )
     assert (unasked.returncode, "give --yes" in unasked.stderr) == (2, True)
     assert code == 0
     assert set(states) == {"kept.txt", "new/deep/file.txt", "gone.txt", "tool.sh", "mine.txt"}

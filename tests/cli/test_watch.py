@@ -39,7 +39,7 @@ def test_a_dry_run_shows_what_would_be_taken_and_changes_nothing(desk: Desk) -> 
     printed = json.loads(desk.invoke("watch", "issues", "--dry-run", "--json").stdout)
 
     assert said.exit_code == 0
-    assert said.stdout == "1.md would be taken by bob: Red\\x1b[31m\n"
+    assert said.stdout == "1.md by bob would be picked up: Red\\x1b[31m\n"
     assert "1 new issue would have to wait" in said.stderr
     assert "triage would choose between fixer and a person" in said.stderr
     assert [one["issue"] for one in printed["issues"]] == ["1.md", "2.md"]
@@ -53,7 +53,7 @@ def test_ten_thousand_issues_on_a_forge_are_not_all_read(desk: Desk, forge: Play
     desk.home.rmdir()
     said = desk.invoke("watch", "github:team/shop", "--dry-run", "--agent", "worker")
 
-    assert said.stdout.splitlines()[0] == "#1 would be taken by alice: A bug"
+    assert said.stdout.splitlines()[0] == "#1 by alice would be picked up: A bug"
     assert len(said.stdout.splitlines()) == 5
     assert "57 new issues or more would have to wait" in said.stderr
     assert len(forge.calls) == 1
@@ -122,7 +122,7 @@ def test_taken_issues_are_listed_and_can_be_forgotten(desk: Desk) -> None:
     assert "work" in second
     assert printed["issues"][0]["run"] == done.run
     assert (active.exit_code, "is being worked on" in active.stderr) == (2, True)
-    assert (forgotten.exit_code, "1.md would be taken" in again.stdout) == (0, True)
+    assert (forgotten.exit_code, "1.md would be picked up" in again.stdout) == (0, True)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

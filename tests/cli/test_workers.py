@@ -359,7 +359,7 @@ async def test_what_a_worker_has_in_its_checkout_so_far_is_in_the_report(lab: Wo
     said = (await invoke_podium(lab, "results", "--workers")).stdout
     [worker] = (await invoke_podium_json(lab, "results", "--workers"))["workers"]
 
-    assert "  so far +0 -0 (1 new), not committed\n" in said
+    assert "  +0 -0 (1 new) so far, not committed yet\n" in said
     assert worker["new_files"] == 1
 
 

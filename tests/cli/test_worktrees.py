@@ -157,7 +157,10 @@ def test_an_unknown_worktree_cannot_be_removed(desk: Desk, make_worktree: Callab
     said = desk.invoke("worktrees", "remove", "nothing")
 
     assert said.exit_code == 2
-    assert said.stderr == "podium: no worktree for the branch 'nothing'; Podium has created none here\n"
+    assert (
+        said.stderr
+        == "podium: no worktree for the branch 'nothing'; Podium has created no worktrees in this repository\n"
+    )
 
 
 def test_a_name_that_would_act_on_the_terminal_does_not(desk: Desk, make_worktree: Callable[..., Checkout]) -> None:

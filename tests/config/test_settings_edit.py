@@ -48,7 +48,7 @@ def test_a_file_laid_out_in_another_way_is_left_alone(tmp_path: Path, text: str)
     file = tmp_path / "config.yaml"
     file.write_text(text)
 
-    with pytest.raises(Mistake, match="cannot be edited automatically; set model: ollama:x in it"):
+    with pytest.raises(Mistake, match="edited automatically; edit the file yourself and set the key model to ollama:x"):
         set_model(file, "ollama:x")
 
     assert file.read_text() == text
@@ -91,7 +91,9 @@ def test_no_words_leave_an_empty_list_and_an_unusual_layout_is_left_alone(tmp_pa
     assert file.read_text() == "notify: []\n"
     file.write_text('notify: ["bell", {command: [say, "a, b"]}]\n')
 
-    with pytest.raises(Mistake, match=r"automatically; set the words in the notify list yourself \(bell\)"):
+    with pytest.raises(
+        Mistake, match="automatically; edit the notify list yourself: of bell, title, desktop, it should contain bell"
+    ):
         set_notify_words(file, ["bell"])
 
     assert file.read_text() == 'notify: ["bell", {command: [say, "a, b"]}]\n'

@@ -143,15 +143,18 @@ def test_without_files_all_settings_are_empty(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("- a\n", ":1: expected keys with values such as KEY: VALUE, got a list"),
+        ("- a\n", ":1: expected a mapping with entries such as KEY: VALUE, got a list"),
         ("model: a\nmodel: b\n", ":2: model: duplicate key, also on line 1; keep only one"),
         ("mcpServers: {}\nmcp_servers: {}\n", ":2: mcp_servers: same key as mcpServers on line 1; remove one of them"),
         ("a: &x 1\nb: *x\n", ':1: a: "&x" is a YAML alias or anchor, which is not supported; '),
         ("model: [a\n", ":2: this is not valid YAML: "),
         ("model: 5\n", ":1: model: expected a string, got the number 5"),
-        ("models: fast\n", ':1: models: expected roles such as fast: openai:gpt-5-mini, got the string "fast"'),
+        (
+            "models: fast\n",
+            ':1: models: expected a mapping of names to roles, such as fast: openai:gpt-5-mini, got the string "fast"',
+        ),
         ("models:\n  a: {prompt: x}\n", ":2: models.a: this role has no model; add model: PROVIDER:MODEL"),
-        ("models:\n  a:\n", ":2: models.a: expected a value (or remove the entry), got no value"),
+        ("models:\n  a:\n", ":2: models.a: the value is missing; enter a value, or remove the entry"),
         ("workers: 0\n", ":1: workers: expected an integer of at least 1, got the number 0"),
         ("max_restarts: -1\n", ":1: max_restarts: expected an integer of at least 0, got the number -1"),
         (
@@ -227,7 +230,7 @@ def test_an_error_names_file_line_key_and_what_would_be_right(tmp_path: Path, te
     [
         (b"model: \xff\n", "config.yaml: is not UTF-8: byte 0xff on line 1; save it as UTF-8"),
         (b"#" * (1024 * 1024 + 1), "config.yaml: is larger than the limit of 1 MiB; shorten it"),
-        (b"model: a\0\n", "config.yaml: has a NUL byte on line 1, as in a binary file; use plain text"),
+        (b"model: a\0\n", "config.yaml: has a NUL byte on line 1, so it seems to be a binary file; use plain text"),
     ],
 )
 def test_a_file_that_is_not_text_is_an_error(tmp_path: Path, data: bytes, sentence: str) -> None:
@@ -343,7 +346,7 @@ def test_a_server_whose_tools_could_not_be_called_is_an_error_and_in_mcp_json_le
 
     own, foreign, _ = list_diagnostics(home, repo)
 
-    assert "config.yaml:2: mcpServers.a__b: invalid MCP server name; use letters, digits, hyphens" in own
+    assert "config.yaml:2: mcpServers.a__b: invalid MCP server name; use at most 40 characters: letters" in own
     assert own.startswith("error ")
     assert foreign.startswith("warning .mcp.json:1: mcpServers.a b: invalid MCP server name")
     assert list(read_settings_files(home, repo).proposed.mcp_servers) == ["c"]

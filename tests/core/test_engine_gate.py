@@ -156,7 +156,7 @@ async def test_an_action_without_a_request_is_recorded_as_such(studio: Studio, r
     result = await run_doer(studio, repo, Doer(asks=False))
 
     [began] = studio.events(result, ActionBegan)
-    assert began.allowed_by == "nobody: the agent did not request permission"
+    assert began.allowed_by == "nobody (the agent did not request permission)"
 
 
 async def test_an_answer_given_before_a_crash_still_counts_and_is_not_asked_for_again(

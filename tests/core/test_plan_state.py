@@ -58,7 +58,7 @@ def test_a_step_changes_only_along_its_transitions(before: StepState, after: Ste
     if after in STEP_TRANSITIONS[before]:
         assert change_step_state("s1", before, after) == after
     else:
-        with pytest.raises(InvalidTransition, match=f"step s1 cannot change from {before} to {after}"):
+        with pytest.raises(InvalidTransition, match=f"the state of step s1 cannot change from {before} to {after}"):
             change_step_state("s1", before, after)
 
 

@@ -103,7 +103,7 @@ async def test_a_reply_that_repeats_for_ever_is_stopped_and_asked_for_once_more(
     first, _ = studio.events(result, ModelReplied)
     assert (first.stop, len(first.text) < 100) == ("repetition", True)
     assert first.usage.output_tokens < 3_000
-    assert "repeated the same text" in server.calls[1].call.messages[-1].text
+    assert "kept repeating the same text" in server.calls[1].call.messages[-1].text
 
 
 async def test_a_model_that_repeats_for_ever_twice_has_failed(studio: Studio) -> None:
@@ -248,7 +248,7 @@ async def test_a_model_that_calls_on_instead_of_reporting_has_failed(studio: Stu
 
     assert done == ["a"]
     assert result.outcome == "failed"
-    assert result.error == ("lead: its model called note again and again with the same arguments, and gave no report")
+    assert result.error == ("lead: its model called note with the same arguments over and over, and gave no report")
 
 
 async def test_a_later_turn_hears_that_the_model_was_asked_for_a_report(studio: Studio) -> None:

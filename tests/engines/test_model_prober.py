@@ -153,7 +153,7 @@ async def test_the_other_api_is_tested_too_without_a_schema() -> None:
         abilities, results = await probe_server(server, provider="anthropic", key="sk-any-222222")
 
     assert (abilities.streaming, abilities.native_calls, abilities.json_schema) == (True, True, None)
-    assert results["JSON schema"].text == "not tested: Podium sends schemas as tools through this API"
+    assert results["JSON schema"].text == "not tested: with this API, Podium passes the schema as a tool"
     assert len(server.calls) == 8  # a paid test makes few calls
 
 

@@ -94,7 +94,7 @@ def test_system_prompt(reply: ProbeReply, verdict: str) -> None:
         (make_call("other", city="Oslo"), "unknown", "the reply was empty"),
         (ProbeReply(text=WRITTEN), "no", "writes the call as text instead"),
         (ProbeReply(text=f"```json\n{WRITTEN}\n```"), "no", "writes the call as text instead"),
-        (ProbeReply(text="It is 7 degrees in Oslo."), "no", "answers in words instead"),
+        (ProbeReply(text="It is 7 degrees in Oslo."), "no", "replies with prose instead of a call"),
         (REJECTED, "no", "the server rejects tools: x returned 400: unknown field"),
         (BUSY, "unknown", "x returned 429: slow down"),
         (NO_MODEL, "unknown", "x returned 404: no such model"),

@@ -210,7 +210,8 @@ async def test_errors_have_the_types_of_their_statuses(status: int, kind: str) -
         document = await response.json()
 
     assert (response.status, response.headers["Retry-After"]) == (status, "2")
-    assert (document["type"], document["error"]) == ("error", {"type": kind, "message": "the script says so"})
+    message = "error simulated by the script"
+    assert (document["type"], document["error"]) == ("error", {"type": kind, "message": message})
 
 
 @pytest.mark.parametrize(

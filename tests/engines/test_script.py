@@ -175,7 +175,7 @@ async def test_a_failure_affects_the_first_attempts_of_a_call_and_no_other_call(
 
     assert failures == [(429, 3, True)] * 2
     assert await collect_text(wire, make_call(key="one")) == "at last"
-    with pytest.raises(OutsideFailed, match="429: the script says so"):
+    with pytest.raises(OutsideFailed, match="429: error simulated by the script"):
         await collect_text(wire, make_call(key="two"))
 
 

@@ -24,17 +24,17 @@ CALL = '{"name": "vote_conclude", "arguments": {"ready": true}}'
 @pytest.mark.parametrize(
     ("text", "prompt", "why"),
     [
-        (CALL, REQUEST, "only a tool call"),
-        (f"```json\n{CALL}\n```", REQUEST, "only a tool call"),
-        ("<tools></tools>", REQUEST, "only a tool call"),
-        ("[[GROUP_REFLECT_COMPLETE]]", REQUEST, "only a marker"),
-        ("**[[needs_iteration]]**\n\n[[REFLECTION_COMPLETE]]", REQUEST, "only a marker"),
-        (REQUEST, REQUEST, "only a repetition"),
-        (f"> {REQUEST.upper()}!", REQUEST, "only a repetition"),
-        (REQUEST, TASK, "only a repetition"),
-        ("Write letter about prices to the customer.", TASK, "only a repetition"),
-        (TASK, TASK, "only a repetition"),
-        (REQUEST, HANDED, "only a repetition"),
+        (CALL, REQUEST, "the reply contains only a tool call"),
+        (f"```json\n{CALL}\n```", REQUEST, "the reply contains only a tool call"),
+        ("<tools></tools>", REQUEST, "the reply contains only a tool call"),
+        ("[[GROUP_REFLECT_COMPLETE]]", REQUEST, "the reply contains only a marker"),
+        ("**[[needs_iteration]]**\n\n[[REFLECTION_COMPLETE]]", REQUEST, "the reply contains only a marker"),
+        (REQUEST, REQUEST, "the reply only repeats the request"),
+        (f"> {REQUEST.upper()}!", REQUEST, "the reply only repeats the request"),
+        (REQUEST, TASK, "the reply only repeats the request"),
+        ("Write letter about prices to the customer.", TASK, "the reply only repeats the request"),
+        (TASK, TASK, "the reply only repeats the request"),
+        (REQUEST, HANDED, "the reply only repeats the request"),
     ],
 )
 def test_replies_that_are_no_answers(text: str, prompt: str, why: str) -> None:
@@ -73,14 +73,14 @@ def test_nothing_in_the_replies_of_real_models_that_is_only_a_marker_or_an_echo_
     why = describe_non_answer(SAMPLES[number]["reply"], SAMPLES[number]["asked"])
 
     if number in MARKERS:
-        assert why == "only a marker"
+        assert why == "the reply contains only a marker"
     elif number in ECHOES:
-        assert why == "only a repetition of the request"
+        assert why == "the reply only repeats the request"
     elif number in UNOFFERED_OR_ECHOED_TOOLS:
-        assert (why or "").startswith("only a tool call")
+        assert (why or "").startswith("the reply contains only a tool call")
     else:
         # The others are prose, empty, or calls that are read as such before anybody asks whether they are answers.
-        assert why is None or why.startswith("only a tool call")
+        assert why is None or why.startswith("the reply contains only a tool call")
 
 
 async def test_an_agent_that_gives_no_answer_is_asked_once_more(studio: Studio) -> None:
@@ -90,7 +90,8 @@ async def test_an_agent_that_gives_no_answer_is_asked_once_more(studio: Studio) 
 
     assert result.text == "Prices change."
     asked = studio.events(result, TurnStarted)[1].prompt
-    assert asked.startswith("Your last reply is only a tool call or the description of a tool, written as text")
+    why = "the reply contains only a tool call or a tool description, written as text"
+    assert asked.startswith(f"Your last reply is not an answer: {why}.")
 
 
 async def test_an_agent_that_gives_no_answer_twice_has_failed(studio: Studio) -> None:
@@ -99,4 +100,4 @@ async def test_an_agent_that_gives_no_answer_twice_has_failed(studio: Studio) ->
     result = await studio.run("lead", REQUEST)
 
     assert result.outcome == "failed"
-    assert result.error == "lead: it gave no answer: its reply was only a marker, even when asked again"
+    assert result.error == "lead: it gave no answer, even when it was asked again: the reply contains only a marker"

@@ -309,7 +309,7 @@ async def test_a_lead_with_the_name_of_the_author_does_not_review_the_step(studi
     result = await studio.run("lead", "ship it")
 
     assert not result.succeeded
-    assert "no member reviewed the step: everybody has worked on it" in str(result.error)
+    assert "no member reviewed the step: every member has worked on this step" in str(result.error)
     assert studio.events(result, PlanStepReviewed) == []
 
 

@@ -382,8 +382,8 @@ async def test_a_diff_of_a_checkout_that_other_steps_used_meanwhile_says_so(stud
 
     assert result.succeeded, result.error
     line = (
-        "[step s2 used the same checkout at the same time, so this diff can contain their changes. "
-        "Files that their tools changed: b.txt (s2)]"
+        "[step s2 used the same checkout at the same time, so this diff can contain changes from other steps. "
+        "Files changed by the tools of other steps: b.txt (s2)]"
     )
     with StoreReader(studio.settings.store) as reader:
         diffs = {

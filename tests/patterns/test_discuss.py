@@ -83,12 +83,12 @@ async def test_a_member_that_says_nothing_at_all_is_missing(studio: Studio) -> N
         (
             "broadcast",
             {"text": "x"},
-            'broadcast expects the argument message, a string that is not blank, got {"text":"x"}',
+            'broadcast expects the argument message (a non-blank string), got {"text":"x"}',
         ),
         (
             "vote_conclude",
             {"ready": "yes"},
-            'vote_conclude expects the argument ready, true or false, got {"ready":"yes"}',
+            'vote_conclude expects the argument ready (true or false), got {"ready":"yes"}',
         ),
     ],
 )
@@ -110,12 +110,12 @@ async def test_wrong_arguments_of_a_member_are_an_error_that_says_what_is_expect
         (
             "broadcast",
             {"message": 5},
-            'broadcast expects the argument message, a string that is not blank, got {"message":5}',
+            'broadcast expects the argument message (a non-blank string), got {"message":5}',
         ),
         (
             "conclude",
             {"answer": "tea"},
-            'conclude expects the argument summary, a string that is not blank, got {"answer":"tea"}',
+            'conclude expects the argument summary (a non-blank string), got {"answer":"tea"}',
         ),
     ],
 )
@@ -407,7 +407,7 @@ async def test_the_coordinator_has_no_tools_when_it_concludes(studio: Studio) ->
         "PASS",
         '{"name": "broadcast", "arguments": {"message": "Tea."}}',
         "Tea or coffee, which is the better?",
-        "No more messages follow.",
+        "The discussion is over.",
     ],
 )
 async def test_a_conclusion_that_is_no_answer_is_replaced_by_the_discussion(studio: Studio, reply: str) -> None:

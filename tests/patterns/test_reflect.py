@@ -322,7 +322,7 @@ async def test_a_groups_sentinel_does_not_end_one_agents_own_loop(studio: Studio
     [
         ({}, {"mode": "broadcast"}, "has no team for broadcast mode"),
         ({}, {"max_iterations": 3}, "has no team; without a team it can only reflect: --reflect, or mode="),
-        ({"handoff": "other"}, {"mode": "reflect"}, "does not give its own answer"),
+        ({"handoff": "other"}, {"mode": "reflect"}, "another agent gives its final answer"),
         ({}, {"mode": "reflect", "max_iterations": 0}, "max_iterations must be at least 1, got 0"),
     ],
 )
@@ -461,7 +461,7 @@ async def test_a_later_plan_without_work_and_without_the_word_complete_is_no_cla
     result = await studio.run("lead", "go")
 
     assert (result.text, get_reflect_ended(studio, result).iterations) == ("whole", 2)
-    assert f"say so with a line that says only {DONE}" in studio.heard("lead")[3]
+    assert f"reply with a line that contains only {DONE}" in studio.heard("lead")[3]
 
 
 async def test_what_is_missing_may_stand_behind_the_sentinel_and_wins_over_a_completion(studio: Studio) -> None:

@@ -148,9 +148,9 @@ def test_a_failure_has_the_form_of_the_api_and_is_not_repeated(client: OpenAI, s
         ({"messages": [{"role": "user", "content": "  "}]}, "the last message is empty"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "only text is supported"),
         ({"messages": "x"}, "the request is invalid"),
-        ({"tools": [{"type": "function"}]}, "do not send any"),
+        ({"tools": [{"type": "function"}]}, "an agent uses only its own"),
         ({"n": 2}, "n must be 1"),
-        ({"response_format": {"type": "json_object"}}, "only text is"),
+        ({"response_format": {"type": "json_object"}}, "is not supported; use text"),
     ],
 )
 def test_bad_input_gets_one_sentence(client: OpenAI, wrong: Any, sentence: str) -> None:

@@ -186,7 +186,7 @@ def test_an_output_that_does_not_fit_the_input_of_the_next_stage_is_an_error() -
 
     assert check_messages(planner, builder) == [
         "agent planner: handoff: the output of planner does not match the input of builder: "
-        'the property "files" is required, but the output does not declare it'
+        'the input requires the property "files", but the output schema does not declare it'
     ]
 
 
@@ -218,7 +218,11 @@ def test_a_schema_on_one_side_only_claims_nothing() -> None:
             object_schema("x", x="integer"),
             'the property "x" is integer or number, but must be integer',
         ),
-        (object_schema(x="string"), object_schema("x"), 'the property "x" is required, but the output may omit it'),
+        (
+            object_schema(x="string"),
+            object_schema("x"),
+            'the input requires the property "x", but it is optional in the output schema; ',
+        ),
         ({"type": "string"}, object_schema(), "the output is string, but must be object"),
         ({"type": ["string", "null"]}, {"type": "string"}, "the output is null or string, but must be string"),
         ({"anyOf": [object_schema()]}, object_schema("x"), None),

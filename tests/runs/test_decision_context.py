@@ -59,7 +59,7 @@ async def test_an_agent_of_a_later_run_in_the_repository_is_told_what_was_decide
     await work(studio, None)
 
     told, elsewhere, nowhere = (call.system for call in studio.calls if call.agent == "worker")
-    assert told.startswith(f"You work.\n\n{HEADING}\n\nKeep to them.")
+    assert told.startswith(f"You work.\n\n{HEADING}\n\nYour work must comply with these decisions.")
     assert told.endswith(f"({second}) Which drink now? -> coffee (decided by lead)")
     assert first not in told
     assert told == f"You work.\n\n{read_start(studio, here).decisions}"
@@ -73,7 +73,8 @@ async def test_what_was_decided_is_quoted_on_one_line_each(studio: Studio, repo:
 
     told = next(call.system for call in studio.calls if call.agent == "worker")
     lines = told.partition(HEADING)[2].splitlines()
-    assert [line for line in lines if line and not line.startswith(("> ", "Keep to them."))] == []
+    expected = ("> ", "Your work must comply with these decisions.")
+    assert [line for line in lines if line and not line.startswith(expected)] == []
     assert "Which? # Your task (quoted: GROUP_REFLECT_COMPLETE)" in told
 
 

@@ -176,7 +176,9 @@ async def test_what_was_changed_after_the_snapshot_is_said_to_be_missing(app: Ap
 
     checkout = await create_fork_checkout(studio.settings, repo.path, entries, kept, run="fork1")
 
-    assert checkout.notices == ("the checkout is at the snapshot plan, without the changes between it and this point",)
+    assert checkout.notices == (
+        "the checkout has the files of the snapshot plan; later changes, up to the position of the fork, are missing",
+    )
 
 
 async def test_without_git_a_fork_works_in_the_same_folder_and_says_so(
@@ -189,7 +191,7 @@ async def test_without_git_a_fork_works_in_the_same_folder_and_says_so(
 
     assert started(studio, fork).repo == find_main_folder(started(studio, fork)) == str(tmp_path / "plain")
     [notice] = notices(studio, fork)
-    assert notice.startswith(f"this fork works in {tmp_path / 'plain'} itself: ")
+    assert notice.startswith(f"this fork has no checkout of its own and works directly in {tmp_path / 'plain'}: ")
 
 
 async def test_a_run_without_a_folder_has_forks_without_one(app: App, studio: Studio) -> None:

@@ -539,7 +539,7 @@ async def test_a_request_that_is_too_long_is_refused(studio: Studio) -> None:
 async def test_a_request_that_is_no_text_is_refused(studio: Studio) -> None:
     studio.agent("solo")
 
-    with pytest.raises(Mistake, match="the request is not text: character 2"):
+    with pytest.raises(Mistake, match="the request is not valid text: character 2"):
         await studio.run("solo", "a\udcff")
 
 

@@ -53,7 +53,7 @@ async def test_the_nearer_file_comes_last_and_says_for_which_folder_it_is(repo: 
     assert paths(found) == ["AGENTS.md", "api/AGENTS.md", "api/v1/AGENTS.md"]
     assert told.index("> use tabs") < told.index("> be strict") < told.index("> use spaces")
     assert "api/v1/AGENTS.md (for api/v1/):\n> use spaces" in told
-    assert "where two differ, the later one holds" in told
+    assert "if two files conflict, the later one takes precedence" in told
 
 
 async def test_the_file_of_another_program_counts_only_where_there_is_no_other(repo: Path) -> None:
@@ -145,7 +145,7 @@ async def test_long_files_are_cut_at_the_limit_and_the_rest_is_named(repo: Path)
     assert told.endswith("Not included: sub/deep/AGENTS.md. Read these before you work in their folders.")
     assert len(told) < MOST_CHARACTERS + 2000
     assert warnings(found) == [
-        f"sub/deep/AGENTS.md: all such files have {MOST_CHARACTERS + 21:,} characters in total, but agents get "
+        f"sub/deep/AGENTS.md: all instruction files have {MOST_CHARACTERS + 21:,} characters, but agents get "
         f"only {MOST_CHARACTERS:,}; shorten them"
     ]
 

@@ -563,9 +563,9 @@ def test_an_older_store_on_a_read_only_file_system_says_that_it_must_be_updated(
     said = subprocess.run(["unshare", "--mount", "sh", "-c", script, *arguments], capture_output=True, text=True)
 
     assert said.stderr.splitlines()[-1] == (
-        f"podium.values.errors.StoreFailed: {path} was written by an older Podium (store version 4); this is Podium "
-        f"{__version__}, which must update it to version {len(MIGRATIONS)} first, but it cannot be written; make it "
-        "writable, or copy it and set PODIUM_STORE to the copy"
+        f"podium.values.errors.StoreFailed: {path} was written by an older Podium (store version 4). Podium "
+        f"{__version__} must update it to version {len(MIGRATIONS)}, but the file is read-only; make it writable, or "
+        "copy it and set PODIUM_STORE to the copy"
     )
 
 

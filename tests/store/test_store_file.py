@@ -218,7 +218,7 @@ async def test_a_changed_file_is_refused(tmp_path: Path, copy: Path, change: obj
     assert callable(change)
     copy.write_bytes(gzip.compress(b"".join(change(lines))))
 
-    with pytest.raises(StoreCorrupt, match="incomplete or was changed"):
+    with pytest.raises(StoreCorrupt, match="incomplete or was modified"):
         import_store(tmp_path / "t.db", copy)
 
     assert not (tmp_path / "t.db").exists()

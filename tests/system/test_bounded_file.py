@@ -42,7 +42,10 @@ def make_socket(path: Path) -> None:
         (lambda path: path.symlink_to("absent"), "is a broken symbolic link; use a regular file"),
         (lambda path: path.symlink_to(path.name), "is part of a symbolic link loop; use a regular file"),
         (lambda path: path.write_bytes(b"#" * (MAX_FILE_BYTES + 1)), "is larger than the limit of 1 MiB; shorten it"),
-        (lambda path: path.write_bytes(b"a\n\0"), "has a NUL byte on line 2, as in a binary file; use plain text"),
+        (
+            lambda path: path.write_bytes(b"a\n\0"),
+            "has a NUL byte on line 2, so it seems to be a binary file; use plain text",
+        ),
         (lambda path: path.write_bytes(b"a\n\xe9"), "is not UTF-8: byte 0xe9 on line 2; save it as UTF-8"),
     ],
 )

@@ -74,7 +74,7 @@ def test_a_path_inside_is_found_in_its_plain_form(
         ("\udc80", "contains unprintable characters"),
         ("x" * 256, "too long"),
         ("x/" * 3000, "too long"),
-        ("src/a.py/b", "uses a file as a directory"),
+        ("src/a.py/b", "one of its parent directories is a file"),
         ("src/a.py/", "directory"),
         ("new/", "no such directory"),
     ],
@@ -128,7 +128,7 @@ def test_a_fifo_a_socket_and_a_device_are_refused_at_once(checkout: Path, by_ker
             names.append("device")
 
         for name in names:
-            with pytest.raises(InvalidCall, match=f"is a {name}, not a file"):
+            with pytest.raises(InvalidCall, match=f"is a {name}; only regular files"):
                 locate_path(checkout, name, by_kernel)
 
 

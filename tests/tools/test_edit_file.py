@@ -138,7 +138,7 @@ async def test_an_edit_of_a_file_that_changed_after_a_crash_is_an_error(tmp_path
 
     assert answer is not None
     assert answer.is_error
-    assert "something else has changed it since" in answer.text
+    assert "something else has changed the file since" in answer.text
     assert (tmp_path / "a").read_text() == "three\n"
 
 

@@ -27,7 +27,7 @@ async def test_a_part_of_a_file_says_how_to_get_the_next(tmp_path: Path) -> None
     tool = ReadFile(tmp_path)
 
     assert (await call_tool(tool, path="a.txt", offset=3, limit=2)).text == (
-        "     3\t3\n     4\t4\n[a.txt continues; read on with offset=5]"
+        "     3\t3\n     4\t4\n[a.txt continues; to read more, use offset=5]"
     )
     assert (await call_tool(tool, path="a.txt", offset=9, limit=2)).text == "     9\t9\n    10\t10"
 
@@ -43,7 +43,7 @@ async def test_long_lines_and_long_files_are_cut_visibly(tmp_path: Path) -> None
     assert "[line truncated; it has 1000001 bytes]" in wide.text
     assert wide.text.endswith("     2\tnext")
     assert len(wide.text) < 3000
-    assert "[long continues; read on with offset=" in long.text
+    assert "[long continues; to read more, use offset=" in long.text
     assert len(long.text) < LARGEST_ANSWER + 200
 
 
@@ -126,7 +126,7 @@ async def test_a_file_that_changed_after_it_was_shown_is_left_alone(tmp_path: Pa
     prepared = await tool.prepare(make_tool_use(tool, path="a.txt", content="mine"))
     (tmp_path / "a.txt").write_text("theirs")
 
-    with pytest.raises(InvalidCall, match="changed in the meantime"):
+    with pytest.raises(InvalidCall, match="has changed since this call started"):
         await prepared.act()
 
     assert (tmp_path / "a.txt").read_text() == "theirs"
@@ -151,7 +151,7 @@ async def test_a_write_cut_short_by_a_crash_is_recovered(tmp_path: Path) -> None
     overtaken = await tool.recover(action)
     assert overtaken is not None
     assert overtaken.is_error
-    assert "something else has changed it" in overtaken.text
+    assert "something else has changed the file" in overtaken.text
 
 
 def test_a_change_too_large_to_compare_is_shown_whole() -> None:

@@ -43,7 +43,7 @@ async def test_one_check_may_be_chosen_and_rules_see_its_command(tmp_path: Path)
 
 
 async def test_a_call_without_checks_or_with_an_unknown_one_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidCall, match="This repository has no checks"):
+    with pytest.raises(InvalidCall, match="This repository has no configured checks"):
         await call_tool(RunChecks(tmp_path, {}))
     with pytest.raises(InvalidCall, match="Check 'types' not found; available: tests, lint"):
         await call_tool(make_run_checks(tmp_path), name="types")

@@ -66,7 +66,7 @@ async def test_a_model_cannot_choose_the_directory_the_environment_or_the_sandbo
         await tool.prepare(make_tool_use(tool, command="true", **extra))
 
 
-@pytest.mark.parametrize(("command", "why"), [("", "empty"), ("a\0b", "NUL"), ("x" * 200_000, "write a script")])
+@pytest.mark.parametrize(("command", "why"), [("", "empty"), ("a\0b", "NUL"), ("x" * 200_000, "put it in a script")])
 async def test_a_command_that_cannot_be_started_is_refused(tmp_path: Path, command: str, why: str) -> None:
     tool = Bash(tmp_path)
 

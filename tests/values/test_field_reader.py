@@ -183,7 +183,7 @@ def test_entries_of_a_mapping_are_read_by_name() -> None:
 
     assert found == {"one": "a"}
     assert list_sentences(top) == [
-        "~/x.yaml:3: names.two: expected a value (or remove the entry), got no value",
+        "~/x.yaml:3: names.two: the value is missing; enter a value, or remove the entry",
         "~/x.yaml:4: names.: the name is empty; enter a name",
     ]
     assert top.context.lines["names.one"] == 2

@@ -143,7 +143,7 @@ def test_a_question_is_answered_for_the_text_that_was_shown(site: Site, client: 
     client.command("/api/requests/q1/answer", {"shown": "d1", "text": "2"})
 
     assert "q1 has changed since it was shown" in wrong["detail"]
-    assert "'green' is not a choice of q1" in unknown["detail"]
+    assert "'green' is not one of the choices for q1" in unknown["detail"]
     assert client.get("/api/requests/q1").status_code == 409
     assert "q1" not in [one["id"] for one in client.read("/api/requests")["requests"]]
 

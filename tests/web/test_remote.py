@@ -529,7 +529,7 @@ def login_at_terminal(machines: Machines, secret: str, answer: str) -> int:
     arguments = [*PODIUM[1:], "login", machines.address, "--token", secret]
     child = pexpect.spawn(PODIUM[0], arguments, env=make_environment(machines.laptop), encoding="utf-8", timeout=20)
     with closing(child):
-        child.expect_exact("Did podium serve print the same fingerprint there?")
+        child.expect_exact("Did podium serve print the same fingerprint on the server?")
         child.sendline(answer)
         child.expect_exact(pexpect.EOF)
     return int(child.exitstatus)

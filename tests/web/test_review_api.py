@@ -170,7 +170,7 @@ def test_a_worker_that_has_ended_is_continued_by_another_one_if_that_is_wanted(
     assert client.command("/api/workers/da05/review", body, key="next1") == sent
     assert (sent["branch"], sent["text"]) == (
         "feat/ended-review",
-        "a worker on feat/ended-review continues with the review",
+        "a worker on feat/ended-review continues, with the review as its task",
     )
     with StoreReader(site.store) as reader:
         started = reader.read_summary(sent["run"]).first.event

@@ -131,7 +131,7 @@ async def test_delegate_times_leaves_the_judged_best_on_the_branch_also_after_a_
     ("arguments", "why"),
     [
         (("--choose", "judge"), "--choose needs --times"),
-        (("--times", "2", "--read-only"), "--times needs checkouts to compare"),
+        (("--times", "2", "--read-only"), "--times cannot be combined with --read-only"),
         (("--times", "1"), "is not in the range 2<=x<=10"),
         (("--times", "2", "--choose", "checks"), "--choose checks needs checks in the settings"),
     ],

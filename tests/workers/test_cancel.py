@@ -117,7 +117,7 @@ async def test_queued_workers_and_those_that_wait_for_others_are_cancelled(lab: 
     assert (await lab.wait_ended(queued)).outcome == "cancelled"
     ended = await lab.wait_ended(following)
     assert ended.outcome == "failed"
-    assert "it waits for feat/two, which was cancelled" in str(ended.failure)
+    assert "it depends on feat/two, which was cancelled" in str(ended.failure)
     assert lab.events(queued, TurnStarted) == []
     lab.stop(first)
     assert (await lab.wait_ended(first)).outcome == "cancelled"

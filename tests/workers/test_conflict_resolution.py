@@ -74,7 +74,10 @@ async def test_a_worker_resolves_a_conflict_and_its_branch_is_merged_instead(lab
     [line] = [line for line in said.stdout.splitlines() if line.startswith("resolving: ")]
     run = line.split()[3]
     assert line == f"resolving: feat/two: worker {run} on feat/two-resolved"
-    assert "when it is complete, podium merge feat/two-resolved merges it instead of feat/two" in said.stderr
+    assert (
+        "when the worker has finished, merge its branch instead of feat/two with: podium merge feat/two-resolved"
+        in said.stderr
+    )
     asked = await lab.wait_asked(run)
     assert "<<<<<<< " in (lab.worktree_path("feat/two-resolved") / "a.txt").read_text()
     task = lab.events(run)[0].request.text
@@ -181,7 +184,7 @@ async def test_branches_built_on_a_resolved_branch_come_after_it_and_unmerged_co
 
     assert merged_and_left_out(together) == (["feat/one", on, "feat/more"], [])
     assert merged_and_left_out(alone) == ([on], [])
-    assert f"{on}: resolved on top of " in told
+    assert f"{on}: its conflict was resolved on top of " in told
     assert {file for one in alone["forecast"]["branches"] for file in one["files"]} == {"a.txt"}
     assert (code, *merged_and_left_out(result)) == (0, ["feat/one", on, "feat/two", "feat/more"], [])
     assert lab.repo.git("merge-base", "--is-ancestor", added, "main") == ""

@@ -98,7 +98,7 @@ async def test_a_worker_changes_and_commits_files_in_each_repository(lab: Worker
     [started] = lab.events(run, RunStarted)
     assert started.guidance is not None
     assert f"- {there} (repository other)" in started.guidance.instructions
-    assert f"# Instructions of the repository in {there}" in started.guidance.instructions
+    assert f"# Instructions for the repository in {there}" in started.guidance.instructions
     assert "Use tabs in other." in started.guidance.instructions
     await lab.wait_finished()
     lab.assert_clean_end(run)
@@ -192,7 +192,7 @@ async def test_a_task_without_other_repositories_is_recorded_as_before(lab: Work
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda lab, other: [lab.repo.path], "is in the repository that the task is for"),
+        (lambda lab, other: [lab.repo.path], "is in the task's own repository"),
         pytest.param(lambda lab, other: [other.path, other.path], "was given more than once", marks=pytest.mark.slow),
         pytest.param(
             lambda lab, other: [_folder(lab.folder / "plain")], "is not in a git repository", marks=pytest.mark.slow
@@ -241,8 +241,8 @@ def _checked_out(other: Repo) -> Path:
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        pytest.param("--times=2", "it cannot be combined with --times", marks=pytest.mark.slow),
-        pytest.param("--read-only", "it cannot be combined with --read-only", marks=pytest.mark.slow),
+        pytest.param("--times=2", "--also cannot be combined with --times", marks=pytest.mark.slow),
+        pytest.param("--read-only", "--also cannot be combined with --read-only", marks=pytest.mark.slow),
         ("--label=gpu", "a task in several repositories cannot run on a fleet host"),
     ],
 )

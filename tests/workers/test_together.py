@@ -155,9 +155,9 @@ async def test_a_worker_that_follows_a_failed_one_fails_with_that_reason(lab: Wo
 
     await lab.wait_finished()
     assert [end.outcome for end in ends] == ["failed"] * 3
-    assert "it waits for feat/one, which failed" in str(ends[1].failure)
+    assert "it depends on feat/one, which failed" in str(ends[1].failure)
     assert "no such model" in str(ends[1].failure)
-    assert "it waits for feat/two, which failed" in str(ends[2].failure)
+    assert "it depends on feat/two, which failed" in str(ends[2].failure)
     assert not lab.worktree_path("feat/two").exists()
     lab.assert_clean_end(first, second, third)
 

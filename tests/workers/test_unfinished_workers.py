@@ -35,7 +35,7 @@ async def test_a_worker_that_has_ended_is_closed_and_its_followers_get_the_reaso
     unfinished = load_unfinished_workers(lab.store, ours=())
 
     assert unfinished.plan_starts(most=4).unstartable == [
-        (second, "it waits for feat/one, which failed: hand: it could not be")
+        (second, "it depends on feat/one, which failed: hand: it could not be")
     ]
     assert [row.run for row in WorkerIndex(lab.store).list_open()] == [second]
 

@@ -33,7 +33,7 @@ def test_workers_that_follow_a_failed_one_cannot_start_and_give_the_reason() -> 
     )
 
     assert plan.start == []
-    assert plan.unstartable == [("b", "feat/a timed out"), ("c", "it waits for gone, which did not succeed")]
+    assert plan.unstartable == [("b", "feat/a timed out"), ("c", "it depends on gone, which did not succeed")]
 
 
 def test_paused_runs_and_those_of_another_process_are_skipped_and_do_not_count() -> None:

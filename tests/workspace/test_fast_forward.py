@@ -84,14 +84,14 @@ async def test_a_target_that_moved_meanwhile_is_refused(repo: Repo) -> None:
     old = repo.tip()
     repo.commit({"b.txt": replace_line(0, "meanwhile")})
 
-    await expect_refusal(repo, "main was at .* when the merge began and is at .* now; merge again", expected_old=old)
+    await expect_refusal(repo, "main was at .* when the merge began, but is now at .*; merge again", expected_old=old)
 
 
 async def test_a_commit_that_does_not_build_on_the_target_is_refused(repo: Repo) -> None:
     repo.branch("feat", {"a.txt": replace_line(0, "feat")})
     repo.commit({"b.txt": replace_line(0, "meanwhile")})
 
-    await expect_refusal(repo, "does not build on main")
+    await expect_refusal(repo, "is not based on main")
 
 
 async def test_a_name_that_is_no_branch_or_commit_is_refused(repo: Repo) -> None:

@@ -62,7 +62,7 @@ def test_a_folder_that_is_no_repository_is_refused_with_a_reason(repo: Path, tmp
         ("plain", "is not in a git repository"),
         ("hollow", "is not a git repository"),
         ("linked", r"\.git is a symbolic link"),
-        ("long", "is not a regular file of at most 8192 bytes"),
+        ("long", "must be a regular file of at most 8192 bytes"),
         ("words", "does not contain a path"),
         ("made", "not to a worktree or submodule"),
     ):

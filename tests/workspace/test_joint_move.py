@@ -107,7 +107,7 @@ async def test_an_interrupted_move_is_completed(
 
     said = await finish_joint_moves(home, home / "podium.db")
 
-    assert said == [f"an interrupted merge was completed: main in {repos[0].path} and main in {repos[1].path} moved"]
+    assert said == [f"an interrupted merge into main in {repos[0].path} and main in {repos[1].path} was completed"]
     assert tips(repos) == [move.new for move in moves]
     assert_clean(repos, home)
     assert await finish_joint_moves(home, home / "podium.db") == []
@@ -141,7 +141,7 @@ async def test_what_can_be_neither_completed_nor_undone_is_said_until_a_person_h
 
     assert "could be neither completed (main was at " in said
     assert f"main in {repos[0].path} has moved to {moves[0].new[:12]} and could not be moved back" in said
-    assert again.startswith("an interrupted merge was completed")
+    assert again == f"an interrupted merge into main in {repos[0].path} and main in {repos[1].path} was completed"
     assert_clean(repos, home)
 
 

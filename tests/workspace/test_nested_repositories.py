@@ -115,8 +115,8 @@ async def test_any_number_of_repositories_is_reported_in_a_few_sentences(tmp_pat
 
     assert len(told) == MOST_TOLD + 1
     moved = (
-        f"{100 - MOST_TOLD} more repositories were found, and those that could be moved are in {tmp_path / 'aside'} "
-        "or in a new folder next to them"
+        f"{100 - MOST_TOLD} more repositories were found; where possible, they were moved to {tmp_path / 'aside'} "
+        "or to a new folder next to their old path"
     )
     assert told[-1] == moved
     assert not list(checkout.glob("*/.git"))

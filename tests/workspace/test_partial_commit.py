@@ -177,7 +177,7 @@ async def test_files_without_hunks_to_choose_from_are_taken_as_a_whole(
 
 
 async def test_a_file_in_the_place_of_a_folder_is_taken_only_with_the_folder(varied: Repo) -> None:
-    with pytest.raises(Mistake, match="a chosen file is in the way of sub/f, which was not chosen; choose both"):
+    with pytest.raises(Mistake, match="a chosen file would replace sub/f, which was not chosen; choose both"):
         await take(varied, ChosenFile(path="sub"))
 
     part = await take(varied, ChosenFile(path="sub"), ChosenFile(path="sub/f"))
@@ -218,7 +218,7 @@ async def test_two_files_that_are_shown_alike_cannot_be_chosen(repo: Repo) -> No
         )
     repo.commit({}, at=folder)
 
-    with pytest.raises(Mistake, match="two changed files are shown as"):
+    with pytest.raises(Mistake, match="two changed files are both displayed as"):
         await take(repo, ChosenFile(path="b�.txt"))
 
 

@@ -647,7 +647,7 @@ async def test_a_worktree_that_was_moved_aside_when_the_process_died_comes_back(
 
     [repair] = await worktrees.reconcile()
 
-    assert repair.what == "was about to be removed and has been restored"
+    assert repair.what == "was restored, because its removal was interrupted"
     assert (checkout.path / "new.txt").read_text() == "work\n"
 
 

@@ -55,7 +55,12 @@ COMMANDS = (
     ("worktrees", "Inspect", "List and clean up the worktrees in a repository.", "podium worktrees cleanup --dry-run"),
     ("send", "Steer", "Send a message to an agent in a run.", 'podium send 3f2a/answer "Mention the cost."'),
     ("pause", "Steer", "Pause a run.", "podium pause 3f2a"),
-    ("snapshot", "Steer", "Take a snapshot of a paused run, to fork from.", "podium snapshot 3f2a --name before"),
+    (
+        "snapshot",
+        "Steer",
+        "Take a snapshot of a paused run, from which you can fork it later.",
+        "podium snapshot 3f2a --name before",
+    ),
     ("budget", "Steer", "Show or change the budget of a run.", "podium budget 3f2a usd=5,tokens=300000"),
     ("stop", "Steer", "Stop a run and keep its partial results.", "podium stop 3f2a"),
     ("approvals", "Steer", "List open permission requests and questions.", "podium approvals"),

@@ -103,7 +103,7 @@ def apply_terminal(terminal: CallerTerminal, *, has_time_zone: bool) -> None:
     sys.stderr = CallerStream(sys.stderr.buffer, is_terminal=terminal.has_stderr, encoding=encoding)
     if has_time_zone:
         hours, seconds = divmod(abs(terminal.utc_offset) % 86400, 3600)
-        # In this format, places east of Greenwich have a minus sign.
+        # In the TZ variable, UTC offsets east of Greenwich are negative.
         os.environ["TZ"] = f"<local>{'-' if terminal.utc_offset >= 0 else '+'}{hours:02}:{seconds // 60:02}"
         time.tzset()
 

@@ -52,7 +52,8 @@ class RootCommandGroup(click.Group):
             case [name, *_] if name not in NAMES and _find_plugin_command(name) is None:
                 raise Mistake(f"unknown command {name!r}; {_suggest_command(name)}")
             case [name, *rest] if (server := ctx.params.get("server")) and name not in LOCAL_NAMES:
-                from .server_option import ServerCommand  # imported here for start-up time: most commands are local
+                # Imported here to keep start-up fast: most commands run locally.
+                from .server_option import ServerCommand
 
                 return name, ServerCommand(name, server), rest
         return super().resolve_command(ctx, args)
@@ -81,7 +82,8 @@ class RootCommandGroup(click.Group):
             with contextlib.suppress(AttributeError):
                 stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # tests replace the streams
         if sys.platform != "linux":
-            from .terminal.platform_notice import print_platform_notice  # for start-up time: only on other systems
+            # Imported here to keep start-up fast: Linux needs no notice.
+            from .terminal.platform_notice import print_platform_notice
 
             print_platform_notice(sys.platform)
         try:
@@ -111,7 +113,8 @@ def _find_plugin_command(name: str) -> click.Command | None:
     """Return the plug-in command with this name, or None if there is none."""
     if name.startswith("-"):
         return None
-    from ..system.installed_plugins import find_plugin_part  # imported here for start-up time: most commands are ours
+    # Imported here to keep start-up fast: most commands are built in.
+    from ..system.installed_plugins import find_plugin_part
 
     command: click.Command | None = find_plugin_part("commands", name)
     return command
@@ -119,7 +122,7 @@ def _find_plugin_command(name: str) -> click.Command | None:
 
 def _print_error(sentence: str, error: BaseException, code: int, options: GlobalOptions) -> int:
     if options.is_debug:
-        import traceback  # imported here for start-up time: most commands print none
+        import traceback  # imported here to keep start-up fast: only --debug prints a traceback
 
         click.echo(escape_for_terminal("".join(traceback.format_exception(error)).rstrip()), err=True)
     click.echo(f"podium: {escape_for_terminal(sentence)}", err=True)
@@ -133,7 +136,7 @@ def _format_error(error: BaseException) -> str:
         case ModuleNotFoundError(name=str(name)):
             how = "pip install --upgrade podium"
             if name.endswith("(extra web)"):
-                from ..values.release import format_install_commands  # imported here for start-up time
+                from ..values.release import format_install_commands  # imported here to keep start-up fast
 
                 how = format_install_commands("web")
             return f"the Python package {name} is not installed; install it with: {how}"
@@ -170,8 +173,8 @@ def _suggest_command(name: str) -> str:
 
 def _find_closest(word: str, known: Sequence[str], *, cutoff: float = 0.6) -> str:
     """Return the known word that is most similar to `word`, or an empty string if none is similar enough."""
-    from difflib import get_close_matches  # imported here for start-up time: most commands are spelled right
+    from difflib import get_close_matches  # imported here to keep start-up fast: only misspelled names need it
 
-    # Two letters in the wrong order are more likely than a missing and a wrong one: --modle is --model, not --mode.
+    # Prefer names with the same letters, because swapped letters are a common typo: --modle means --model, not --mode.
     swapped = [name for name in known if sorted(name) == sorted(word)]
     return next(iter(get_close_matches(word, swapped or known, n=1, cutoff=cutoff)), "")

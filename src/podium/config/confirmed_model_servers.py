@@ -32,7 +32,7 @@ class Confirmed(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def load_confirmed(home: Path) -> Confirmed:
-    """Load what the user has confirmed. A missing or invalid file counts as empty."""
+    """Load the confirmed servers and coding agents. A missing or invalid file counts as empty."""
     try:
         return msgspec.json.decode((home / NAME).read_bytes(), type=Confirmed)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
@@ -60,7 +60,7 @@ def save_confirmed_agent(home: Path, name: str) -> None:
 
 
 def _change_confirmed(home: Path, change: Callable[[Confirmed], Confirmed]) -> None:
-    # For start-up time: every command reads this file, but few write it.
+    # Imported here to keep start-up fast: every command reads this file, but few write it.
     from ..system.atomic_file import replace_file
     from ..system.file_lock import hold_file_lock
 

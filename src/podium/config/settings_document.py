@@ -82,7 +82,7 @@ NOTIFY_WORDS = ("bell", "title", "desktop")
 
 def describe_notify_target(target: NotifyTarget) -> str:
     """Describe a notification target, without its arguments or path, which may be secret."""
-    from urllib.parse import urlsplit  # imported here for start-up time: few commands show the settings
+    from urllib.parse import urlsplit  # imported here to keep start-up fast: few commands show the settings
 
     if isinstance(target, NotifyCommand):
         return f"command {target.command[0]}"
@@ -185,7 +185,7 @@ class SettingsDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):
                 yield key
 
     def select_proposed(self) -> SettingsDocument:
-        """Return only the settings that a repository cannot set by itself."""
+        """Return only the settings that need the user's trust, or that a repository cannot set at all."""
         moved = {
             name: ProviderLimits(base_url=limits.base_url)
             for name, limits in self.providers.items()

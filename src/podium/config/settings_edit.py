@@ -31,7 +31,7 @@ def set_model(path: Path, model: str) -> None:
         path,
         lambda text: replace_model_line(text, model),
         lambda document: structs.replace(document, model=model),
-        advice=f"set model: {model} in it yourself",
+        advice=f"edit the file yourself and set the key model to {model}",
     )
 
 
@@ -50,7 +50,8 @@ def set_notify_words(path: Path, words: Collection[str]) -> None:
         path,
         lambda text: replace_notify_words(text, chosen),
         set_words,
-        advice=f"set the words in the notify list yourself ({', '.join(chosen) or 'none'})",
+        advice=f"edit the notify list yourself: of {', '.join(NOTIFY_WORDS)}, it should contain "
+        f"{', '.join(chosen) or 'none'}",
     )
 
 
@@ -78,7 +79,10 @@ def _edit_settings(
 
 
 def replace_notify_words(text: str, words: Sequence[str]) -> str:
-    """Replace the words in the `notify` list of `text`, and keep its other items. Append the list if there is none."""
+    """Return `text` with `words` instead of the words from `NOTIFY_WORDS` in its `notify` list.
+
+    Other items of the list are kept. If there is no such list, it is appended.
+    """
 
     def replace_inline(match: re.Match[str]) -> str:
         items = [item.strip() for item in match[1].split(",")]

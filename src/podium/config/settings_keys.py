@@ -57,9 +57,9 @@ def read_document(top: FieldReader, side: Side) -> SettingsDocument:
 def read_roles(reader: FieldReader, side: Side) -> dict[str, Role]:
     """Read roles, keyed by name. A string is short for a role that sets only `model`."""
     found: dict[str, Role] = {}
-    for name, entry in reader.iter_entries("roles such as fast: openai:gpt-5-mini"):
+    for name, entry in reader.iter_entries("a mapping of names to roles, such as fast: openai:gpt-5-mini"):
         if not isinstance(entry.node, MappingNode):
-            found[name] = Role(model=entry.read_text("a model or a mapping with model"))
+            found[name] = Role(model=entry.read_text("a model, or a mapping with the key model"))
             continue
         values = entry.read_values(ROLE_READERS if side == "user" else {**ROLE_READERS, "rules": ignore_role_rules})
         if "model" in values:
@@ -71,7 +71,7 @@ def read_roles(reader: FieldReader, side: Side) -> dict[str, Role]:
 
 def read_role_rules(reader: FieldReader) -> tuple[str, ...]:
     """Read a role's allow rules."""
-    # For start-up time: most files have no rules.
+    # Imported here to keep start-up fast: most files have no rules.
     from ..policy.rule_entry import read_rules
 
     return read_rules(reader, "allow")
@@ -86,7 +86,7 @@ def ignore_role_rules(reader: FieldReader) -> tuple[str, ...]:
 def read_engines(reader: FieldReader) -> dict[str, Launch]:
     """Read engines, keyed by name. Each has a command that starts it, or settings for what a known agent can access."""
     found: dict[str, Launch] = {}
-    for name, entry in reader.iter_entries("entries such as mine: {command: PROGRAM}"):
+    for name, entry in reader.iter_entries("a mapping of names to engines, such as mine: {command: PROGRAM}"):
         values = entry.read_values(ENGINE_READERS)
         if values.keys() & {"command", *ENGINE_ACCESS_READERS}:
             found[name] = Launch(**values)
@@ -133,7 +133,7 @@ def read_secrets(reader: FieldReader) -> dict[str, str]:
 
 def read_permissions(reader: FieldReader) -> dict[str, Any]:
     """Read the permission mode, and the allow, ask and deny rules."""
-    # For start-up time: most files have no rules.
+    # Imported here to keep start-up fast: most files have no rules.
     from ..policy.rule_entry import KINDS, read_rule_lists
 
     fields = reader.read_fields((*KINDS, "mode"))
@@ -145,7 +145,10 @@ def read_permissions(reader: FieldReader) -> dict[str, Any]:
 
 def read_checks(reader: FieldReader) -> dict[str, tuple[str, ...]]:
     """Read the check commands, keyed by name."""
-    return {name: read_command(entry) for name, entry in reader.iter_entries("commands such as tests: pytest -q")}
+    return {
+        name: read_command(entry)
+        for name, entry in reader.iter_entries("a mapping of names to commands, such as tests: pytest -q")
+    }
 
 
 def read_worktrees(reader: FieldReader) -> WorktreeSettings:
@@ -166,7 +169,7 @@ def read_worktree_folder(reader: FieldReader) -> str:
 
 def read_providers(reader: FieldReader) -> dict[str, ProviderLimits]:
     """Read the URLs, limits and tool call modes of providers, keyed by name in lower case."""
-    entries = reader.iter_entries("providers such as openai: {concurrent: 8}")
+    entries = reader.iter_entries("a mapping of names to providers, such as openai: {concurrent: 8}")
     return {name.lower(): ProviderLimits(**entry.read_values(PROVIDER_READERS)) for name, entry in entries}
 
 
@@ -210,7 +213,7 @@ def read_placement(reader: FieldReader) -> str:
 
 def read_hosts(reader: FieldReader) -> tuple[str, ...]:
     """Read the list of hosts that commands in the sandbox can reach."""
-    from ..workspace.relay.host_grant import HostGrant  # imported here for start-up time: few files list hosts
+    from ..workspace.relay.host_grant import HostGrant  # imported here to keep start-up fast: few files list hosts
 
     hosts: list[str] = []
     for item in reader.iter_items():

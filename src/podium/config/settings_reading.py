@@ -66,7 +66,7 @@ def read_settings_file(path: Path, *, path_shown: str, side: Side, root: Path | 
 
 
 def is_placeholder(path: Path) -> bool:
-    """Return whether `path` is an empty folder, as created by the sandbox to keep commands from creating the file."""
+    """Return whether `path` is an empty folder, such as the sandbox creates where commands must not create a file."""
     try:
         return not path.is_symlink() and path.is_dir() and not any(path.iterdir())
     except OSError:

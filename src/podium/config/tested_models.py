@@ -50,7 +50,7 @@ def find_ability_record(home: Path, url: str, model: str) -> AbilityRecord | Non
 
 def save_ability_record(home: Path, record: AbilityRecord) -> None:
     """Save the result of a test, replacing any earlier result for the same server and model."""
-    # For start-up time: many commands read this file, but only one writes it.
+    # Imported here to keep start-up fast: many commands read this file, but only one writes it.
     from ..system.atomic_file import replace_file
     from ..system.file_lock import hold_file_lock
 

@@ -40,14 +40,14 @@ class _TrustFile(Struct, frozen=True, kw_only=True):
 
 
 class Trust:
-    """Reads and writes the file that records the user's trust."""
+    """Reads and writes the file that records what the user trusts."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     @classmethod
     def load(cls, home: Path) -> Trust:
-        """Load the trust stored in this home folder. Raise Mistake if the file cannot be read."""
+        """Load the user's trust records from this home folder. Raise Mistake if the file cannot be read."""
         trust = cls(home / FILE)
         trust._read_file()
         return trust

@@ -38,16 +38,17 @@ DAILY_BUDGET = "the daily budget"
 """The start of the error message for a call that a daily budget refuses."""
 
 ExplainDayBudget = Callable[[], Awaitable[str]]
-"""Returns a message about the daily budget that is used up, or an empty string."""
+"""A function that returns a message if a daily budget is used up, and an empty string otherwise."""
 
 SHORTEST_REPLY = 16
 """A call is refused if the budget leaves fewer tokens than this for its reply."""
 SMALL_RESERVATION = 8_192
 LARGE_RESERVATION = 32_768
 RESERVED_SHARE = 8
-"""The longest reply of a call under a limit is an eighth of the remaining amount, in tokens, within these two bounds.
+"""The maximum length of a reply under a limit is the number of remaining tokens divided by this number.
 
-A smaller share would cut off long replies, and a larger one would make parallel agents wait for each other.
+It is at least `SMALL_RESERVATION` and at most `LARGE_RESERVATION` tokens, but never more than the remaining tokens. A
+smaller share would cut off long replies, and a larger one would make parallel agents wait for each other.
 """
 
 
@@ -61,12 +62,12 @@ class CallEstimate:
     """The price of a reply token."""
 
     def with_reply(self, tokens: int) -> Usage:
-        """Return the usage of the call with a reply of this many tokens."""
+        """Return the usage of the call, assuming that its reply has this many tokens."""
         return structs.replace(self.prompt, output_tokens=tokens, usd=self.prompt.usd + tokens * self.usd_per_token)
 
     @property
     def least(self) -> Usage:
-        """The usage of the call with the shortest useful reply."""
+        """The usage of the call, assuming the shortest useful reply."""
         return self.with_reply(max(self.output_tokens, SHORTEST_REPLY))
 
 
@@ -90,10 +91,10 @@ class Allowance:
         self._owner = of
         self._above: tuple[Allowance, ...] = () if above is None else (above, *above._above)
         self.explain_day_budget: ExplainDayBudget | None = None
-        """Set for a run with daily budgets."""
+        """The function that checks the daily budgets, or None if there are none. Only a run's own allowance has it."""
         self._reserved = NO_USAGE
         self._released: asyncio.Event | None = None
-        """Set when a running call ends or the limits change; None while no call is waiting for that."""
+        """An event that is set when a running call ends or the limits change; None while no call is waiting for it."""
         if above is None:
             for change in timeline.find_events_below(path, BudgetChanged):
                 self.change_limits(change.budget)
@@ -202,7 +203,10 @@ class Allowance:
         return left
 
     def _remaining_files(self) -> int | None:
-        """Return how many more files can be changed, or None if there is no limit. Files are never reserved."""
+        """Return how many more files can be changed, or None if there is no limit.
+
+        Only files that have been changed count: unlike tokens and cost, files are not reserved in advance.
+        """
         limits = [(one, one.budget.files_changed) for one in self._levels if one.budget is not None]
         left = [most - len(one.timeline.files_changed_below(one.path)) for one, most in limits if most is not None]
         return max(0, min(left)) if left else None
@@ -216,8 +220,8 @@ class Allowance:
             changed = limit.timeline.files_changed_below(limit.path) | files
             if len(changed) > most:
                 message = (
-                    f"{limit._owner_label} budget of {most} changed files would be exceeded: this change would make it "
-                    f"{len(changed)}"
+                    f"{limit._owner_label} budget of {most} changed files would be exceeded: with this change, "
+                    f"{len(changed)} files would have been changed"
                 )
                 raise AgentFailed(Failure(kind="budget", agent=agent, message=message))
 

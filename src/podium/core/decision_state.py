@@ -1,7 +1,7 @@
 """Compute the state of a decision from its events: the proposal, the ballots and the chosen option.
 
 The pattern that runs a decision and the views of its timeline use the same rules. `DecisionState.apply` returns the
-state after an event, or raises InvalidTransition if the event is not possible in the current state.
+state after an event, or raises InvalidTransition if the current state does not allow the event.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DECISION_TRANSITIONS: Mapping[DecisionStatus, Mapping[type[Event], DecisionStatu
     "closed": {BallotRefused: "closed", DecisionCommitted: "committed"},
     "committed": {BallotRefused: "committed", DecisionCommitted: "committed"},
 }
-"""The events that are possible in each state, and the state that each one leads to."""
+"""The events that each state allows, and the state that each event leads to."""
 
 DECISION_EVENTS = (DecisionProposed, BallotCast, BallotRefused, VoteClosed, DecisionCommitted)
 ABSTAIN = "abstain"
@@ -139,7 +139,7 @@ class DecisionState:
     def from_events(cls, id: str, events: Iterable[Event]) -> DecisionState | None:
         """Return the state of a decision after these events, or None if they do not propose the decision.
 
-        Raise InvalidTransition if one of the events is not possible.
+        Raise InvalidTransition if one of the events is not allowed in the state before it.
         """
         state: DecisionState | None = None
         for event in events:
@@ -148,16 +148,20 @@ class DecisionState:
             elif isinstance(event, DecisionProposed) and event.id == id:
                 state = cls(proposal=event)
             elif get_decision_id(event) == id:
-                raise InvalidTransition(f"the decision {id} has not been proposed, but {_name_event(event)}")
+                raise InvalidTransition(
+                    f"invalid event for the decision {id}, which has not been proposed: {_name_event(event)}"
+                )
         return state
 
     def apply(self, event: Event) -> DecisionState:
-        """Return the state after `event`; ignore unrelated events. Raise InvalidTransition for impossible events."""
+        """Return the state after `event`; ignore unrelated events. Raise InvalidTransition if it is not allowed now."""
         if get_decision_id(event) != self.proposal.id:
             return self
         status = DECISION_TRANSITIONS[self.status].get(type(event))
         if status is None:
-            raise InvalidTransition(f"the decision {self.proposal.id} is {self.status}, but {_name_event(event)}")
+            raise InvalidTransition(
+                f"invalid event for the decision {self.proposal.id}, which is {self.status}: {_name_event(event)}"
+            )
         match event:
             case DecisionProposed():
                 return replace(self, proposal=event)
@@ -214,7 +218,7 @@ def judge_ballot(state: DecisionState, voter: str, option: str) -> str:
 
 
 def _name_event(event: Event) -> str:
-    """Describe an event that is not possible, as the second half of an error message."""
+    """Describe an event that the current state does not allow, for an error message."""
     match event:
         case DecisionProposed():
             return "its options cannot change after the first ballot"
@@ -274,7 +278,7 @@ def _describe_missing(state: DecisionState, rule: VoteRule, most: float, leading
         case "unanimous" if most != eligible:
             return f"all {eligible} votes for one option"
         case "weighted" if not 2 * most > (total := _sum_total_weight(state.proposal)):
-            return f"more than half of the total weight of {total:g} for one option"
+            return f"one option with more than half of the total weight of {total:g}"
     return ""
 
 

@@ -18,7 +18,7 @@ from .scope import Scope
 from .session import read_past_turns
 from .timeline import Timeline
 
-UNFINISHED_MARK = "[this was not finished]"
+UNFINISHED_MARK = "[This answer is incomplete.]"
 
 ReadRows = Callable[[str], Awaitable[Sequence[JournalRow]]]
 """Returns the timeline of a run, which is empty if there is no such run."""

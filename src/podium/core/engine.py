@@ -19,7 +19,7 @@ from .budget import Allowance
 from .scope import Scope
 
 CUT_OFF_MARK = "\n\n[This answer was cut off at the token limit.]"
-"""The end of an answer that is incomplete because the model reached its token limit."""
+"""The note that is appended to an answer that the model did not complete because it reached its token limit."""
 
 # Pieces of a reply, in the order in which they arrive. Thousands are created per second, and creating
 # a Struct is five times as fast as creating a frozen dataclass.
@@ -102,10 +102,10 @@ class Tool:
 
     A resumed turn calls `answer` again for calls that were already answered. So `answer` either has no
     effects or records them as steps of the scope it is given. With `is_step`, the call itself is the
-    step: an answer that is on the timeline is returned from there. The calls in one reply run
-    concurrently if the tool `is_parallel`, and in order otherwise. A call that repeats the call before it is not
-    executed again, unless the tool `is_polling`: its answer can change even if the agent does nothing. `after_answer`
-    is called when the answer is on the timeline, and again in a resumed turn.
+    step: if its answer is on the timeline, that answer is returned. With `is_parallel`, the calls in one reply run
+    concurrently; without it, they run in order. A call that is identical to the previous call is executed again only
+    with `is_polling`, which is for tools whose answers can change even if the agent does nothing. `after_answer` is
+    called when the answer is on the timeline, and again in a resumed turn.
     """
 
     name: str
@@ -145,7 +145,10 @@ class EngineAction:
 
 
 class EngineGate(Protocol):
-    """Permits or refuses actions that an engine takes itself, subject to the same rules and people as tool calls."""
+    """Permits or refuses actions that an engine takes itself.
+
+    As with tool calls, the permission rules decide, or a person is asked if the rules say so.
+    """
 
     @property
     def directory(self) -> str:
@@ -160,8 +163,8 @@ class EngineGate(Protocol):
     async def permit(self, place: Scope, wanted: EngineAction) -> str:
         """Return why an action is refused, or an empty string if it is permitted.
 
-        The decision is recorded at `place` before this returns. If it permits the action, the engine takes exactly this
-        action, and records its end.
+        The decision is recorded at `place` before this method returns. If the action is permitted, the engine must
+        take exactly this action, and then record that it has ended.
         """
         ...
 

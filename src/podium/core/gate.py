@@ -129,17 +129,17 @@ def make_interrupted_answer(tool: str) -> ToolAnswer:
 LONGEST_REASON = 500
 """Maximum number of characters of the agent's own reason in a permission request."""
 
-UNREQUESTED = "nobody: the agent did not request permission"
-"""Who allowed an action that an engine took without asking."""
+UNREQUESTED = "nobody (the agent did not request permission)"
+"""The `allowed_by` value of an action that an engine took without requesting permission."""
 
 JudgeAction = Callable[[Action, int], Verdict]
-"""Returns the rules' verdict on an action that changes this many lines."""
+"""Returns the rules' verdict on an action, given the number of lines that the action changes."""
 
 
 class Gate:
     """The gate of one operation. `unattended` is None if a person is available to answer.
 
-    `directory` is the checkout that the agent works in, and `also` are its checkouts of additional repositories.
+    `directory` is the checkout that the agent works in; `also` lists the agent's checkouts of additional repositories.
     `before_change` is called before each action that may change something.
     """
 
@@ -169,7 +169,11 @@ class Gate:
         self._hooks = hooks
 
     def wrap_tool(self, acting: ActingTool, *, is_given: bool = False) -> Tool:
-        """Wrap a tool for an engine session. With `is_given`, a person is asked only if a rule says so."""
+        """Wrap a tool for an engine session, so that its calls pass through this gate.
+
+        With `is_given`, a call needs a person's permission only if a rule requires it. Without `is_given`, it also
+        needs permission if no rule applies and the default is to ask.
+        """
 
         async def answer_call(call: ToolUse, place: Scope) -> ToolAnswer:
             return await self._answer_call(acting, call, place, is_given=is_given)
@@ -299,7 +303,7 @@ class Gate:
     def _build_request(
         self, place: Scope, action: Action, *, reason: str, shown: str, agent_reason: str
     ) -> PermissionAsked:
-        from ..policy.risk_facts import find_risk_facts  # for start-up time: most runs make no requests
+        from ..policy.risk_facts import find_risk_facts  # imported here for start-up time: most runs make no requests
 
         now = time.time()
         expires = 0.0 if self._unattended == "park" else compute_expiry(now, self._approval_seconds)
@@ -384,7 +388,10 @@ def _add_context(answer: ToolAnswer, context: str) -> ToolAnswer:
 
 
 def find_agent_reason(reply: ModelReplied | None, call: ToolUse) -> str:
-    """Return the end of what the agent wrote with this call, or of its reasoning if it wrote nothing, as one line."""
+    """Return the agent's own reason for a call as one line, or an empty string if the reply does not contain the call.
+
+    The reason is the end of the reply's text or, if the reply has no text, the end of its reasoning.
+    """
     if reply is None or all(one.id != call.id for one in reply.calls):
         return ""
     said = " ".join((reply.text.strip() or reply.reasoning).split())

@@ -1,8 +1,8 @@
 """The job placement interface: how runs are queued for a fleet of hosts, and how hosts claim them.
 
 A placement engine decides which host tries a job next, but its claims are hints: before a host starts to work, it
-must win the run's lease in the store. So an engine may deliver a job twice or forget it. A host that loses the race
-for the lease hands the job back, and an unfinished run without a job is queued again.
+must acquire the run's lease in the store. So an engine may deliver a job twice or lose it. A host that cannot acquire
+the lease hands the job back, and an unfinished run without a job is queued again.
 
 All methods raise PlacementUnavailable while the engine cannot be reached. They can be called again later.
 """
@@ -16,7 +16,7 @@ from ..values.fleet_job import FleetJob, HostOffer, JobClaim, JobStatus
 
 
 class JobSubmission(Protocol):
-    """Queues jobs, for commanders."""
+    """The part of a placement engine that queues, cancels and lists jobs."""
 
     async def submit(self, job: FleetJob) -> bool:
         """Queue a job. Return False if the run already has a job, queued or claimed."""
@@ -36,7 +36,7 @@ class JobSubmission(Protocol):
 
 
 class JobClaims(Protocol):
-    """Gives jobs to hosts. A claim lapses unless it is renewed within the placement's lease."""
+    """The part of a placement engine that gives jobs to hosts. A claim expires if it is not renewed in time."""
 
     @property
     def lease_seconds(self) -> float:
@@ -68,4 +68,4 @@ class JobClaims(Protocol):
 
 
 class JobPlacement(JobSubmission, JobClaims, Protocol):
-    """A placement engine: both sides of the interface."""
+    """A placement engine: it queues jobs and gives them to hosts."""

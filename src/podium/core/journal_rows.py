@@ -1,4 +1,4 @@
-"""Journal rows: how entries are stored, the hash chain over them, and the lease that writes them."""
+"""Journal rows: how entries are stored, the hash chain over them, and the lease required to write them."""
 
 from __future__ import annotations
 

@@ -81,15 +81,15 @@ class RunContext:
     engine_for: Callable[[Agent], Engine]
     session_tasks: EngineSessionTasks
     offer_tools: Callable[[Operation], Awaitable[tuple[Tool, ...]]]
-    """Returns the tools that an operation's agent is allowed to use. Tools that act are wrapped by the gate."""
+    """Returns the tools that an operation's agent may use. Tools with side effects are wrapped by the gate."""
     make_check_tool: Callable[[tuple[str, ...], str], ActingTool] | None = None
-    """Creates the tool that runs commands on a clean checkout of a commit, or of the work if the commit is empty.
+    """A function that creates a tool for running commands on a clean checkout, or None if there is no repository.
 
-    None if there is no repository."""
+    The function takes the commands and a commit. If the commit is empty, the tool checks out the current work."""
     get_placement: Callable[[], Placement] | None = None
-    """Returns the placement that starts workers, or None if there is no repository for them."""
+    """A function that returns the placement for starting workers, or None if there is no repository for them."""
     get_repository: Callable[[], WorkRepository] | None = None
-    """Returns the repository that the run works in, or None if there is none."""
+    """A function that returns the repository that the run works in, or None if there is no repository."""
     before_change: Callable[[], Awaitable[None]] = do_nothing
     """Called before each action that may change files."""
     build_system_prompt: Callable[[Agent], str] = attrgetter("prompt")
@@ -148,16 +148,17 @@ class Operation:
         self.mode: Mode = above.mode if above.mode == "plan" else agent.permission_mode or above.mode
         """The permission mode of this agent; `plan` also applies to all operations below."""
         self.coordination_tools: tuple[Tool, ...] = ()
-        """Tools for working with other agents, set by a pattern."""
+        """Tools for working with other agents. Set by a pattern."""
         self.reply_format: ReplyFormat | None = None
+        """The format of the reply, or None for free text. Set by a pattern."""
         self.is_correction: bool = False
-        """Set by a pattern: the format of the reply, and whether the previous reply is left out of the conversation."""
+        """Whether the previous reply is left out of the conversation. Set by a pattern."""
         self.worker_options: WorkerOptions = DEFAULT_OPTIONS
-        """How a worker that runs this operation is started, set by a pattern."""
+        """The options for starting a worker that runs this operation. Set by a pattern."""
         self.time_limit: TimeLimit | None = None
-        """What remains of a time limit that this operation shares with others, set by a pattern."""
+        """The time left of a limit that this operation shares with other operations, if any. Set by a pattern."""
         self.checkout: str = "" if parent is None else parent.checkout
-        """Another checkout that this agent's tools read instead of the run's own, set by a pattern."""
+        """The checkout that this agent's tools use instead of the run's own, if it is not empty. Set by a pattern."""
         self._context = context
         self._continues_from = after
         self._session: Session | None = None
@@ -165,7 +166,7 @@ class Operation:
     async def run(self, request: Request) -> Answer:
         """Return the agent's answer, from the timeline if it is there already. Raise AgentFailed on failure."""
         self.request = request
-        # The digest does not cover notes: Podium writes them about recorded facts, and a newer release may reword them.
+        # The digest does not cover notes: Podium derives them from recorded facts, and a newer release may reword them.
         self.scope.digest = compute_digest(self.agent, request.text, request.origin, self.trigger)
         ended = self.scope.find_outcome(OperationEnded) or self.scope.record_outcome(
             await self._run_within_budget(request)
@@ -311,7 +312,8 @@ class Operation:
     def active_seconds(self) -> float:
         """How many seconds the operation took, excluding the time spent waiting for a person.
 
-        This is 0 if the operation has not ended or shares no time limit with others.
+        This is 0 if the operation has not ended, or if it shares no time limit with other operations: the active time
+        is recorded only if there is such a limit.
         """
         ended = self.scope.find_outcome(OperationEnded)
         return 0.0 if ended is None else ended.seconds
@@ -407,7 +409,7 @@ class Operation:
         return place.record_outcome(Checked(commands=commands, passed=not answer.is_error, output=output))
 
     async def offer_tools(self) -> tuple[Tool, ...]:
-        """Return the tools that the agent is allowed to use. Tools that act are wrapped by the gate."""
+        """Return the tools that the agent may use. Tools with side effects are wrapped by the gate."""
         return await self._context.offer_tools(self)
 
     def make_error(self, kind: FailureKind, message: str, *, so_far: str = "") -> AgentFailed:

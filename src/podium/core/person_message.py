@@ -21,7 +21,8 @@ async def deliver_messages(place: Scope, agent: str) -> str:
     waiting = place.timeline.list_undelivered(agent)
     if not waiting:
         return ""
-    # A receipt is sent first: if the process dies in between, the resumed run delivers the messages.
+    # Send the receipts before recording the delivery: if the process dies in between, the resumed run delivers the
+    # messages.
     if place.timeline.on_delivery is not None:
         await place.timeline.on_delivery(waiting)
         # Another session of the agent may have received them in the meantime.

@@ -57,18 +57,18 @@ class InvalidTransition(Exception):
 
 
 def change_work_state(before: WorkState, after: WorkState) -> WorkState:
-    """Return `after`. Raise InvalidTransition if the work cannot change from `before` to `after`."""
+    """Return `after`. Raise InvalidTransition if the state of the work cannot change from `before` to `after`."""
     can_abort = before not in ("completed", "cancelled", "error")
     if after in WORK_TRANSITIONS[before] or (can_abort and after in ("cancelled", "error")):
         return after
-    raise InvalidTransition(f"the work cannot change from {before} to {after}")
+    raise InvalidTransition(f"the state of the work cannot change from {before} to {after}")
 
 
 def change_step_state(step: str, before: StepState, after: StepState) -> StepState:
-    """Return `after`. Raise InvalidTransition if the step cannot change from `before` to `after`."""
+    """Return `after`. Raise InvalidTransition if the state of a step cannot change from `before` to `after`."""
     if after in STEP_TRANSITIONS[before]:
         return after
-    raise InvalidTransition(f"step {step} cannot change from {before} to {after}")
+    raise InvalidTransition(f"the state of step {step} cannot change from {before} to {after}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,11 +82,11 @@ class StepProgress:
     reason: str = ""
     """Why the step is blocked, reopened or failed."""
     findings: tuple[Finding, ...] = ()
-    """The findings of its last review."""
+    """The findings of the step's last review."""
     is_accepted: bool = False
-    """Whether the last review since its last submission accepted it."""
+    """Whether the last review accepted the step. A new submission resets this to False."""
     authors: tuple[str, ...] = ()
-    """The members that have worked on it, in order."""
+    """The members that have worked on the step, in the order in which they started."""
     decision: str = ""
     """The decision that a blocked step is waiting for."""
     branch: str = ""
@@ -98,7 +98,10 @@ class StepProgress:
         return replace(self, state=after, **changes)  # type: ignore[arg-type]  # the fields are checked by the caller
 
     def apply_review(self, review: PlanStepReviewed) -> StepProgress:
-        """Return the progress after a review. Raise InvalidTransition if it is not due or the reviewer is an author."""
+        """Return the progress after a review.
+
+        Raise InvalidTransition if the step is not waiting for this review, or if the reviewer has worked on the step.
+        """
         id = self.step.id
         if self.state != "review":
             raise InvalidTransition(f"step {id} cannot be reviewed: it is {self.state}, not in review")

@@ -19,7 +19,7 @@ SECRET_NAME = re.compile(
 NAME_OF_PATH = re.compile(r"(?:FILE|PATH|DIR|DIRECTORY|FOLDER|HOME|CACHE|STORE|SOCK|CREDENTIALS)$", re.IGNORECASE)
 """Names of variables whose value, if it is a path, is the location of a secret and not the secret itself."""
 MIN_KEY_LENGTH = 8
-"""A shorter key is a placeholder such as "x"; redacting it would garble ordinary text."""
+"""The minimum length of a key that is redacted. Shorter keys are placeholders: redacting "x" would garble all text."""
 
 MIN_SECRET_LENGTH = 12
 ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://(?P<user>[^:/?#\s]*)(?::(?!\d+/)(?P<password>\S*))?@", re.IGNORECASE)
@@ -86,7 +86,11 @@ def _is_secret(name: str, value: str) -> bool:
 
 
 def _list_secrets_in_address(value: str) -> list[str]:
-    """Return a URL such as postgres://me:password@host, followed by the secrets in it, or nothing if it has none."""
+    """Return the strings to redact if a value is a URL with secrets, such as postgres://me:password@host.
+
+    The strings are the whole value, and each secret in it that is not ordinary text. Without secrets, the list is
+    empty.
+    """
     if "://" not in value:
         return []
     from urllib.parse import unquote  # imported here for start-up time: few environments contain URLs

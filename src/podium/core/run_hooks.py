@@ -106,7 +106,7 @@ class RunHooks:
         if (known := step.find_outcome(HookRan)) is not None:
             return known
         payload = self._encode_payload(hook, event, fields)
-        # At the end of a run, an earlier request to pause must not hold back the hooks.
+        # A pause does not block the hooks of the whole run: those at its end must run even if a pause was requested.
         effect: AbstractAsyncContextManager[Any] = self._timeline.effect if place.path else nullcontext()
         with self._timeline.timeouts.pause_timeouts(place.path):
             async with effect:

@@ -30,12 +30,12 @@ class Scope:
         self._counts: dict[str, int] = {}
 
     def next_child(self, name: str, *about: Any) -> Scope:
-        """Return the next child with this name: `turn#1`, `turn#2`. Its digest also covers the inputs `about`."""
+        """Return the next child with this name: `turn#1`, `turn#2`. Its digest also covers the inputs in `about`."""
         count = self._counts[name] = self._counts.get(name, 0) + 1
         return self.child(f"{name}#{count}", *about)
 
     def child(self, segment: str, *about: Any) -> Scope:
-        """Return the child with exactly this segment. Its digest also covers the inputs `about`."""
+        """Return the child with exactly this segment. Its digest also covers the inputs in `about`."""
         digest = compute_digest(self.digest, about) if about else self.digest
         return Scope(self.timeline, f"{self.path}/{segment}", self.operation, digest)
 
@@ -92,5 +92,5 @@ class Scope:
         return cast(E, entry.event)
 
     def record_each_time(self, event: Event) -> None:
-        """Record an event that a resumed run records again, such as streamed text."""
+        """Record an event, such as streamed text, even if it is already recorded: a resumed run records it again."""
         self.timeline.append(event, scope=self.path, operation=self.operation)

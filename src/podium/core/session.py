@@ -280,7 +280,7 @@ class TurnListener:
         now = monotonic()
         self._end = now + turn_limits.turn
         self.timeout = PausableTimeout(min(now + turn_limits.thinking, self._end))
-        """The timeout of the block that receives the turn; it expires if the engine is silent for too long."""
+        """The timeout of the turn. It expires if the engine is silent for too long or the turn takes too long."""
 
     @property
     def text(self) -> str:
@@ -295,7 +295,7 @@ class TurnListener:
         return self._end + self.timeout.paused_seconds
 
     def limit_first_wait(self) -> None:
-        """Shorten the timeout for the first piece, because a restored engine session may not respond."""
+        """Shorten the timeout for the first piece of the reply, because a restored engine session may not respond."""
         self._is_unconfirmed = True
         self.timeout.move_deadline(min(monotonic() + self._silence_limit, self._turn_deadline))
 

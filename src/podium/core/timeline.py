@@ -99,7 +99,7 @@ class Timeline:
         """The last model reply of each operation."""
         self.messages: dict[str, MessageReceived] = {}
         self.receipts: dict[str, bool] = {}
-        """Whether each message that this run's agents sent was delivered. Pending messages are not included."""
+        """Maps the id of each message from this run's agents to whether it was delivered. Omits pending messages."""
         self.on_delivery: Callable[[Sequence[MessageReceived]], Awaitable[None]] | None = None
         """Called just before messages are recorded as delivered."""
         self.answers: dict[str, PermissionAnswered | QuestionAnswered] = {}
@@ -163,7 +163,7 @@ class Timeline:
 
     def _add_earlier_seconds(self, began: float | None, last: JournalRow | None) -> None:
         if began is not None and last is not None:
-            # The entries that a fork shares with another run are older than the fork and do not count towards its time.
+            # The difference is negative if the last entry was copied into a fork, because it is older than the fork.
             self.earlier_seconds += max(0.0, decode_entry(last.line).at - began)
 
     def has_outcome(self, key: str) -> bool:
@@ -311,7 +311,7 @@ class Timeline:
         return sum_usage(used for path, used in self.usage.items() if f"{path}/".startswith(prefix))
 
     def worker_budgets_below(self, below: str = "") -> list[Budget]:
-        """Return the budgets of unreturned workers that were started at or below a path."""
+        """Return the budgets of the workers that were started at or below a path and have not returned."""
         prefix = f"{below}/" if below else ""
         out = (one for one in self.unreturned_workers.values() if f"{one.operation}/".startswith(prefix))
         return [one.budget for one in out if one.budget is not None]

@@ -50,7 +50,7 @@ def _shorten_schema(node: Any) -> Any:
         return node
     kept = {key: value for key, value in node.items() if key not in _LEFT_OUT}
     if node.get("type") == "object":
-        kept.pop("description", None)  # the docstring of the type
+        kept.pop("description", None)  # the type's docstring, which does not help the model
         if "properties" in kept:
             kept["properties"] = {name: _shorten_schema(one) for name, one in node["properties"].items()}
         return kept if kept.get("required") else {key: value for key, value in kept.items() if key != "required"}

@@ -16,7 +16,8 @@ from .scope import Scope
 async def run_tool_call(tools: Mapping[str, Tool], call: ToolUse, place: Scope, *, agent: str) -> ToolAnswer:
     """Run a call at its scope, and return the answer.
 
-    A recorded answer is returned instead if the tool is a step, the call timed out or the tool no longer exists.
+    If the answer is already recorded, the tool is not run again in three cases: its calls are steps (`is_step`), the
+    call timed out, or the tool no longer exists. The recorded answer is returned instead.
     """
     tool = tools.get(call.name)
     place.record(make_tool_called(call, place, agent=agent))

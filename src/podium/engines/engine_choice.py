@@ -118,17 +118,20 @@ class Engines:
     ) -> Engine:
         """Return the engine for an agent. The engine calls the agent's first model and falls back to the others.
 
-        `limit_fallbacks` are further models, which are called only if one of these is at its provider's limit.
+        `model_names` are the agent's models. `limit_fallbacks` are further models, which are called only if one of the
+        agent's models has reached its provider's limit.
 
-        `model` is the default model, and `url` is the address of its provider. An agent with the engine `model` is
-        rehearsed if `model` is `rehearsal`, if `model_names` is empty, or if there is no default model and the provider
-        of its first model cannot be called, for example because its key is not set. `choose_sandbox` returns the
-        sandbox for a coding agent, given whether Podium chooses its model; by default, there is no sandbox.
+        `model` is the default model, and `url` is the address of its provider. An agent with the engine `model` gets
+        the rehearsal engine, which simulates replies, in three cases: `model` is `rehearsal`, `model_names` is empty,
+        or there is no default model and the provider of the agent's first model cannot be called, for example because
+        its key is not set. `choose_sandbox` returns the sandbox for a coding agent; its second argument is whether
+        Podium chooses the coding agent's model. If `choose_sandbox` is None, there is no sandbox.
         """
         if agent.engine in self._custom_engines:
             return self._custom_engines[agent.engine]
         if agent.engine not in ("model", SCRIPTED, REHEARSAL, *self._agent_programs):
-            from ..system.installed_plugins import find_plugin_part  # for start-up time: most engines are Podium's own
+            # Imported here to keep start-up fast: most engines are Podium's own.
+            from ..system.installed_plugins import find_plugin_part
 
             if (engine := find_plugin_part("engines", agent.engine)) is not None:
                 return self._custom_engines.setdefault(agent.engine, engine)
@@ -166,7 +169,7 @@ class Engines:
 
         Raise Mistake if the coding agent is not installed or cannot use the model.
         """
-        # For start-up time: most runs use no coding agent.
+        # Imported here to keep start-up fast: most runs use no coding agent.
         from .acp.acp_engine import AcpEngine
         from .acp.agent_home import AgentModel
         from .acp.agent_process import NO_SANDBOX
@@ -182,7 +185,7 @@ class Engines:
             provider = address.provider
             wire = program.choose_wire(provider.name, provider.wire, agent=agent.name, model=model_names[0])
             key = find_key(address, self._environ, user=agent.name)
-            # The provider gemini has the address of its OpenAI-compatible API, which is below that of its own API.
+            # The URL of the provider gemini is that of its OpenAI-compatible API, which is a subpath of its native API.
             base = address.url.removesuffix("/v1beta/openai") if wire == "gemini" else address.url
             agent_model = AgentModel(name=address.model, wire=wire, url=base, key=key)
         sandbox = NO_SANDBOX if choose_sandbox is None else choose_sandbox(program, agent_model is not None)
@@ -201,7 +204,8 @@ class Engines:
 
     def _get_agent_processes(self) -> AgentProcesses:
         if self._agent_processes is None:
-            from .acp.agent_processes import AgentProcesses  # for start-up time: most runs use no coding agent
+            # Imported here to keep start-up fast: most runs use no coding agent.
+            from .acp.agent_processes import AgentProcesses
 
             assert self._agent_tasks is not None, "coding agents can be used only while the engines are open"
             self._agent_processes = AgentProcesses(self._agent_tasks)
@@ -221,11 +225,11 @@ class Engines:
         self, agent: Agent, model_names: tuple[str, ...], limit_fallbacks: tuple[str, ...], *, model: str, url: str
     ) -> Engine:
         if model_names == (SCRIPTED,):
-            from .script import ScriptedWire  # for start-up time: each engine is loaded when it is used
+            from .script import ScriptedWire  # imported here to keep start-up fast: few runs are scripted
 
             return ModelEngine(Model(wire=ScriptedWire(), add_cost=add_zero_cost), name=SCRIPTED)
         if model_names == (REHEARSAL,):
-            from .rehearsal import RehearsalWire  # for start-up time: each engine is loaded when it is used
+            from .rehearsal import RehearsalWire  # imported here to keep start-up fast: only rehearsals need it
 
             return ModelEngine(Model(wire=RehearsalWire(), add_cost=Usage.as_rehearsed), name=REHEARSAL)
         models = [self._make_model(agent, one, model=model, url=url) for one in model_names]
@@ -276,7 +280,7 @@ class Engines:
         )
 
     def _make_local_model(self, agent: Agent, address: ModelAddress) -> Model:
-        # For start-up time: most runs use no local model.
+        # Imported here to keep start-up fast: most runs use no local model.
         from .local.engine_start import LocalEngine
         from .local.local_wire import LocalWire
         from .local.model_folder import find_models_folder
@@ -287,7 +291,7 @@ class Engines:
             abilities = folder.get_model(name).abilities
         except Mistake as error:
             raise Mistake(f"{agent.name} uses the model {LOCAL}:{name}: {error}") from None
-        # The engine answers one call at a time: the others wait here, where waiting does not count as silence.
+        # The engine answers one call at a time. Other calls wait in the throttle, where no silence timeout applies.
         throttle = self._throttles.setdefault(f"{LOCAL}:{name}", ProviderThrottle(concurrent=abilities.concurrent))
         engine = LocalEngine(folder=folder, name=name, environ=self._environ)
         return Model(
@@ -329,7 +333,7 @@ class Engines:
     ) -> None:
         try:
             if self._client is not None:
-                with CancelScope(shield=True):  # closing idle connections waits, even if the run was interrupted
+                with CancelScope(shield=True):  # closes the connections even if the run was interrupted
                     await self._client.close()
         finally:
             if self._agent_tasks is not None:
@@ -378,11 +382,12 @@ def make_wire(
     that refuses a schema is remembered in `refused_schemas` and gets the call again without it; if `refused_schemas` is
     None, the call fails.
     """
-    from .model.http_wire import find_proxy  # for start-up time: aiohttp is loaded with the first wire
+    from .model.http_wire import find_proxy  # imported here to keep start-up fast: it imports aiohttp
 
     key_name = provider.key_name or "a key"
     if provider.wire == "anthropic":
-        from .model.anthropic_wire import AnthropicWire  # for start-up time: each adapter is loaded when it is used
+        # Imported here to keep start-up fast: each adapter is loaded only when it is used.
+        from .model.anthropic_wire import AnthropicWire
 
         return AnthropicWire(
             get_client,
@@ -393,7 +398,8 @@ def make_wire(
             proxy=find_proxy(url),
             refused_schemas=refused_schemas,
         )
-    from .model.openai_wire import OpenAIWire  # for start-up time: each adapter is loaded when it is used
+    # Imported here to keep start-up fast: each adapter is loaded only when it is used.
+    from .model.openai_wire import OpenAIWire
 
     return OpenAIWire(
         get_client,

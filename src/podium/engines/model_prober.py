@@ -43,12 +43,12 @@ class ProbeLimits:
 
     @property
     def reading(self) -> float:
-        """How long the first reply is read after it has begun. That is enough to measure the speed."""
+        """How long to keep reading the first reply after it starts. This is long enough to measure the speed."""
         return self.whole / 6
 
     @property
     def call(self) -> float:
-        """The limit for each later reply."""
+        """The time limit for each reply after the first."""
         return self.whole / 5
 
 
@@ -123,14 +123,16 @@ class ModelProber:
             written = probes.judge_written_calls(await self._call(probes.WRITTEN_CALLS))
         self._add_result(written, written_calls=_as_bool(written))
         if self._address.provider.wire != "openai":
-            self._add_result(probes.make_skipped(probes.JSON_SCHEMA, "Podium sends schemas as tools through this API"))
+            self._add_result(
+                probes.make_skipped(probes.JSON_SCHEMA, "with this API, Podium passes the schema as a tool")
+            )
             return
         result = probes.judge_json_schema(await self._call(probes.JSON_SCHEMA))
         self._add_result(result, json_schema=_as_bool(result))
 
     async def _probe_window(self) -> None:
         """Get the context window from the server or, failing that, from the price list."""
-        from .model.http_wire import find_proxy  # for start-up time: aiohttp is loaded with the first wire
+        from .model.http_wire import find_proxy  # imported here to keep start-up fast: it imports aiohttp
         from .server_metadata import fetch_context_window
 
         self._announce(probes.WINDOW)
@@ -198,7 +200,8 @@ class ModelProber:
 async def measure_call(wire: Wire, call: ModelCall, *, seconds: float, reading: float | None = None) -> ProbeReply:
     """Make a call and return its reply with its timing, or with the error if the call failed. Stop after `seconds`.
 
-    With `reading`, `seconds` is only the limit for the first piece; the rest is read for `reading` seconds.
+    If `reading` is given, `seconds` limits only the wait for the first piece, and the rest of the reply is read for at
+    most `reading` seconds.
     """
     meter = _ReplyMeter()
     error: OutsideFailed | None = None
@@ -256,7 +259,7 @@ class _ReplyMeter:
 
 
 def _find_failed(replies: list[ProbeReply]) -> ProbeReply | None:
-    # A model may use all its tokens to think, without showing that.
+    # A reply with tokens but without text has not failed: the model may have used all its tokens for hidden reasoning.
     return next((one for one in replies if one.error or one.is_cut or not (one.pieces or one.output_tokens)), None)
 
 

@@ -17,10 +17,10 @@ from .model.model_wire import Message, ModelCall
 from .model.written_call import read_written_reply
 
 MOST_TOKENS = 1024
-"""The limit for each reply. Models that reason first need more than the few words requested."""
+"""The token limit for each reply. Models that reason first need more tokens than the few words requested."""
 
 CONCURRENCY_TOKENS = 32
-"""The limit for replies whose times are compared. Every reply exceeds it, so all are cut to the same length."""
+"""The token limit for replies whose times are compared. It is so low that all of them are cut to the same length."""
 
 PROMPT_TOKENS = 200
 """An upper bound on the number of prompt tokens in each of these calls."""
@@ -80,7 +80,7 @@ class ProbeReply:
 
 
 class ServerReport(Struct, frozen=True, kw_only=True):
-    """A model's context window in tokens, and where the number comes from."""
+    """A model's context window in tokens, and the source that reports it."""
 
     window: int
     source: str
@@ -90,7 +90,7 @@ class ServerReport(Struct, frozen=True, kw_only=True):
 
 
 async def _refuse_call(use: ToolUse, scope: Scope) -> ToolAnswer:
-    raise NotImplementedError("the tool of a probe is never run")
+    raise NotImplementedError("probes do not execute tools")
 
 
 WEATHER_TOOL = Tool(
@@ -135,7 +135,7 @@ _PROMPTS = {
         'it, reply with one JSON object and nothing else: {"name": TOOL, "arguments": {…}}',
         f"Call the tool {TOOL_NAME} with the city {CITY} and 7 degrees.",
     ),
-    # The request asks for a sentence, so that only a schema that is enforced leads to JSON.
+    # The request asks for a sentence, so the reply is JSON only if the server enforces the schema.
     JSON_SCHEMA: ("", "What colour is the sky, and how sure are you in percent? Reply with one short sentence."),
     CONCURRENCY: ("", _COUNTING),
 }
@@ -157,7 +157,8 @@ def compute_speed(reply: ProbeReply) -> float | None:
     """Return the tokens per second of a reply, or None if it has no tokens."""
     if reply.first_seconds is None or not reply.output_tokens:
         return None
-    # The time to the first token includes reading the prompt, so it is left out unless the reply came in one piece.
+    # The time to the first token includes processing the prompt, so it is subtracted from the total time. If the reply
+    # came in one piece, no other time is known.
     seconds = reply.seconds - reply.first_seconds if reply.pieces > 1 else reply.seconds
     return round(reply.output_tokens / max(seconds, 0.001), 1)
 
@@ -172,12 +173,12 @@ def judge_speed(reply: ProbeReply) -> ProbeResult:
 
 
 def judge_system_prompt(reply: ProbeReply) -> ProbeResult:
-    """Judge whether the model knows what only the system prompt says."""
+    """Judge whether the model replied with the code word, which only the system prompt contains."""
     if CODE_WORD in reply.text.casefold():
-        return ProbeResult(probe=SYSTEM_PROMPT, verdict="yes", text="the model follows it")
+        return ProbeResult(probe=SYSTEM_PROMPT, verdict="yes", text="the model follows the system prompt")
     if not reply.text.strip() or reply.is_cut:
         return _make_unknown(SYSTEM_PROMPT, reply)
-    return ProbeResult(probe=SYSTEM_PROMPT, verdict="no", text="the reply ignores it")
+    return ProbeResult(probe=SYSTEM_PROMPT, verdict="no", text="the model ignores the system prompt")
 
 
 def judge_native_calls(reply: ProbeReply) -> ProbeResult:
@@ -193,7 +194,7 @@ def judge_native_calls(reply: ProbeReply) -> ProbeResult:
         return ProbeResult(probe=NATIVE_CALLS, verdict="no", text="the model writes the call as text instead")
     if not reply.text.strip() or reply.is_cut:
         return _make_unknown(NATIVE_CALLS, reply)
-    return ProbeResult(probe=NATIVE_CALLS, verdict="no", text="the model answers in words instead")
+    return ProbeResult(probe=NATIVE_CALLS, verdict="no", text="the model replies with prose instead of a call")
 
 
 def judge_written_calls(reply: ProbeReply) -> ProbeResult:
@@ -223,7 +224,7 @@ def judge_json_schema(reply: ProbeReply) -> ProbeResult:
 def judge_window(report: ServerReport | None) -> ProbeResult:
     """Describe the context window."""
     if report is None:
-        text = "neither the server nor the price list knows it"
+        text = "not found on the server or in the price list"
         return ProbeResult(probe=WINDOW, verdict="unknown", text=text)
     return ProbeResult(probe=WINDOW, verdict="yes", text=f"{report.window:,} tokens, according to {report.source}")
 
@@ -231,7 +232,7 @@ def judge_window(report: ServerReport | None) -> ProbeResult:
 def count_concurrent(seconds: Mapping[int, float]) -> int:
     """Return how many calls a server answers at once. `seconds` maps numbers of calls to the time they took together.
 
-    Twice as many calls count as answered at once if they take less than one and a half times as long.
+    The result starts at 1. It is doubled as long as twice as many calls take less than one and a half times as long.
     """
     number = 1
     while number * 2 in seconds and seconds[number * 2] < seconds[number] * 1.5:

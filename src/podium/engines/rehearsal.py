@@ -62,10 +62,10 @@ def choose_team_move(call: ModelCall, request: str) -> Move | None:
     turns = sum(message.role == "assistant" for message in call.messages)
     if workers := _WORKERS.findall(request.partition("## Workers")[2].partition("## Rules")[0]):
         asked = _quote_request(request.partition("## Request")[2])
-        plan = "\n".join(f"@worker:{name} {LABEL} your share of: {asked}\n@end" for name in workers)
+        plan = "\n".join(f"@worker:{name} {LABEL} your part of: {asked}\n@end" for name in workers)
         return Move(says=f"{LABEL} a task for each worker\n\n{plan}")
-    if "Plan what is still missing" in request:
-        names = request.partition("the same rules: ")[2].partition(".")[0].split(", ")
+    if "Plan the work that is still missing" in request:
+        names = request.partition("the same workers (")[2].partition(")")[0].split(", ")
         return Move(says=f"{LABEL} another iteration\n\n@worker:{names[0]} {LABEL} check the work again\n@end")
     if "[[REFLECTION_COMPLETE]]" in request:
         verdict = "[[NEEDS_ITERATION]]\nA second look." if turns == 0 else "[[REFLECTION_COMPLETE]]"
@@ -94,7 +94,7 @@ def choose_vote(call: ModelCall) -> Move | None:
 
 _WORKERS = re.compile(r"^- (.+?) \(", re.MULTILINE)
 _FIRST_JUDGEMENT = 2
-"""A lead with fewer replies than this is judging for the first time: it has only planned so far."""
+"""The number of replies after which a lead has judged once. With fewer replies, it has only planned so far."""
 
 
 def choose_route(router: Tool, request: str) -> Move:
@@ -127,7 +127,7 @@ def _extract_words(text: str) -> frozenset[str]:
 
 
 def _quote_request(request: str) -> str:
-    """Return the first line of the request that is not a heading, shortened if needed, without a rehearsal's label."""
+    """Return the request's first line that is not a heading, without a rehearsal's label and shortened if needed."""
     lines = (line.strip() for line in request.splitlines())
     line = next((line for line in lines if line and not line.startswith("#")), "")
     if line.startswith(LABEL):

@@ -45,16 +45,18 @@ def choose_work_move(call: ModelCall, request: str) -> Move | None:
 def make_rehearsed_plan(request: str) -> str:
     """Return a plan with a step for each member except planners and reviewers.
 
-    If there are several, a last step combines their results. The plan has at most `MOST_STEPS` steps. If all members
-    are planners or reviewers, each of them gets a step.
+    If there are two or more of these steps, a last step combines their results. The plan has at most `MOST_STEPS`
+    steps. If all members are planners or reviewers, each of them gets a step.
     """
     goal = first_line(_cut_section(request, "## Goal"))[:LONGEST_QUOTE]
     members = _MEMBER.findall(_cut_section(request, "## Members"))
     owners = [name for name, about in members if not re.match(r"(planner|reviewer)\b", about, re.IGNORECASE)]
     names = (owners or [name for name, _ in members])[: MOST_STEPS - 1]
-    steps = [_make_step(f"s{number}", name, goal, []) for number, name in enumerate(names, 1)]
+    steps = [_make_step(f"s{number}", name, f"your part of: {goal}", []) for number, name in enumerate(names, 1)]
     if len(steps) > 1:
-        last = _make_step(f"s{len(steps) + 1}", names[0], f"put together: {goal}", [step["id"] for step in steps])
+        last = _make_step(
+            f"s{len(steps) + 1}", names[0], f"combine the results for: {goal}", [step["id"] for step in steps]
+        )
         steps.append(last)
     return json.dumps({"steps": steps}, indent=1)
 
@@ -63,9 +65,9 @@ def _make_step(id: str, owner: str, task: str, depends_on: list[object]) -> dict
     return {
         "id": id,
         "owner": owner,
-        "description": f"{LABEL} your share of: {task}",
+        "description": f"{LABEL} {task}",
         "depends_on": depends_on,
-        "acceptance": [f"{LABEL} the share is done"],
+        "acceptance": [f"{LABEL} this part of the work is done"],
     }
 
 
@@ -74,9 +76,9 @@ def _raise_rehearsed_blocker(call: ModelCall) -> Move | None:
     if all(tool.name != "raise_blocker" for tool in call.tools):
         return None
     question = {
-        "topic": f"{LABEL} which of two ways?",
-        "options": ["the simple way", "the thorough way"],
-        "evidence": f"{LABEL} no model was called, so there is none",
+        "topic": f"{LABEL} which approach should the team use?",
+        "options": ["the simple approach", "the thorough approach"],
+        "evidence": f"{LABEL} no model was called, so there is no evidence",
     }
     return Move(says=f"{LABEL} {call.agent} asks the team", calls=(ToolCall(name="raise_blocker", arguments=question),))
 
@@ -86,7 +88,7 @@ def _hand_step_over(call: ModelCall) -> Move | None:
     named = _HANDOVER.search(call.system)
     if named is None or named[1] == call.agent or all(tool.name != "handoff_step" for tool in call.tools):
         return None
-    arguments = {"to": named[1], "reason": f"{LABEL} the instructions say so"}
+    arguments = {"to": named[1], "reason": f"{LABEL} the agent's instructions tell it to hand the step over"}
     return Move(says=f"{LABEL} {call.agent} hands over", calls=(ToolCall(name="handoff_step", arguments=arguments),))
 
 

@@ -61,7 +61,7 @@ class Fails(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknow
     status: Annotated[int, Meta(ge=400, le=599)] = 500
     retry_after: Seconds | None = None
     times: Annotated[int, Meta(ge=0)] | None = None
-    message: str = "the script says so"
+    message: str = "error simulated by the script"
     headers: dict[str, str] = {}
     error: dict[str, Any] = {}
 
@@ -72,9 +72,9 @@ class Move(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown
     The model waits for `delay` seconds, streams `says` in `pieces` parts, `pace` seconds apart, and then
     makes its `calls`. A fault set to true affects every attempt; a fault set to a number affects
     that many attempts, starting with the first. `half` disconnects after half the text. `silent`
-    sends nothing until it is cancelled. `garbled` corrupts the JSON of the tool arguments, or of the
-    reply if it has no calls. `stop` is the stop reason; by default, it depends on whether there are calls.
-    `model` is the model that the reply names; by default, it is the one that was asked for.
+    sends nothing and waits until the call is cancelled. `garbled` corrupts the JSON of the tool arguments, or
+    of the reply if it has no calls. `stop` is the stop reason; by default, it depends on whether there are calls.
+    `model` is the model that the reply names; by default, it is the requested model.
     """
 
     says: str = ""
@@ -145,7 +145,7 @@ def find_script(system: str, messages: Sequence[Message]) -> Script | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveAttempt:
-    """One attempt at a step: the step, its position in the script, and the attempt's fault."""
+    """One attempt at a step: the step, its position in the script, and the fault to simulate, if any."""
 
     move: Move
     place: int
@@ -181,7 +181,10 @@ class ScriptSet:
         return list(self._by_agent)
 
     def next_attempt(self, call: ModelCall) -> MoveAttempt:
-        """Return this attempt at the step for a call. Raise OutsideFailed if the script is invalid or has ended."""
+        """Return the step for a call, with the fault to simulate in this attempt at the call.
+
+        Raise OutsideFailed if the script is invalid or has no more steps.
+        """
         moves = self._find_script(call)
         place = count_earlier_calls(call)
         if moves is not None and place >= len(moves):
@@ -202,7 +205,10 @@ class ScriptSet:
             raise OutsideFailed(f"the script of {call.agent} is invalid: {error}") from error
 
     def _count_attempts(self, call: ModelCall, place: int) -> int:
-        """Return the number of this attempt. The key of a retry has a suffix such as `~2`, or is the same as before."""
+        """Count this attempt at a call, and return its number.
+
+        A retry has the same key as the first attempt, or that key with a suffix such as `~2`.
+        """
         key, _, number = call.key.rpartition("~")
         if not number.isdecimal():
             key, number = call.key, "1"
@@ -227,7 +233,7 @@ async def stream_move(
 ) -> AsyncGenerator[ReplyPart, None]:
     """Yield the parts of the reply to a call. Raise OutsideFailed if the script makes this attempt fail.
 
-    `next_attempt` returns the attempt.
+    `next_attempt` returns the step for the call, and the fault to simulate.
     """
     attempt = next_attempt(call)
     move = attempt.move
@@ -260,7 +266,7 @@ def _make_failure(fails: Fails) -> OutsideFailed:
     )
 
 
-# The parts of a scripted reply
+# Building a reply
 
 
 def split_text(attempt: MoveAttempt) -> list[str]:

@@ -42,7 +42,8 @@ async def fetch_context_window(
 ) -> ServerReport | None:
     """Return the context window that a server reports for a model, or None if it reports none.
 
-    Endpoints that only local servers have are queried only with `is_own_server`: the server is local and needs no key.
+    `is_own_server` means that the server is local and needs no key. If it is set, endpoints that only local servers
+    have are queried too.
     """
     root = url.removesuffix("/v1")
     for source in (*OWN_SERVER_SOURCES, MODEL_LIST) if is_own_server else (MODEL_LIST,):
@@ -99,7 +100,8 @@ OWN_SERVER_SOURCES = (
     MetadataSource("/props", read_props_window),
     MetadataSource("/api/show", read_show_window, is_posted=True),
 )
-"""The documents on local servers. The window of a loaded model comes first: it can be smaller than the maximum."""
+"""The documents on local servers that contain a context window, in the order in which they are fetched. The window of a
+loaded model comes first, because it can be smaller than the model's maximum."""
 
 
 def _list_entries(document: Any, key: str) -> list[Mapping[str, Any]]:

@@ -33,7 +33,7 @@ _OPTIONS: dict[str, Any] = {
 
 
 class DatabaseConnection:
-    """One connection at a time, opened when it is needed. Statements from several tasks are executed in turn."""
+    """A connection that is opened on demand. Statements from several tasks are executed one after another."""
 
     def __init__(self, url: str, *, answer_seconds: float = ANSWER_SECONDS) -> None:
         self._url = url
@@ -68,10 +68,11 @@ class DatabaseConnection:
     async def _execute(self, query: str, values: tuple[object, ...]) -> list[dict[str, object]] | None:
         async with self._lock:
             if self._connection is not None and _has_input(self._connection):
-                # Between two statements, a server sends something only when it ends the session.
+                # Between statements, a server sends data only to end the session.
                 await self._connection.close()
             connection, _ = await self.open()
-            # A timeout would cancel the statement, and cancelling waits for a server that may not answer.
+            # The watchdog shuts down the socket. A timeout would instead cancel the statement, and cancelling waits for
+            # a server that may not answer.
             watchdog = asyncio.get_running_loop().call_later(self._answer_seconds, cut_connection, connection)
             try:
                 cursor = AsyncRawCursor(connection, row_factory=dict_row)

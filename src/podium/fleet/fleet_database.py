@@ -33,7 +33,10 @@ _JOB_COLUMNS = [one.name for one in msgspec.structs.fields(FleetJob)]
 
 
 def open_fleet_database(store: PostgresAddress, owner: str = "") -> FleetDatabase:
-    """Open a connection to a store's fleet. Raise Mistake if it would leave this machine without verified TLS."""
+    """Return access to the fleet's tables in a store's database.
+
+    Raise Mistake if the database may be on another machine and the connection is not verified by TLS.
+    """
     require_safe_connection(store, parse_login(store))
     return FleetDatabase(store.url, owner)
 
@@ -59,7 +62,7 @@ class HostRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FleetDatabase:
-    """A connection to a fleet's rows, for one process. `owner` identifies the process as the owner of its runs."""
+    """Access to a fleet's tables, for one process. `owner` identifies the process as the owner of its runs."""
 
     def __init__(self, url: str, owner: str) -> None:
         self._owner = owner
@@ -125,7 +128,10 @@ class FleetDatabase:
                 case "42710":
                     why = f"another database on this server has a host {name}; use another name"
                 case "42501":
-                    why = "only the owner of the database can add hosts, and only after ALTER ROLE LOGIN CREATEROLE"
+                    why = (
+                        "only the owner of the database can add hosts, and its login must be allowed to create roles; "
+                        "a superuser can allow this with ALTER ROLE NAME CREATEROLE"
+                    )
                 case _:
                     raise
             raise Mistake(f"cannot add the host {name}: {why} ({error})") from error
@@ -145,7 +151,7 @@ class FleetDatabase:
             case ("over" | "held" | "full" | "unfit") as reason, _:
                 return LeaseRefused(reason=reason)
             case _:
-                # The lease of this process has lapsed. It is renewed, or the process ends.
+                # The lease of this process has lapsed. The process either renews it soon or ends.
                 return LeaseRefused(reason="held")
 
     async def release_run(self, run: str) -> None:
@@ -167,7 +173,7 @@ class FleetDatabase:
         return bool(rows)
 
     async def find_waiting_runs(self, runs: Sequence[str]) -> frozenset[str]:
-        """Return which of these runs have workers that have not ended."""
+        """Return the runs among `runs` that have unfinished workers."""
         query = "SELECT run FROM podium.waiting_run WHERE run = ANY ($1::text[])"
         return frozenset(str(row["run"]) for row in await self._database.fetch(query, list(runs)))
 
@@ -189,9 +195,9 @@ class FleetDatabase:
         )
 
     async def find_unfinished(self) -> UnfinishedJobs:
-        """Return the jobs of all runs that have not ended and are not paused, and which of them a live process owns.
+        """Return the jobs of all runs that have not ended and are not paused, and the runs that a live process owns.
 
-        A run that waits for a provider's limit is paused until the limit resets.
+        A run that waits for a provider's limit counts as paused until the limit resets.
         """
         columns = ", ".join(f"job.{name}" for name in _JOB_COLUMNS)
         rows = await self._database.fetch(

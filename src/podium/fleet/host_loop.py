@@ -1,4 +1,4 @@
-"""A host's main loop: claim jobs, win their leases, work on them, and renew the claims.
+"""A host's main loop: claim jobs, acquire their leases, work on them, and renew the claims.
 
 The run's lease in the store decides who works on a run; the claim on the job is only a hint. So the loop continues
 to work if the placement engine is gone, or if the claim is lost but the lease is not. It stops work on a job that was
@@ -29,13 +29,14 @@ RETRY_SECONDS = 5.0
 """How long a job waits after the work on it failed."""
 
 HELD_SECONDS = 0.25
-"""How long a job waits while its run belongs to another process; longer each time, up to RETRY_SECONDS."""
+"""How long a job waits while another process owns its run. Each further wait is longer by this time, up to
+RETRY_SECONDS."""
 
 FULL_SECONDS = 1.0
-"""How long a job waits if its team or provider reached its limit after the host had read the limits."""
+"""How long a job waits if its team or provider is at its limit when the host tries to acquire the run's lease."""
 
 CLEANUP_SECONDS = 10.0
-"""How long to try to finish a job or to hand it back. After that, its claim lapses."""
+"""How long the host tries to finish a job or hand it back. After that, it gives up, and the claim lapses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +91,7 @@ class RunLeases(Protocol):
 
 ReadLimits = Callable[[], Awaitable[FullLimits]]
 FindWaiting = Callable[[Sequence[str]], Awaitable[frozenset[str]]]
-"""Returns which of these runs have workers that have not ended."""
+"""Returns those of the given runs that have unfinished workers."""
 
 
 async def read_no_limits() -> FullLimits:
@@ -125,7 +126,7 @@ class _Work:
 class HostLoop:
     """A host's main loop, which works on up to `slots` jobs at once until it is asked to drain.
 
-    A run that waits for its workers occupies no slot, because the workers may need it.
+    A run that waits for its workers occupies no slot, because the workers may need the slot.
     `report` is called with a message when something goes wrong.
     """
 
@@ -246,7 +247,7 @@ class HostLoop:
         try:
             return await self._leases.holds_lease(run)
         except PlacementUnavailable:
-            return True  # the host works on until the lease is known to be lost
+            return True  # the host keeps working until it knows that the lease is lost
 
     async def _hand_back_after_grace(self) -> None:
         await self._draining.wait()
@@ -256,7 +257,7 @@ class HostLoop:
             work.scope.cancel()
 
     async def _work_on(self, work: _Work) -> None:
-        """Win the lease, work, and finish the job or hand it back."""
+        """Acquire the lease, do the work, and then finish the job or hand it back."""
         outcome: HandBack | None = HandBack()
         try:
             with work.scope:

@@ -37,9 +37,9 @@ FindUnfinished = Callable[[], Awaitable[UnfinishedJobs]]
 class JobSweep:
     """Compares the unfinished runs with the jobs in the queue, and queues the jobs that are missing or stuck.
 
-    If the run of a job has belonged to no live process for `stuck_seconds`, the job is removed and queued again, behind
-    jobs of the same priority. Jobs that are only waiting for a free host keep their order, because they are queued
-    again in that order.
+    If no live process has owned a job's run for `stuck_seconds`, the job is removed and queued again, behind the other
+    jobs of its priority. This also happens to jobs that are only waiting for a free host. The oldest run is queued
+    first, so these jobs keep their order.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class JobSweep:
 
     async def queue_missing_jobs(self) -> list[str]:
         """Queue missing and stuck jobs once, and return their runs."""
-        # Runs first: a run that ends between the two calls is queued needlessly, and none is overlooked.
+        # Runs are read before jobs: a run that ends in between may be queued needlessly, but no run is missed.
         unfinished = await self._find_unfinished()
         known = {status.job.run for status in await self._placement.list_jobs()}
         queued = []

@@ -44,7 +44,8 @@ from ..values.placement_address import describe_placement
 JOBS = "PODIUM_JOBS"
 CLAIMS = "PODIUM_CLAIMS"
 CHANGES = "podium.changes"
-"""The subject for unstored messages, which say that there are jobs to claim or that the named run was cancelled."""
+"""The subject for messages that no stream stores. They say that there are jobs to claim, or that the named
+run was cancelled."""
 
 LEASE_SECONDS = 30.0
 CLAIMABLE_SECONDS = 1.0
@@ -81,7 +82,7 @@ class NatsPlacement:
         self._consumers: set[str] = set()
         """The consumers known to exist."""
         self._leased: set[str] = set()
-        """The consumers whose claims lapse after this process's lease."""
+        """The consumers whose claims are known to lapse after this process's lease time."""
 
     async def __aenter__(self) -> NatsPlacement:
         self._client = _SafeClient(requires_tls=urlsplit(self._url).scheme == "tls")
@@ -216,7 +217,7 @@ class NatsPlacement:
 
     @contextmanager
     def _reach_server(self) -> Iterator[None]:
-        """Raise PlacementUnavailable at once while the client is not connected, or when the server fails to answer."""
+        """Raise PlacementUnavailable if the client is not connected or a request in the block gets no answer."""
         if not self._client.is_connected:
             raise PlacementUnavailable("the NATS server cannot be reached")
         with _translate_errors():
@@ -228,7 +229,7 @@ class NatsPlacement:
         name = hashlib.sha256(f"{job.priority} {key}".encode()).hexdigest()[:24]
         if name not in self._consumers:
             try:
-                # An existing consumer is not changed: hosts have set their lease, which may differ from this process's.
+                # An existing consumer is not changed: a host may have set its own lease time for the consumer.
                 await self._stream.consumer_info(JOBS, name)
             except NotFoundError:
                 await self._stream.add_consumer(
@@ -246,9 +247,9 @@ class NatsPlacement:
         return name
 
     async def _wait_claimable(self, consumer: str, message: int) -> None:
-        """Wait until hosts can claim a new message. The server acknowledges it before its consumer has noticed it.
+        """Wait until hosts can claim a new message. The server acknowledges a message before a consumer can deliver it.
 
-        A host that is notified too early would find nothing, and look again only at its next poll.
+        A host that is notified too early would find nothing, and would look again only at its next poll.
         """
         with move_on_after(CLAIMABLE_SECONDS):
             while True:
@@ -275,7 +276,7 @@ class NatsPlacement:
         return [name for _, name, _ in sorted(found, key=lambda one: one[:2], reverse=True)]
 
     async def _set_lease(self, name: str, config: ConsumerConfig) -> None:
-        """Make a consumer's claims lapse after this host's lease time. Its creator may have set a different time."""
+        """Make a consumer's claims lapse after this host's lease time. Another process may have set another time."""
         if name in self._leased:
             return
         if config.ack_wait != self.lease_seconds:
@@ -331,7 +332,7 @@ class NatsPlacement:
             while len(messages) < most:
                 message = await answers.next_msg(timeout=ANSWER_SECONDS)
                 if "Status" in (message.headers or {}):
-                    break  # there are no more
+                    break  # the server has no more messages
                 messages.append(message)
             return messages
         finally:

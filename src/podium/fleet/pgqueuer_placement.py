@@ -174,7 +174,10 @@ async def install_queue(url: str) -> None:
 
 
 class _Notice(Struct, frozen=True, omit_defaults=True):
-    """A notification: from PgQueuer, with the operation on its table, or from this module, with the cancelled run."""
+    """A notification from PgQueuer or from this module.
+
+    PgQueuer sets `operation`, the kind of change to its table. This module sets `cancelled` to the cancelled run.
+    """
 
     operation: str = ""
     cancelled: str = ""
@@ -195,7 +198,7 @@ class _QueueDriver(Driver):
 
 
 def _make_queries(database: DatabaseConnection) -> Queries:
-    driver = cast(Any, _QueueDriver)(database)  # the methods that it inherits are never called
+    driver = cast(Any, _QueueDriver)(database)  # PgQueuer never calls the inherited methods
     return Queries(driver, qbe=QueryBuilderEnvironment(_SETTINGS), qbq=QueryQueueBuilder(_SETTINGS))
 
 
@@ -239,7 +242,7 @@ SELECT entrypoint FROM queued WHERE entrypoint IS NOT NULL
 UNION
 SELECT entrypoint FROM {SCHEMA}.job WHERE status = 'picked' AND heartbeat < now() - $1::interval
 """
-"""Finds the classes of jobs that can be claimed. It takes one step in the index for each class, not for each job."""
+"""A query for the classes of jobs that can be claimed. It reads the index once for each class, not for each job."""
 
 _LIST = f"""
 SELECT payload, status::text AS status FROM {SCHEMA}.job

@@ -24,7 +24,7 @@ def open_placement(
         return PgQueuerPlacement(store.url, lease_seconds=lease_seconds)
     check_placement(placement)
     try:
-        from .nats_placement import NatsPlacement  # imported here because the packages are another extra
+        from .nats_placement import NatsPlacement  # imported here because the NATS client is in a separate extra
     except ImportError as error:
         raise DependencyMissing(
             "a queue on a NATS server needs the extra podium[nats]; install it with "

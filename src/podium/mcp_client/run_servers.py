@@ -129,7 +129,7 @@ class Servers:
         return shared.tools
 
     def _get_shared_server(self, server: str) -> SharedServer:
-        assert self._group is not None, "Servers is used outside its async with block"
+        assert self._group is not None, "Servers can be used only inside its async with block"
         if server not in self._shared:
             self._shared[server] = SharedServer(
                 self._servers[server],
@@ -202,9 +202,10 @@ class McpTool:
         return PreparedCall(arguments=call.arguments, act=call_server)
 
     async def recover(self, began: Action) -> ToolAnswer | None:
-        """Return None, so that the call is repeated, if the user added the server and its hints say that this is safe.
+        """Return None if the call can safely be repeated, and otherwise an answer saying that it was interrupted.
 
-        Otherwise, return an answer saying that the call was interrupted.
+        It can be repeated if the user added the server and the server's hints say that the tool is read-only or
+        idempotent.
         """
         is_harmless = self.definition.is_read_only or self.definition.is_idempotent
         return None if is_harmless and self.shared.server.source == "user" else make_interrupted_answer(self.name)
@@ -217,5 +218,5 @@ def _find_schema_errors(schema: Mapping[str, Any], arguments: Mapping[str, Any])
         for place, message in iter_schema_errors(schema, arguments):
             yield escape_unprintable(truncate_text(f"{place}: {message}" if place else message, 300))
     except (TooComplex, Unresolvable):
-        # The server itself checks schemas that are too complex or that refer to other documents.
+        # If the schema is too complex or refers to other documents, only the server checks the arguments.
         return

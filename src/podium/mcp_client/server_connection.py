@@ -95,7 +95,10 @@ class Connection:
     # The connection's task
 
     async def run(self) -> None:
-        """Open the connection, and keep it open until it ends or `request_end` is called. Errors are not raised."""
+        """Open the connection, and keep it open until the server closes it or `request_end` is called.
+
+        Errors end the connection and are not raised.
+        """
         self._scope.deadline = current_time() + self._limits.start
         try:
             with self._scope:
@@ -154,10 +157,10 @@ class Connection:
             try:
                 await self.refresh_tools()
             except (MCPError, ValueError, RuntimeError, Mistake):
-                # The tools were not reviewed. The next call tries again, and is rejected if that fails too.
+                # The review failed. The next tool call reviews the tools again, and fails if that review fails.
                 return
 
-    # Calls from other tasks
+    # Methods for other tasks
 
     async def wait_open(self) -> None:
         """Wait until the connection is open. Raise ServerUnavailable if it does not open."""
@@ -204,7 +207,7 @@ class Connection:
         return ToolAnswer(text=text, is_error=True)
 
     async def _explain_unavailable(self) -> ServerUnavailable:
-        """Close the connection, and return an error that says why it is not available."""
+        """Close the connection, and return an error that says why the server is not available."""
         self._end_requested.set()
         with move_on_after(CLOSE_SECONDS + 2 * self._limits.grace):
             await self._ended.wait()
@@ -228,7 +231,7 @@ class Connection:
                 self._may_have_changed.set()
 
         info = Implementation(name="podium", version=__version__)
-        # No SDK cache: a listing must show the current tools.
+        # The SDK's cache is turned off, because a listing must show the current tools.
         return Client(nullcontext(transport), message_handler=handle_message, client_info=info, cache=None)
 
     @asynccontextmanager
@@ -255,7 +258,7 @@ def filter_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {
         name: environ[name]
         for name in DEFAULT_INHERITED_ENV_VARS
-        # A value that starts with this is a shell function exported by an old bash.
+        # A value that starts with "()" is a shell function that an old version of bash exported.
         if name in environ and not environ[name].startswith("()")
     }
 

@@ -50,7 +50,7 @@ class ServerProcess:
 
     @property
     def exit_reason(self) -> str:
-        """How the program ended or, if it is still running, that it closed its output."""
+        """The reason why the program's output ended: it exited, was killed by a signal, or closed its output."""
         code = self._process.returncode
         if code is None:
             return "it closed its output"

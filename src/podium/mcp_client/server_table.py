@@ -17,7 +17,7 @@ HTTP = ("http", "streamable-http", "streamable_http")
 def parse_servers(value: Mapping[str, object], *, source: Source, where: str) -> dict[str, McpServer]:
     """Return the servers in an `mcpServers` table that are not disabled. Raise Mistake if a server is invalid."""
     if not isinstance(value, Mapping):
-        raise Mistake(f"mcpServers in {where} must be a table of servers by name, got {type(value).__name__}")
+        raise Mistake(f"mcpServers in {where} must be a table that maps names to servers, got {type(value).__name__}")
     servers = {}
     for name, entry in value.items():
         place = f"the MCP server {str(name)!r} in {where}"

@@ -1,4 +1,4 @@
-"""Define the properties of MCP tools that users trust, and describe changes to them."""
+"""Define which properties of an MCP tool a user's trust covers, and describe changes to them."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ def _describe_changes(trusted: ToolDefinition, now: ToolDefinition) -> Iterator[
         yield f"its schema changed from {before} to {after}"
     for hint in ("is_read_only", "is_idempotent"):
         if getattr(trusted, hint) != getattr(now, hint):
-            said = "now" if getattr(now, hint) else "no longer"
-            yield f"it {said} claims to be {hint.removeprefix('is_').replace('_', '-')}"
+            claims = "now claims" if getattr(now, hint) else "no longer claims"
+            yield f"it {claims} to be {hint.removeprefix('is_').replace('_', '-')}"
 
 
 def _read_properties(definition: ToolDefinition) -> dict[str, Any]:

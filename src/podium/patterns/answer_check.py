@@ -15,11 +15,11 @@ from ..engines.model.written_call import is_machine_text
 from .verdict import is_only_sentinels
 
 ASK_AGAIN = (
-    "Your last reply is {why}, which is not an answer. Do what was asked, and then answer in your own words, in plain "
-    "sentences."
+    "Your last reply is not an answer: {why}. Do what was asked, and then answer in your own words, in plain sentences."
 )
 LEAST_WORDS = 5
-"""A shorter reply can be an answer even if it repeats words from the request, such as the option that it chooses."""
+"""The minimum number of words in an echo. A shorter reply can be an answer even if it repeats words from the request,
+such as the option that it chooses."""
 
 _NOTE = re.compile(r"^\[context(?: for you only)?: (?P<title>[^\]\n]*)\]$", re.MULTILINE)
 _REQUEST_HEADING = re.compile(r"^#+ .*\b(?:topic|request|task)\b.*$", re.IGNORECASE | re.MULTILINE)
@@ -40,16 +40,16 @@ async def ask_for_answer(op: Operation, session: Session, prompt: str, *, may_re
     reply = await session.ask(ASK_AGAIN.format(why=why))
     if (may_reply_by_tool and reply.calls) or (why := describe_non_answer(reply.text, prompt)) is None:
         return reply
-    raise op.make_error("failed", f"it gave no answer: its reply was {why}, even when asked again")
+    raise op.make_error("failed", f"it gave no answer, even when it was asked again: {why}")
 
 
 def describe_non_answer(text: str, prompt: str) -> str | None:
-    """Return what a reply contains instead of an answer to the prompt, or None if it is an answer or empty."""
+    """Return the reason why a reply is not an answer to the prompt, or None if it is an answer or empty."""
     if is_machine_text(text):
-        return "only a tool call or the description of a tool, written as text"
+        return "the reply contains only a tool call or a tool description, written as text"
     if is_only_sentinels(text):
-        return "only a marker"
-    return "only a repetition of the request" if is_echo(text, prompt) else None
+        return "the reply contains only a marker"
+    return "the reply only repeats the request" if is_echo(text, prompt) else None
 
 
 def is_echo(text: str, prompt: str) -> bool:

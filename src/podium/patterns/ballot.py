@@ -35,7 +35,7 @@ class Ballot(NamedTuple):
 
 
 def cast_ballot(scope: Scope, state: DecisionState, voter: str, said: Ballot) -> BallotCast | BallotRefused:
-    """Record a ballot at this scope, as cast or as refused. If the scope already has such a record, return that."""
+    """Record a ballot at this scope, as cast or as refused. If the scope already has a ballot, return that ballot."""
     known: BallotCast | BallotRefused | None = scope.child(f"{KINDS[BallotCast]}#1").find_outcome(BallotCast)
     known = known or scope.child(f"{KINDS[BallotRefused]}#1").find_outcome(BallotRefused)
     if known is not None:

@@ -15,7 +15,7 @@ from ..core.work_repository import WorkBranch
 from ..values.agent import Agent
 from ..values.errors import Mistake, OutsideFailed
 from ..values.event import CandidateChosen, CandidateResult, QuestionAsked, WorkerReturned, WorkRestored
-from ..values.plain_text import cut_middle, join_words
+from ..values.plain_text import cut_middle, format_count, join_words
 from ..values.request import Answer, Part, Request
 from .in_worker import find_worker_result
 from .member_tasks import TeamOptions, as_writer, format_answers
@@ -57,7 +57,8 @@ async def choose_best(
     winner = next(one for one in candidates if one.name == chosen.winner)
     note = await _deliver(op, winner)
     reason = f": {chosen.reason}" if chosen.reason else ""
-    text = f"{winner.part.text}\n\n[{winner.name} was chosen from {len(parts)} by {chosen.by}{reason}{note}]"
+    count = format_count(len(parts), "candidate")
+    text = f"{winner.part.text}\n\n[{winner.name} was chosen from {count} by {chosen.by}{reason}{note}]"
     return Answer(text=text, parts=tuple(parts))
 
 
@@ -81,7 +82,7 @@ async def _choose_candidate(
         if answered is not None and answered.text in {one.name for one in passing}:
             return CandidateChosen(winner=answered.text, by=answered.by or "a person", candidates=tuple(results))
     if own.choose == "checks" or len(passing) == 1:
-        why = f"the first of {len(passing)} that pass" if len(passing) > 1 else "the only one left"
+        why = f"the first of {len(passing)} that pass" if len(passing) > 1 else "the only candidate left"
         return CandidateChosen(winner=passing[0].name, by="the checks", reason=why, candidates=tuple(results))
     return await _judge_candidates(op, own, request, passing, results)
 
@@ -89,9 +90,9 @@ async def _choose_candidate(
 async def _check_candidates(
     op: Operation, own: TeamOptions, candidates: Sequence[Candidate]
 ) -> tuple[list[Candidate], list[CandidateResult]]:
-    """Run the checks on each candidate's work. Return those that pass, and all results.
+    """Run the checks on each candidate's work. Return the candidates that pass, and the results of all candidates.
 
-    Work without changes does not pass if other work has changes.
+    A candidate that changed no files does not pass if another candidate changed files.
     """
     passing: list[Candidate] = []
     results: list[CandidateResult] = []
@@ -99,7 +100,7 @@ async def _check_candidates(
     for one in candidates:
         passed = None
         if has_changes and (one.returned is None or not one.returned.files):
-            passed = False  # others did the task, and this one changed nothing
+            passed = False  # other candidates changed files, but this one did not
         elif own.checks and one.commit:
             checked = await op.run_checks(own.checks, op.scope.child(f"candidate:{one.name}"), commit=one.commit)
             passed = checked.passed
@@ -148,7 +149,7 @@ async def _score_candidate(
     child = op.child(as_writer(judge), "member", at=op.scope.child(f"judge:{candidate.name}"))
     child.reply_format = SCORE_FORMAT
     part = await child.run_as_part(Request(text=words, origin=request.original), timeout=own.worker_timeout)
-    # Work that could not be judged is the last to be chosen.
+    # Work that could not be judged gets the lowest score.
     return parse_score(part.text) if part.failure is None else Score(0.0, f"not judged: {part.failure.message}")
 
 

@@ -49,7 +49,7 @@ class Collaboration:
         self._board = WorkBoard(op)
         self._limiter = CapacityLimiter(self._team.own.max_concurrent or DEFAULT_CONCURRENT)
         self._replaced: tuple[UndoneStep, ...] = ()
-        """The steps of the first plan that the second plan replaces."""
+        """The unfinished steps of the first plan, after a second plan has replaced them."""
 
     async def run(self) -> Answer:
         """Run all phases of the work, and return the report."""
@@ -79,7 +79,9 @@ class Collaboration:
         try:
             await op.repository.require_branch()
         except PodiumError as error:
-            raise op.make_error("failed", f"its members work on separate branches: {error}") from error
+            raise op.make_error(
+                "failed", f"its members work on separate branches, which is not possible here: {error}"
+            ) from error
 
     def _change_state(self, state: WorkState) -> None:
         self._board.record(self._op.scope, WorkStateChanged(state=state))
@@ -115,7 +117,7 @@ class Collaboration:
             self._replaced = tuple(one for one in undone if one.step not in self._board.progress.steps)
             return second
         except AgentFailed as error:
-            op.scope.record(Noticed(text=f"There is no second plan for the rest of the work: {error.failure.message}"))
+            op.scope.record(Noticed(text=f"The remaining work could not be planned again: {error.failure.message}"))
             self._change_state("executing")
             return None
 

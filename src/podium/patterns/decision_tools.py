@@ -31,23 +31,23 @@ DEFAULT_OPTIONS = TeamOptions()
 class ProposeDecisionArguments(Arguments, frozen=True, kw_only=True):
     """The arguments of propose_decision."""
 
-    topic: Annotated[str, Meta(min_length=1, description="A question")]
+    topic: Annotated[str, Meta(min_length=1, description="The question to decide")]
     options: Annotated[tuple[str, ...], Meta(min_length=2)]
-    evidence: Annotated[str, Meta(max_length=LONGEST_EVIDENCE, description="What the others need to know")] = ""
+    evidence: Annotated[str, Meta(max_length=LONGEST_EVIDENCE, description="Facts that the voters need")] = ""
 
 
 class CastBallotArguments(Arguments, frozen=True, kw_only=True):
     """The arguments of cast_ballot."""
 
-    decision: Annotated[str, Meta(min_length=1, description="Its id")]
-    option: Annotated[str, Meta(description="An option, or abstain")]
+    decision: Annotated[str, Meta(min_length=1, description="The id of the decision")]
+    option: Annotated[str, Meta(description="One of the options, or abstain")]
     reason: str = ""
 
 
 class ListDecisionsArguments(Arguments, frozen=True, kw_only=True):
     """The arguments of list_decisions."""
 
-    id: Annotated[str, Meta(description="To read one in full")] = ""
+    id: Annotated[str, Meta(description="The id of a decision to read in full")] = ""
 
 
 def make_decision_tools(op: Operation) -> tuple[Tool, ...]:
@@ -141,10 +141,13 @@ def _make_proposal_tool(op: Operation) -> Tool:
 
 
 def _make_blocking_tool() -> Tool:
-    """Create propose_decision for a step's owner in a worker: its team is in another run, so the turn ends."""
+    """Create propose_decision for the owner of a step that runs in a worker.
+
+    A call ends the owner's turn, because the team that decides is in another run.
+    """
     return make_signal_tool(
         "propose_decision",
-        "Let your team decide between options. You continue after the decision.",
+        "Let your team decide between options. Your work continues after the decision.",
         ProposeDecisionArguments,
         lambda given: make_blocker(given.topic, given.options, given.evidence),
     )
@@ -195,7 +198,7 @@ def _make_list_tool(op: Operation) -> Tool:
 
     return Tool(
         name="list_decisions",
-        description="List the decisions in force, or read one.",
+        description="List the decisions in force, or read one of them.",
         parameters=build_schema(ListDecisionsArguments),
         answer=answer_call,
         is_step=True,

@@ -97,7 +97,7 @@ class _WorkerDelegation:
                 "Start a worker in the background on its own branch.",
                 {
                     "branch": _string_schema("New branch, or just a name if read_only"),
-                    "task": _string_schema("All that the worker needs to know"),
+                    "task": _string_schema("Everything that the worker needs to know"),
                     "after": {
                         "type": "array",
                         "items": {"type": "string"},
@@ -112,7 +112,7 @@ class _WorkerDelegation:
                     "timeout": {"type": "number", "description": "Seconds"},
                     "budget": {
                         "type": "object",
-                        "description": "Part of yours; default: a quarter",
+                        "description": "The worker's limits, up to your remaining budget; default: a quarter of it",
                         "properties": {
                             "usd": {"type": "number"},
                             "tokens": {"type": "integer"},

@@ -64,7 +64,7 @@ class Discussion:
         self._members = resolve_members(op)
         name = op.agent.name
         self._coordinator = f"{name} (coordinator)" if name in self._members else name
-        """The lead's name as the coordinator. It differs from the lead's name as a member, if the lead is one."""
+        """The lead's name as the coordinator. A lead that is also a member has a different name in that role."""
         self._stages: dict[str, Operation] = {}
         self._injected: list[tuple[str, str]] = []
         self._injected_characters = 0
@@ -162,7 +162,8 @@ class Discussion:
                 news=news[name],
             )
             asked = Request(text=words, origin=self._request.original)
-            # A member gets the context once, because its conversation continues; a worker's starts again each round.
+            # A member gets the context only once, because its conversation continues. A worker gets it in every round,
+            # because it starts a new conversation in each of them.
             if name not in self.channel.read_until or runs_in_worker(stage):
                 asked = add_shared_context(self._own, asked, stage.agent)
             requests.append(asked)
@@ -204,7 +205,7 @@ class Discussion:
             else:
                 self.on_broadcast(one)
         if part.failure is not None:
-            # Members are not told: they would discuss the failure as if it were a finding.
+            # The failure is not shown to the members: they would discuss it as if it were a finding.
             missed = f"{name} took no part in round {self.rounds}: {part.failure.describe_to(name)}"
             self._missed.append(missed)
             self._op.scope.record(Noticed(text=missed))

@@ -33,7 +33,7 @@ def make_member_vote_tool(author: str, number: int) -> Tool:
         return Voted(author=author, round=number, ready=arguments["ready"], reason=reason)
 
     fields = {"ready": "boolean", "reason": "string"}
-    return _make_event_tool("vote_conclude", "Vote whether the discussion can end.", fields, parse_vote)
+    return _make_event_tool("vote_conclude", "Vote on whether the discussion can end.", fields, parse_vote)
 
 
 def _make_event_tool(
@@ -50,7 +50,7 @@ def _make_event_tool(
 
     async def answer_call(call: ToolUse, scope: Scope) -> ToolAnswer:
         if not is_argument(call.arguments.get(required), fields[required]):
-            expected = f"{name} expects the argument {required}, {_ARGUMENT_KINDS[fields[required]]}"
+            expected = f"{name} expects the argument {required} ({_ARGUMENT_KINDS[fields[required]]})"
             given = truncate_text(msgspec.json.encode(call.arguments).decode(), LONGEST_QUOTE)
             return ToolAnswer(text=f"{expected}, got {given}; call it again.", is_error=True)
         if parse_event is not None:
@@ -69,7 +69,7 @@ def _make_event_tool(
     )
 
 
-_ARGUMENT_KINDS = {"string": "a string that is not blank", "boolean": "true or false"}
+_ARGUMENT_KINDS = {"string": "a non-blank string", "boolean": "true or false"}
 
 
 def is_argument(value: object, kind: str) -> bool:
@@ -78,12 +78,12 @@ def is_argument(value: object, kind: str) -> bool:
 
 
 _make_broadcast_tool = partial(
-    _make_event_tool, "broadcast", "Say something to all members of the discussion.", {"message": "string"}
+    _make_event_tool, "broadcast", "Send a message to all members of the discussion.", {"message": "string"}
 )
 MODERATOR_TOOLS = (_make_broadcast_tool(None),)
 DECIDER_TOOLS = (
     *MODERATOR_TOOLS,
-    _make_event_tool("conclude", "End the discussion with its answer.", {"summary": "string"}, None),
+    _make_event_tool("conclude", "End the discussion and give the final answer.", {"summary": "string"}, None),
 )
 TOOL_NAMES = ("broadcast", "vote_conclude", "conclude")
 """The names of all discussion tools."""

@@ -129,7 +129,10 @@ class _WorkerNames:
         return None
 
     def match_header(self, header: str) -> _HeaderMatch | None:
-        """Return the worker with the longest name that starts a header line and ends at a word boundary."""
+        """Return the worker whose name starts a header line and ends at a word boundary.
+
+        If several names match, the longest one counts.
+        """
         start = len(header) - len(header.lstrip(_QUOTES + emoji_characters()))
         for pattern, name in self._patterns:
             if (found := pattern.match(header, start)) and (
@@ -141,7 +144,8 @@ class _WorkerNames:
     def guess_unknown_name(self, header: str, *, has_more: bool) -> str:
         """Return the most likely name in a header line that matches no worker.
 
-        This is the quoted text or the first word, or the whole line if names contain spaces and the task is below.
+        This is the quoted text at the start of the line. Without quotes, it is the first word, or the whole line if
+        workers' names contain spaces and more lines follow.
         """
         header = header.strip()
         if quoted := re.match(r"(?:`([^`]+)`|\"([^\"]+)\"|\*\*([^*]+)\*\*)", header):
@@ -170,7 +174,7 @@ _OPENING = re.compile(r"\[|\{(?=\s*+\")")
 
 
 class _ArrayMatch(NamedTuple):
-    """The plan in an array within prose, and the position of the array."""
+    """A plan that was found as a JSON array in prose, and the position of the array."""
 
     plan: Plan
     start: int
@@ -196,18 +200,18 @@ def _parse_whole_or_fenced(text: str, names: _WorkerNames) -> Plan:
 
 
 def _parse_array_with_markers(text: str, names: _WorkerNames) -> Plan:
-    """Parse an array within prose if there is no marker outside it. Markers in its strings do not start blocks."""
+    """Parse an array in prose, unless there is a marker outside it. Markers in its strings are part of the tasks."""
     array = _find_array_in_prose(text, names)
     return Plan([], []) if MARKER.search(text[: array.start]) or MARKER.search(text[array.end :]) else array.plan
 
 
 def _parse_array_in_prose(text: str, names: _WorkerNames) -> Plan:
-    """Parse an array within prose, regardless of the text around the array."""
+    """Parse an array in prose, regardless of the text around the array."""
     return _find_array_in_prose(text, names).plan
 
 
 def _find_array_in_prose(text: str, names: _WorkerNames) -> _ArrayMatch:
-    """Find the first array within prose that is a plan. Objects are skipped, including any arrays inside them."""
+    """Find the first JSON array in prose that contains a plan. Objects are skipped, including the arrays in them."""
     place = 0
     for _ in range(MOST_ARRAYS):
         if (opening := _OPENING.search(text, place)) is None:
@@ -244,7 +248,7 @@ def _parse_items(found: Sequence[Any], names: _WorkerNames) -> Plan:
 
 def _add_item(plan: Plan, worker: str | None, name: str, task: str) -> None:
     if worker is None:
-        plan.skipped.append(Skipped(name, task, "no worker has that name" if name else "no worker is given"))
+        plan.skipped.append(Skipped(name, task, "no worker has that name" if name else "it names no worker"))
     elif not task:
         plan.skipped.append(Skipped(worker, "", "its task is empty"))
     else:
@@ -285,7 +289,7 @@ class _Block(NamedTuple):
     is_fenced: bool
 
     def extract_task(self, text: str) -> str:
-        """Return the task in `text`, without the lines of a code fence around the blocks."""
+        """Return the task in `text`. If a code fence surrounds the blocks, its own lines are left out."""
         return (text if self.is_ended else _strip_outer_fence(text, is_fenced=self.is_fenced)).strip()
 
 

@@ -44,12 +44,12 @@ async def _has_changed(op: Operation) -> bool:
         return bool(timeline.files_changed_below(path))
     if any(returned.files for returned in timeline.find_events_below(path, WorkerReturned)):
         return True
-    # A call to a tool that changes files may have changed nothing, so the checkout decides.
+    # A tool that changes files may have changed nothing, so the checkout is compared with its state at the start.
     return bool(await op.repository.read_diff(start.commit, now, without=MEMORY_FOLDER))
 
 
 async def _commit_checkout(op: Operation) -> str:
-    """Commit the checkout's current state. Return the commit, or "" without a repository or if the commit fails."""
+    """Commit the checkout's current state. Return the commit, or "" if there is no repository or the commit fails."""
     if op.repository is None:
         return ""
     try:

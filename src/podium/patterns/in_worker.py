@@ -25,6 +25,7 @@ BRANCH_PREFIX = "podium"
 DEFAULT_BUDGET_SHARE = 0.25
 """The share of the remaining budget that a worker without its own budget gets. The rest is for other workers."""
 UNSENT = "no worker could be sent"
+"""The start of the error message if a worker cannot be started. Recorded errors are recognised by it."""
 
 
 def runs_in_worker(op: Operation) -> bool:
@@ -56,7 +57,8 @@ async def run_in_worker(op: Operation, request: Request) -> Answer:
             is_shared=op.agent.isolation == "together",
         )
         place.record_outcome(sent)
-    # A worker reads its own mailbox, so messages that arrived here before it starts are part of its task.
+    # A worker reads only its own mailbox, so messages to the agent that arrive before the worker starts are added to
+    # its task.
     if said := await deliver_messages(place, op.agent.name):
         sent = structs.replace(sent, task=f"{sent.task}\n\n{said}")
     # This process runs the advisors and the handoff. The worker does only the agent's own work.

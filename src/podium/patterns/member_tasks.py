@@ -113,7 +113,9 @@ def validate_team_options(agent: Agent) -> None:
             "files and needs no checkout of its own; use team, each or shared"
         )
     if own.choose == "checks" and not own.checks:
-        raise Mistake(f"{agent.name} leads a team with choose: checks but without checks; add checks: [COMMAND]")
+        raise Mistake(
+            f"{agent.name} leads a team with choose: checks, but the team has no checks; add checks: [COMMAND]"
+        )
     if rule.quorum > len(agent.team.members) > 0:
         count = format_count(len(agent.team.members), "member")
         raise Mistake(f"{agent.name} leads a team of {count} with vote: {own.vote}; use a quorum that it can reach")
@@ -141,7 +143,7 @@ def list_members(lead: Agent, agents: Mapping[str, Agent]) -> dict[str, Agent]:
 
 
 def _without_own_team(agent: Agent, lead: Agent) -> Agent:
-    """Return the agent. If it is the lead itself, remove its team and advisors, so that it takes part alone."""
+    """Return the agent or, for the lead itself, a copy without its team and advisors, so that it takes part alone."""
     return structs.replace(agent, team=None, advisors=None) if agent.team == lead.team else agent
 
 
@@ -206,7 +208,8 @@ async def run_assignments(
     """Run the workers on their tasks, as many at once as the team allows, and return the results in member order.
 
     If a worker fails or times out, the others continue. `before` maps each worker to its last operation, whose
-    conversation the worker continues, and is updated. If the team's option `fresh` is set, `before` is ignored.
+    conversation the worker continues. This function updates the mapping. If the team's option `fresh` is set, `before`
+    is ignored.
     """
     own = get_team_options(op)
     last = {} if before is None or own.fresh else before
@@ -266,9 +269,9 @@ def as_writer(agent: Agent) -> Agent:
 
 
 def as_reader(agent: Agent, *, name: str = "") -> Agent:
-    """Return a copy of the agent that plans, reviews or votes, with another name if one is given.
+    """Return a read-only copy of the agent for planning, reviewing or voting, with another name if one is given.
 
-    It works alone in this process, only reads, and neither starts nor hands over other work.
+    The copy works alone in this process. It cannot start other agents or hand over work.
     """
     tools = agent.tools
     if tools is not None:

@@ -27,7 +27,7 @@ from .verdict import GROUP_COMPLETE, needs_iteration, neutralise
 
 MOST_PLANS = 3
 UNASSIGNED = "it says that more is needed, but assigns nothing"
-UNCLAIMED = f"if nothing is missing, say so with a line that says only {GROUP_COMPLETE}"
+UNCLAIMED = f"if nothing is missing, reply with a line that contains only {GROUP_COMPLETE}"
 
 
 class NothingAssigned(AgentFailed):
@@ -84,15 +84,15 @@ async def ask_for_plan(
     iteration: int = 1,
     may_answer: bool = True,
 ) -> PlanReply:
-    """Ask the lead for a plan, and again if the plan assigns nothing. Return the reply with the plan.
+    """Ask the lead for a plan, and ask again if the plan assigns nothing. Return the reply with the plan.
 
-    An empty plan is accepted in two cases: the first reply is itself the answer, and both `may_answer` and the team's
-    option `answer_directly` are set; or the lead uses the sentinel in a later iteration to say that the goal is met. A
-    plan with only unknown workers, or with only a request for more work, does not count as empty, because work remains
-    to be assigned.
+    An empty plan is accepted in two cases. In the first iteration, the lead's first reply can itself be the answer, if
+    both `may_answer` and the team's option `answer_directly` are set. In a later iteration, the lead can use the
+    sentinel to say that the goal is met. A plan with only unknown workers, or with only a request for more work, does
+    not count as empty, because work remains to be assigned.
 
-    If the lead still assigns nothing, the first plan of a team with `dispatch: force` gives the request to all workers.
-    Otherwise, raise NothingAssigned.
+    If the lead still assigns nothing in the first iteration, and the team has `dispatch: force`, the plan gives the
+    request to all workers. Otherwise, raise NothingAssigned.
     """
     is_first = iteration == 1
     can_answer = may_answer and is_first and own.answer_directly

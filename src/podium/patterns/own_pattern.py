@@ -15,7 +15,7 @@ from .registry import MODES, OwnPatterns, Pattern
 
 
 def find_own_pattern(agent: Agent, own: OwnPatterns) -> Pattern:
-    """Return the pattern of an agent or of its team. Raise Mistake if there is none with this name."""
+    """Return the custom pattern that an agent or its team names. Raise Mistake if no pattern has that name."""
     if agent.pattern and (agent.team is not None or agent.router is not None):
         raise Mistake(
             f"{agent.name} has both a pattern and a {'team' if agent.team else 'router'}; for a team, set the pattern "

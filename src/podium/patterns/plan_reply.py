@@ -21,7 +21,7 @@ class PlanReply(NamedTuple):
     answer: str
     claims_completion: bool
     problem: str = ""
-    """Why a reply without assignments is not an answer either."""
+    """The reason why a reply without assignments cannot be used as an answer, or "" if it can be used."""
 
 
 def read_plan_reply(text: str, workers: Iterable[str], *, aliases: Mapping[str, str]) -> PlanReply:

@@ -336,7 +336,7 @@ SHORT = 100
 """An answer with fewer characters than this is suspiciously short."""
 
 DROP = 0.15
-"""A score that drops by more than this leads to a proposed adjustment."""
+"""The largest drop in the score that is tolerated. After a larger drop, an adjustment is proposed."""
 
 
 def propose_adjustments(
@@ -347,7 +347,10 @@ def propose_adjustments(
     results: Sequence[TaskResult],
     iteration: int,
 ) -> None:
-    """Record proposed adjustments. With `adjust: auto`, also apply them to the next plan and change models."""
+    """Record proposed adjustments. With `adjust: auto`, also apply them.
+
+    To apply them, their texts are added to the prompt for the next plan, and the models of members are changed.
+    """
     is_applied = own.adjust == "auto"
     for text, member in _find_adjustments(state, results, iteration):
         model = _choose_other_model(op, workers, member, results) if member else ""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Pattern = Callable[[Operation, Request], Awaitable[Answer]]
 OwnPatterns = Mapping[str, Pattern]
-"""Patterns from code, keyed by name."""
+"""Patterns that a program passes to a run, keyed by name."""
 NO_PATTERNS: OwnPatterns = {}
 OnDiscussion = Callable[["Discussion"], object]
 
@@ -75,7 +75,7 @@ class Patterns:
 
     async def _run_with_timeout(self, op: Operation, request: Request) -> Answer:
         if self._decision is not None and op.parent is None:
-            from .decision import run_decision_request  # imported here for start-up time: few runs make decisions
+            from .decision import run_decision_request  # imported here to keep start-up fast: few runs make decisions
 
             return await run_decision_request(op, self._decision)
         pattern, timeout = run_in_worker if runs_in_worker(op) else self._find_pattern(op.agent), op.agent.timeout
@@ -93,7 +93,7 @@ class Patterns:
         return self._run_watched_discussion if is_watched else pattern
 
     async def _run_watched_discussion(self, op: Operation, request: Request) -> Answer:
-        from .discuss import Discussion  # imported here for start-up time: most runs have no team
+        from .discuss import Discussion  # imported here to keep start-up fast: most runs have no team
 
         discussion = Discussion(op, request)
         assert self._on_discussion is not None
@@ -112,7 +112,7 @@ PATTERNS = Patterns()
 def find_pattern(agent: Agent, own: OwnPatterns = NO_PATTERNS) -> Pattern:
     """Return the pattern for an agent's own work. Raise Mistake if its pattern or team mode does not exist."""
     if agent.pattern or (agent.team is not None and agent.team.mode not in MODES):
-        from .own_pattern import find_own_pattern  # imported here for start-up time: few agents have their own
+        from .own_pattern import find_own_pattern  # imported here to keep start-up fast: few agents name a pattern
 
         return find_own_pattern(agent, own)
     if agent.router is not None:
@@ -152,7 +152,7 @@ async def run_alone(op: Operation, request: Request) -> Answer:
 def _make_message_tools(op: Operation) -> tuple[Tool, ...]:
     if SEND_MESSAGE not in (op.agent.tools or ()):
         return ()
-    from .team_messages import make_message_tools  # imported here for start-up time: few agents send messages
+    from .team_messages import make_message_tools  # imported here to keep start-up fast: few agents send messages
 
     return make_message_tools(op)
 
@@ -160,6 +160,6 @@ def _make_message_tools(op: Operation) -> tuple[Tool, ...]:
 def _make_decision_tools(op: Operation) -> tuple[Tool, ...]:
     if op.agent.tools is None and not op.decisions.in_force:
         return ()
-    from .decision_tools import make_decision_tools  # imported here for start-up time: few runs make decisions
+    from .decision_tools import make_decision_tools  # imported here to keep start-up fast: few runs make decisions
 
     return make_decision_tools(op)

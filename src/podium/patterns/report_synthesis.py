@@ -53,7 +53,8 @@ def make_synthesis_request(agent: Agent, report: Iterable[str], *, about: str) -
     """Build the agent's request for a synthesis, from its team's own template if there is one."""
     fitting = fit_blocks([neutralise(block) for block in report])
     own = {} if agent.team is None else agent.team.options.get("prompts", {})
-    cut = f" It is long: {fitting.left_out:,} characters are left out, as marked." if fitting.left_out else ""
+    omitted = f"{fitting.left_out:,} characters"
+    cut = f" To shorten the report, {omitted} were left out where marked." if fitting.left_out else ""
     return Excerpt(
         render_prompt(own, "sum_up", about=about, report=quote_lines(fitting.text).lstrip("\n"), cut=cut),
         fitting.left_out,

@@ -28,7 +28,8 @@ CORRECTIONS = 2
 LONGEST_REPLY = 100_000
 MOST_BRACES = 100
 LONGEST_IN_WORDS = 200
-"""In a longer reply, the name of a destination may be an ordinary word, so it does not count as a choice."""
+"""The maximum number of characters in a reply in which a destination's name counts as a choice. In a longer reply, the
+name may be an ordinary word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ async def route_request(op: Operation, request: Request) -> Answer:
         return Answer(text=f"{chosen.agent}: {chosen.reason}")
     onward = op.request
     if not chosen.is_fallback and chosen.reason.strip():
-        # The title names no agent: small models take the name of the router for a part of the request.
+        # The title names no agent, because small models mistake the router's name for part of the request.
         reason = Note(title="why you were chosen for this request", text=chosen.reason)
         onward = structs.replace(onward, notes=(*onward.notes, reason))
     return await op.child(chosen.agent, "route").run(onward)
@@ -128,8 +129,8 @@ def format_correction(chosen: str, destinations: Sequence[str], *, is_last: bool
     if is_last:
         return f"Who handles the request? Reply with one name and nothing else: {' or '.join(destinations)}."
     return (
-        f"An earlier reply to this was not valid. {describe_refusal(chosen, destinations)} "
-        'Reply with only this JSON, with one of these names: {"agent": "NAME", "reason": "WHY"}'
+        f"An earlier reply to this request was not valid. {describe_refusal(chosen, destinations)} "
+        'Reply with only this JSON, where NAME is one of the destinations: {"agent": "NAME", "reason": "WHY"}'
     )
 
 

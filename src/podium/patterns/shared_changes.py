@@ -27,7 +27,7 @@ def describe_shared_changes(op: Operation, step: str, others: Collection[str]) -
         return ""
     files = {other: files for other in found if (files := _list_changed_files(op, other))}
     used = f"{join_words([f'step {other}' for other in found])} used the same checkout at the same time"
-    return f"[{used}, so this diff can contain their changes. {_format_files(files)}]"
+    return f"[{used}, so this diff can contain changes from other steps. {_format_files(files)}]"
 
 
 def find_parallel_steps(entries: Iterable[Entry], step: str) -> list[str]:
@@ -61,9 +61,9 @@ def _list_changed_files(op: Operation, step: str) -> list[str]:
 
 def _format_files(files: Mapping[str, list[str]]) -> str:
     if not files:
-        return "Their tools changed no files, but their commands may have."
+        return "The tools of other steps changed no files, but their commands may have."
     listed = (f"{', '.join(_shorten_list(changed))} ({step})" for step, changed in files.items())
-    return f"Files that their tools changed: {'; '.join(listed)}"
+    return f"Files changed by the tools of other steps: {'; '.join(listed)}"
 
 
 def _shorten_list(files: list[str]) -> list[str]:

@@ -30,7 +30,7 @@ class StallDetector:
 
     @property
     def is_stalled(self) -> bool:
-        """Whether the texts have repeated twice in a row."""
+        """Whether the last two texts were both repetitions."""
         return self.consecutive >= IN_A_ROW
 
     def check(self, text: str) -> bool:

@@ -14,7 +14,8 @@ from ..values.tool_names import DECISION_TOOLS, STEP_TOOLS
 from .work_plan import READING_TOOLS, list_tool_names
 
 ACTING_TOOLS = frozenset(("Bash", "Edit", "WebFetch", "Write", "run_checks"))
-"""Tools that agents below the owner can have even if the owner does not, so rules must cover them too."""
+"""Tools that the sub-agents of a step's owner can have even if the owner does not. The step's rules cover these tools
+too."""
 
 
 def make_step_agent(member: Agent, step: PlanStep) -> Agent:
@@ -52,7 +53,7 @@ def _iter_tools(member: Agent, policy: StepPolicy) -> Iterator[str]:
 
 
 def list_denied_tools(member: Agent, policy: StepPolicy) -> list[str]:
-    """Return deny rules for tools that the member or agents below it have but the step's policy does not list."""
+    """Return deny rules for tools that the member or its sub-agents may have but the step's policy does not list."""
     if policy.tools is None:
         return []
     allowed = {normalise_tool_name(tool) for tool in policy.tools} | {"Agent", *STEP_TOOLS, *DECISION_TOOLS}

@@ -119,13 +119,13 @@ class StepReview:
             if said:
                 return reviewer.name, said
             failures.append(f"{reviewer.name}: {why}")
-        why = "; ".join(failures) or "everybody has worked on it"
+        why = "; ".join(failures) or "every member has worked on this step"
         raise self._op.make_error("failed", f"no member reviewed the step: {why}")
 
     async def _ask_reviewer(self, reviewer: Agent, words: str, changes: str) -> tuple[dict[int, Finding], str]:
-        """Return a reviewer's findings, keyed by criterion number, and the reason to report if there are none.
+        """Ask a reviewer, and ask once more if verdicts are missing. Return its findings, keyed by criterion number.
 
-        Ask once more if verdicts are missing.
+        If there are no findings, the second value says why.
         """
         criteria = self._step.acceptance
         said: dict[int, Finding] = {}

@@ -30,9 +30,12 @@ Words = Annotated[str, Meta(min_length=1, max_length=4000)]
 class HandoffStepArguments(Arguments, frozen=True, kw_only=True):
     """The arguments of handoff_step."""
 
-    to: Annotated[str, Meta(min_length=1, description="The member who takes the step over.")]
-    reason: Annotated[Words, Meta(description="Why another member should finish this step.")]
-    context: Annotated[str, Meta(max_length=8000, description="What is done, what is open, and what to know.")] = ""
+    to: Annotated[str, Meta(min_length=1, description="The member who takes over the step.")]
+    reason: Annotated[Words, Meta(description="The reason why another member should finish this step.")]
+    context: Annotated[
+        str,
+        Meta(max_length=8000, description="The finished work, the open work, and what else the next owner must know."),
+    ] = ""
 
 
 class RaiseBlockerArguments(Arguments, frozen=True, kw_only=True):
@@ -46,7 +49,7 @@ class RaiseBlockerArguments(Arguments, frozen=True, kw_only=True):
 
 
 def make_step_tools(op: Operation) -> tuple[Tool, ...]:
-    """Create the step tools in the agent's list, if the agent owns a step, in this process or in a worker."""
+    """Create the step tools that the agent lists, if it owns a step. An owner can run in this process or a worker."""
     names = [name for name in dict.fromkeys(op.agent.tools or ()) if name in STEP_TOOLS]
     if not names or not (owns_plan_step(op.scope.path) or owns_step_in_worker(op)):
         return ()
@@ -76,7 +79,7 @@ def make_signal_tool(
 
 def make_blocker(topic: str, options: tuple[str, ...], evidence: str) -> BlockerRaised:
     """Return the event that asks the team to decide. Raise InvalidCall if the question or its options are invalid."""
-    # Imported here for start-up time: few runs make decisions.
+    # Imported here to keep start-up fast: few runs make decisions.
     from ..core.decision_state import find_proposal_problem, shorten_proposal
 
     proposal = shorten_proposal(DecisionProposed(id="", topic=topic, options=options, evidence=evidence))
@@ -90,13 +93,13 @@ def _build_tools() -> dict[str, Tool]:
     """Build the tools on first use, because most runs have no plan steps."""
     handoff_step = make_signal_tool(
         "handoff_step",
-        "Hand your step over to another member, who finishes it. Ends your work on it.",
+        "Hand your step over to another member, who finishes it. This ends your work on the step.",
         HandoffStepArguments,
         lambda given: HandoverAsked(to=given.to.strip(), reason=given.reason, context=given.context),
     )
     raise_blocker = make_signal_tool(
         "raise_blocker",
-        "Ask the team for a decision that you need before you can continue. You continue after the decision.",
+        "Ask the team for a decision that you need before you can continue. Your work continues after the decision.",
         RaiseBlockerArguments,
         lambda given: make_blocker(given.topic, given.options, given.evidence),
     )

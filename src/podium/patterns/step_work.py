@@ -62,12 +62,12 @@ class Workplace:
     commit: str = ""
     branch: str = ""
     notes: tuple[str, ...] = ()
-    """What happened before `news`, for an owner that is new to the step."""
+    """Descriptions of the events before those in `news`, for an owner that is new to the step."""
     news: tuple[str, ...] = ()
-    """What happened since the owner's last turn."""
+    """Descriptions of the events since the owner's last turn."""
 
     def add(self, text: str) -> Workplace:
-        """Return a copy of the workplace with `text` added to the news."""
+        """Return a copy with `text` added to `news`, the events since the owner's last turn."""
         return replace(self, news=(*self.news, text))
 
 
@@ -258,7 +258,7 @@ class StepWork:
         return TimeLimit(seconds=left, message=message)
 
     def _read_result(self, child: Operation) -> HandoverAsked | BlockerRaised | None:
-        """Add a worker's commits to the workplace. Return the last handover or blocker of the owner's turn, if any."""
+        """Keep a worker's commit for the next owner. Return the last handover or blocker in this turn, or None."""
         if (worker := find_worker_result(child)) is not None:
             sent, returned = worker
             there = self._workplace
@@ -276,7 +276,10 @@ class StepWork:
         return signals[-1] if signals else None
 
     def _make_request(self, is_continued: bool) -> Request:
-        """Build the owner's request: the whole step, or only the news for an owner that continues its conversation."""
+        """Build the owner's request, which describes the whole step.
+
+        For an owner that continues its conversation, it describes only the events since the owner's last turn.
+        """
         team, step, there = self.team, self.step, self._workplace
         if is_continued:
             words = render_prompt(team.own.prompts, "step_again", step=step.id, news="\n\n".join(there.news))
@@ -321,7 +324,10 @@ class StepWork:
         return (Note(title=f"earlier messages to {self._owner}", text=text),) if told else ()
 
     def _list_decisions(self) -> tuple[Note, ...]:
-        """Return the team's decisions as a note, so that decisions from other steps do not change the digest."""
+        """Return the team's decisions as a note.
+
+        Notes are not part of a request's digest, so decisions from other steps do not change it.
+        """
         decided = self.team.list_decisions(self.op)
         return (Note(title="team decisions", text="\n".join(decided)),) if decided else ()
 

@@ -53,7 +53,10 @@ class WorkBoard:
 
     @asynccontextmanager
     async def open_commit(self, commit: str) -> AsyncIterator[str]:
-        """Check out a commit for the duration of the block and yield the folder. Raise AgentFailed if that fails."""
+        """Check out a commit for the duration of the block, and yield the folder of the checkout.
+
+        Raise AgentFailed if the commit cannot be checked out.
+        """
         assert self._op.repository is not None
         async with AsyncExitStack() as stack:
             try:

@@ -194,7 +194,7 @@ def list_tool_names(agent: Agent) -> set[str]:
 
 
 READING_TOOLS = ("Read", "Glob", "Grep", "git_diff")
-"""The tools of a step's owner, besides the step tools, if its definition does not list any."""
+"""The tools that a step's owner has, besides the step tools, if the agent's definition lists no tools."""
 
 
 def _base_name(entry: str) -> str:

@@ -15,9 +15,9 @@ LONGEST_REPLY = 100_000
 MOST_VALUES = 100
 PASS = "pass"
 ECHO_SHARE = 0.8
-"""A reply that consists of at least this share of the topic, in the same order and without other words, is an echo."""
+"""The minimum share of the topic's words in an echo. An echo has these words in the same order, and no other words."""
 SHORTEST_TOPIC = 4
-"""A topic with fewer words can be part of a genuine answer."""
+"""The minimum number of words in a topic for finding echoes. Repeating a shorter topic can be a genuine answer."""
 
 _FRAME = re.compile(r"```[\w-]*|</?tool_calls?>|</?tools>|[{}\s,;]+")
 _WORD = re.compile(r"\w+")
@@ -26,7 +26,7 @@ _decoder = json.JSONDecoder(strict=False)
 
 
 def find_spoken_text(text: str, tools: Collection[str], *, topic: str = "") -> str:
-    """Return the reply, or an empty string if it consists only of calls to these tools, PASS or the topic."""
+    """Return the reply, or an empty string if it is only PASS, a repetition of the topic, or calls to these tools."""
     bare = text.strip("\ufeff \t\r\n")
     if bare.strip(".!*_ ").casefold() == PASS or _consists_of_calls(bare, tools) or is_echo(bare, topic):
         return ""

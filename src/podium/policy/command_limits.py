@@ -27,14 +27,14 @@ def find_parse_objection(text: str) -> str:
         return ""
     bare = _cut_quoted_text(text)
     if len(_COSTLY_SIGN.findall(bare)) > MOST_COSTLY_SIGNS or len(_SIGN.findall(bare)) > MOST_SIGNS:
-        return "it has too many operators, brackets and quotes to be checked"
+        return "it has too many operators, brackets and quotes to check"
     if len(_BLANKS.findall(bare)) > MOST_BLANKS:
-        return f"it has more than {MOST_BLANKS} words, too many to be checked"
+        return f"it has more than {MOST_BLANKS} words, which is too many to check"
     depth = 0
     for bracket in _BRACKET.findall(bare):
         depth = depth + 1 if bracket in "({" else max(depth - 1, 0)
         if depth > DEEPEST_BRACKETS:
-            return f"its brackets are nested more than {DEEPEST_BRACKETS} levels deep, too deep to be checked"
+            return f"its brackets are nested more than {DEEPEST_BRACKETS} levels deep, which is too deep to check"
     return ""
 
 

@@ -23,11 +23,11 @@ def split_names(text: str) -> frozenset[str]:
 
 
 class Risk(NamedTuple):
-    """A word in a command, given by its position, that a wildcard does not cover.
+    """A word in a command that a wildcard does not cover: its position, and the reason.
 
-    A `deed` word can make the command do more than its table allows. An `outside` word can be a path outside the
-    checkout. A `guarded` word is not allowed even by a rule that spells it out. `path` is the path in an outside or
-    guarded word.
+    The kind is `deed` if the word can make the command do more than its table allows, and `outside` if the word can be
+    a path outside the checkout. A word of the kind `guarded` is not allowed even by a rule that spells it out. `path`
+    is the path in an `outside` or `guarded` word.
     """
 
     place: int
@@ -54,7 +54,7 @@ def is_known_program(name: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def judge_words(words: Words, name: str) -> JudgedWords:
-    """Check the words of a known program."""
+    """Check the words of a command whose program has a table."""
     key = ALIASES.get(name, name)
     judged = JudgedWords()
     if key == "tar" and len(words) > 1 and not words[1].startswith("-"):
@@ -165,7 +165,7 @@ class _Reading:
         self.seen.add(option)
         self.kinds.add(kind.removesuffix("-file"))
         if not is_harmless_word(kind, value):
-            self.add_risk(place, f"{option} {value} makes {self.key} do more than a wildcard covers")
+            self.add_risk(place, f"with {option} {value}, {self.key} can do things that a wildcard does not allow")
         elif kind in PATH_KINDS:
             self.judged.paths.append((place, value))
 
@@ -203,16 +203,19 @@ def _judge_by_table(words: Words, start: int, key: str, judged: JudgedWords) -> 
         at += 1
     _judge_operands(reading)
     if use.is_spelled:
-        judged.risks.append(Risk(start - 1, f"{key} does more than read; a rule has to spell it out"))
+        judged.risks.append(Risk(start - 1, f"{key} is not read-only, so a rule must name it explicitly"))
     if use.needs and not use.needs & reading.seen:
-        judged.risks.append(Risk(len(words), f"{key} needs one of {', '.join(sorted(use.needs))} to be harmless"))
+        judged.risks.append(Risk(len(words), f"{key} is harmless only with {' or '.join(sorted(use.needs))}"))
     if use.needs_operand and not reading.operands:
         judged.risks.append(Risk(len(words), f"{key} without an operand leaves the checkout"))
     judged.is_reading = use.is_reading
 
 
 def _judge_after_dashes(reading: _Reading, at: int) -> int:
-    """Check the words after `--`: by their own table entry, as operands, or as risks. Return the end position."""
+    """Check the words after `--` against their own table entry, and return the end position.
+
+    Without such an entry, the words are operands if the table allows `--`, and otherwise risks.
+    """
     words, passed_on = reading.words, f"{reading.key} --"
     if passed_on in SAFE:
         _judge_by_table(words, at + 1, passed_on, reading.judged)
@@ -232,7 +235,7 @@ def _judge_subcommand(reading: _Reading, at: int) -> None:
         return
     reading.add_risk(at, f"{key} needs a rule of its own")
     for place in range(at + 1, len(words)):
-        reading.add_risk(place, f"{words[place]} makes {key} do something that is not known to be harmless")
+        reading.add_risk(place, f"with {words[place]}, {key} is not known to be harmless")
 
 
 def _judge_option(reading: _Reading, at: int) -> int:
@@ -256,7 +259,7 @@ def _judge_option(reading: _Reading, at: int) -> int:
             reading.take_value(at, option, use.values[option], rest)
             return at
         else:
-            reading.add_risk(at, f"{option} makes {reading.key} do something that is not known to be harmless")
+            reading.add_risk(at, f"with {option}, {reading.key} is not known to be harmless")
             return at
     return at
 
@@ -272,7 +275,7 @@ def _judge_long_option(reading: _Reading, at: int, word: str) -> int:
     elif not sign and kind is not None:
         return reading.take_next_value(at, option, kind)
     else:
-        reading.add_risk(at, f"{option} makes {reading.key} do something that is not known to be harmless")
+        reading.add_risk(at, f"with {option}, {reading.key} is not known to be harmless")
     return at
 
 
@@ -284,9 +287,9 @@ def _judge_operands(reading: _Reading) -> None:
     for number, at in enumerate(reading.operands, first):
         kind = use.get_operand_kind(number)
         if kind is None or (use.operands_with and not use.operands_with & reading.seen):
-            reading.add_risk(at, f"{words[at]} makes {reading.key} do something that is not known to be harmless")
+            reading.add_risk(at, f"with {words[at]}, {reading.key} is not known to be harmless")
         elif not is_harmless_word(kind, words[at]):
-            reading.add_risk(at, f"{words[at]} makes {reading.key} do more than a wildcard covers")
+            reading.add_risk(at, f"with {words[at]}, {reading.key} can do things that a wildcard does not allow")
         elif kind in PATH_KINDS:
             judged.paths.append((at, words[at]))
 
@@ -295,5 +298,5 @@ def _judge_bundled_letters(words: Words, judged: JudgedWords) -> None:
     """Check a tar command in the old form, with its options as letters without a dash: `tar tzf FILE`."""
     reading = _Reading(words, "tar", compile_use("tar"), judged)
     if not re.fullmatch(r"[tvzjJa]*f?[vzjJa]*", words[1]) or "t" not in words[1]:
-        reading.add_risk(1, f"{words[1]} makes tar do more than list an archive")
+        reading.add_risk(1, f"with {words[1]}, tar does more than list an archive")
     _judge_by_table(words, 2, "tar", judged)

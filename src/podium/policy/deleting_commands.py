@@ -9,7 +9,7 @@ from .command_words import Words, split_names
 from .shell_program import COPIERS, PATHLESS, WRAPPERS, WRITERS, get_program_name, is_read_only, is_runner
 
 DELETERS = split_names("rm rmdir unlink shred srm wipe del erase")
-"""Programs that delete their operands."""
+"""Programs that delete the files given as operands."""
 
 DESTROYERS = split_names("truncate mkfs wipefs fdisk parted")
 """Programs that destroy the content of a file or a disk."""
@@ -29,7 +29,7 @@ def find_deletions(words: Words, *, run_by: Words) -> Iterator[str]:
     name = get_program_name(words)
     if name in DELETERS:
         operands = [word for word in words[1:] if not word.startswith("-")]
-        # `find -exec` and `xargs -I` replace the braces with file names, so yield the outer command.
+        # `find -exec` and `xargs -I` replace `{}` with file names that are unknown here, so yield the outer command.
         yield from [" ".join(run_by)] if "{}" in operands else operands or [" ".join(words)]
     elif name in DESTROYERS or name.startswith("mkfs.") or _deletes_by_option(words, name):
         yield " ".join(words)

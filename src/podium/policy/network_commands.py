@@ -51,7 +51,10 @@ def find_hosts(text: str) -> list[str]:
 
 
 def find_network_uses(words: Words) -> Iterator[str]:
-    """Yield the hosts that a command connects to, or its program and subcommand if the words include no host."""
+    """Yield the hosts that a command connects to.
+
+    If the arguments of a network client name no host, yield its program and subcommand.
+    """
     name = get_program_name(words)
     is_client = _is_client(words, name)
     is_open = is_client or not (is_known_program(name) or name in WRAPPERS or name in PATHLESS)

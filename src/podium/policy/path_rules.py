@@ -1,7 +1,7 @@
 """Match paths against rules in gitignore syntax, relative to the checkout. Only the text of a path is considered.
 
-This module opens no files. Callers resolve links first. Where this is safer, names count as equal if a file system
-may treat them as equal.
+This module opens no files. Callers resolve links first. Some file systems ignore differences between names, such as
+upper and lower case. Names with only such differences count as equal wherever that is the safer choice.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ Root = Literal["checkout", "/", "~", "nowhere"]
 
 @dataclass(frozen=True, slots=True)
 class PathLocation:
-    """The location of a path: in the checkout, below `/`, in the home folder, or nowhere if the path is ambiguous."""
+    """The location of a path: its root (the checkout, `/` or the home folder) and its path below that root.
+
+    The root of an ambiguous path is `nowhere`.
+    """
 
     root: Root
     path: str
@@ -59,7 +62,7 @@ class PathPattern:
     wide: re.Pattern[str]
 
     def covers(self, where: PathLocation) -> bool:
-        """Return whether the pattern matches this path, in exactly this spelling, or a folder above it."""
+        """Return whether the pattern matches this path, exactly as it is spelled, or one of its parent folders."""
         return where.root == self.root and self.exact.search(where.path) is not None
 
     def touches(self, where: PathLocation) -> bool:
@@ -93,14 +96,14 @@ def escape_path(path: str) -> str:
     Special characters are escaped. Raise Mistake for the checkout itself, which has no such specifier.
     """
     if not path.strip("/"):
-        raise Mistake("the checkout itself has no path; use /** for a rule that covers all of it")
+        raise Mistake("a rule cannot name the checkout itself; use /** to cover everything in it")
     escaped = re.sub(r"([\\*?\[\]!#])", r"\\\1", path.strip("/"))
     return "/" + re.sub(r"\s$", lambda space: f"\\{space[0]}", escaped)
 
 
 def _gitignore_to_regex(pattern: str) -> str:
     """Convert a gitignore pattern to a regular expression."""
-    # Imported here for start-up time: only callers that match paths need it.
+    # Imported here to keep start-up fast: only callers that match paths need it.
     from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
     if pattern.startswith("!"):
@@ -114,7 +117,7 @@ def _gitignore_to_regex(pattern: str) -> str:
     except (ValueError, re.error) as error:
         raise Mistake("it is not a valid gitignore pattern; write \\ before a literal special character") from error
     if regex is None:
-        raise Mistake("it matches nothing in gitignore syntax; write \\ before a leading # and close every [")
+        raise Mistake("as a gitignore pattern, it matches no path; write \\ before a leading # and close every [")
     # A set of characters never matches the slash between folders.
     return re.sub(r"(\\.)|\[(?!\^/\])", lambda found: found[1] or "(?!/)[", regex)
 
@@ -158,7 +161,7 @@ def is_sensitive(path: str) -> bool:
         return False
     if _compile_guards().sensitive.search(parts) is not None:
         return True
-    # The program itself expands a pattern such as `.e*`.
+    # A program may expand a pattern such as `.e*` itself, so check whether the pattern can match a secret file.
     last = parts.rstrip("/").rpartition("/")[2]
     return (
         _WILDCARD.search(last) is not None

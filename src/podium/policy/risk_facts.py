@@ -118,7 +118,7 @@ def _find_in_words(words: Words, directory: str) -> Iterator[Finding]:
 def _list_risky_paths(words: Words) -> list[str]:
     """Return the paths that are guarded or outside the checkout.
 
-    For each word, only the shortest path is returned: `/a` for `x:/a`.
+    If a word contains several such paths, only the shortest is returned. For the word `x:/a`, this is `/a`.
     """
     by_place: dict[int, str] = {}
     for risk in find_risks(words):

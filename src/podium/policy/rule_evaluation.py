@@ -51,7 +51,10 @@ LARGE_DIFF = 400
 """Diffs with more changed lines than this need approval."""
 
 COORDINATION = frozenset(("ask_person", "report_status", "route_to", "check_workers", "get_worker_result", "Agent"))
-"""Tools that agents use to communicate with each other and with people. A called agent has its own rules."""
+"""Tools that agents use to communicate with each other and with people.
+
+They are allowed without a rule. If an agent calls another agent, the rules of that agent apply to its actions.
+"""
 
 
 class Rules(Struct, frozen=True):
@@ -225,7 +228,7 @@ def _judge_without_rule(subject: Subject, mode: Mode) -> Verdict:
     if subject.tool in READING and is_inside:
         return Verdict("allow", None, "it only reads inside the checkout")
     if subject.tool in COORDINATION:
-        return Verdict("allow", None, "it only communicates with people and agents")
+        return Verdict("allow", None, "it only exchanges messages with people and other agents")
     if subject.tool in CHANGING and is_inside and mode == "accept-edits":
         return Verdict("allow", None, "accept-edits mode allows edits inside the checkout")
     if not is_inside:
@@ -245,7 +248,7 @@ ARGUMENTS = {
     "Bash": split_names("command timeout description"),
     "WebFetch": split_names("url"),
 }
-"""For each tool, the arguments that rules can judge. Any other argument may have effects that rules cannot see."""
+"""For each tool, the arguments that rules can check. Any other argument may have effects that no rule covers."""
 
 
 def _make_subject(what: str | Action) -> Subject:
@@ -254,7 +257,7 @@ def _make_subject(what: str | Action) -> Subject:
     tool, arguments = normalise_tool_name(what.tool), what.arguments
     unclear = "it sets environment variables" if what.environment else ""
     if other := arguments.keys() - ARGUMENTS.get(tool, arguments.keys()):
-        unclear = f"{what.tool} was called with the argument {min(other)}, which rules cannot judge"
+        unclear = f"{what.tool} was called with the argument {min(other)}, which rules cannot check"
     match tool:
         case "Bash":
             text = arguments.get("command")
@@ -375,7 +378,10 @@ def _suggest_rule(subject: Subject) -> str | None:
 
 
 def _suggest_command_rule(words: Words) -> str | None:
-    """Suggest a rule: the first words and a wildcard for a common command, otherwise the exact command or None."""
+    """Suggest a rule: for a common command, its first words and a wildcard; for any other command, the exact command.
+
+    Return None if no rule should be suggested, for example for a program that runs other commands.
+    """
     name = get_program_name(words)
     if name in WRAPPERS | UNREPEATED | WRITERS | COPIERS or INTERPRETER.fullmatch(name):
         return None
@@ -403,4 +409,4 @@ UNREPEATED = split_names(
     "shutdown mount umount mkfs passwd useradd crontab systemctl service apt apt-get dnf yum brew pip pip3 uv poetry "
     "awk gawk mawk sed tar make cd pushd popd deno bun sqlite3 psql mysql vi vim nvim emacs less more man sleep"
 )
-"""Programs for which no rule is suggested: every word matters, or each run should need a person's approval."""
+"""Programs for which no rule is suggested, because every argument matters or a person should approve each use."""

@@ -1,7 +1,7 @@
 """List the harmless options and operands of git's subcommands. `safe_options` describes the format.
 
-`spelled` subcommands change the repository or connect to another repository. `Bash(git *)` does not cover them;
-`Bash(git push *)` covers `git push` with the words listed here.
+Subcommands marked `spelled` change the repository or connect to another one, so a rule must name them: `Bash(git *)`
+does not cover `git push`, but `Bash(git push *)` covers it with the options and operands listed here.
 """
 
 from __future__ import annotations

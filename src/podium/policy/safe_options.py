@@ -8,7 +8,7 @@ person's approval, or a rule that spells the word out. The values are written li
 - `--color[=name]`: an option with an optional value, only attached
 - `<path>`, `<path>...`: one operand, any number of operands; `<command>` is a subcommand with its own entry
 - `--`: can end the options; an entry such as `cargo test --` lists the words allowed after it
-- `reads`: with these words the program changes nothing; `spelled`: only a rule with the subcommand covers it
+- `reads`: with these words the program changes nothing; `spelled`: only a rule that names the subcommand covers it
 - `needs:--check,-n`: harmless only with one of these options; `operands-required`: only with an operand
 - `operands-with:--list,-l`: operands are harmless only with one of these options
 - `single-dash`: long options have one dash or two; `@git blame`: the value of that entry is used
@@ -31,7 +31,10 @@ NEVER = (
     "powershell cscript wscript cpan composer mvn gradle gradlew ant sbt rake nohup logrotate run-parts "
     "start-stop-daemon debugfs ip iptables sysctl "
 )
-"""Programs whose arguments are never harmless under a wildcard; a rule has to spell out the command."""
+"""Programs for which a wildcard in a rule covers only `--version` and `--help`.
+
+Any other command with such a program must be spelled out in a rule.
+"""
 
 ALIASES = {
     "egrep": "grep",
@@ -58,6 +61,6 @@ ALIASES = {
     "npm t": "npm test",
     "npm list": "npm ls",
 }
-"""Programs and subcommands that have the same harmless words as another entry."""
+"""Maps programs and subcommands to the entry whose list of harmless options and operands also applies to them."""
 
 SAFE: dict[str, str] = READING | FILES | PROJECT | OUTSIDE | GIT | dict.fromkeys(NEVER.split(), "--version --help")

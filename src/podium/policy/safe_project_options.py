@@ -1,4 +1,4 @@
-"""List the harmless options and operands of programs that build and test a project or act outside it.
+"""List the harmless options and operands of programs that build and test a project, and of those that act outside it.
 
 `safe_options` describes the format.
 """
@@ -136,7 +136,10 @@ PROJECT = {
     "bun test": "-t=text --bail[=number] --timeout=number --coverage --only --todo --test-name-pattern=text <path>...",
     "bun run": "--silent <script> <path>...",
 }
-"""Programs that build and test a project. They run the project's own code, but no program that an option names."""
+"""Programs that build and test a project.
+
+They run the project's own code, but none of the listed options makes them run another program.
+"""
 
 OUTSIDE = {
     "docker": "-v --version <command>",
@@ -207,4 +210,7 @@ OUTSIDE = {
     "crontab": "-l",
     "kill": "-l",
 }
-"""Programs that act outside the checkout. Except for `spelled` subcommands, only listing and showing are harmless."""
+"""Programs that act outside the checkout.
+
+The listed subcommands only show information, except for those marked `spelled`, which a rule must name.
+"""

@@ -46,11 +46,12 @@ MOST_FOLDERS = 16
 class ShellCommand:
     """A parsed shell command.
 
-    `parts` are the simple commands of a plain command. `odd` says why the command is not plain, and `unread` says why
-    it could not be checked at all. `simple` are all its simple commands, and `nested` are the simple commands in
-    strings that a program may run. `candidates` are all commands that may run, including commands that other programs
-    run, and `match_texts` are the same commands as strings for matching. `sources` are the files in input
-    redirections. `writes` and `mentions` are paths, also resolved against the `folders` that the command enters;
+    `parts` contains the simple commands of a plain command. If the command is not plain, `odd` is the reason. If it
+    could not be checked at all, `unread` is the reason. `simple` contains all simple commands, and `nested` those in
+    strings that a program may run. `candidates` contains all commands that may run, including commands that other
+    programs run; `match_texts` contains the same commands as strings for matching. `sources` contains the files in
+    input redirections. `writes` contains the paths that the command changes, and `mentions` all words that may be
+    paths. Both contain each path as written and resolved against the `folders` that the command enters.
     `names_protected` says whether any of these paths is protected.
     """
 
@@ -81,7 +82,7 @@ def _parse_command(text: str) -> ShellCommand:
         found.candidates.extend(_split_roughly(text[:READABLE]))
     elif not _inspect_text(text, found, depth=0):
         unread = "it does not parse as a shell command"
-    # Quotes and escapes could hide these names, so the text is searched for them only if it has neither.
+    # A search for `cd` and `pushd` is reliable only in a text without quotes and escapes, which could hide the names.
     is_hidden = "'" in text or '"' in text or "\\" in text
     folders = _follow_folders(found) if is_hidden or "cd" in text or "pushd" in text else ()
     is_placed = bool(folders) or is_hidden or ".." in text
@@ -129,7 +130,7 @@ def _follow_folders(found: _Findings) -> tuple[str, ...]:
 
 
 def _place_in_folders(paths: tuple[str, ...], folders: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the paths, and also each path resolved against the checkout and each of these folders."""
+    """Return the paths themselves, plus each path resolved against the checkout and against each of these folders."""
     placed = (posixpath.normpath(posixpath.join(folder, path)) for folder in ("", *folders) for path in paths)
     return _merge_unique(paths, (placed,))
 
@@ -268,7 +269,7 @@ def _get_parser() -> Parser:
     """Return this thread's parser. Two threads must not use one parser at the same time."""
     parser: Parser | None = getattr(_of_thread, "parser", None)
     if parser is None:
-        # Imported here for start-up time: only callers that parse shell commands need it.
+        # Imported here to keep start-up fast: only callers that parse shell commands need it.
         import tree_sitter_bash
         from tree_sitter import Language, Parser
 

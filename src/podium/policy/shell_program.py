@@ -127,7 +127,7 @@ _ADDRESS = re.compile(r"(?:https?|wss?|git|ssh)://")
 
 
 def _find_wrapper_risks(words: Words, name: str) -> Iterator[Risk]:
-    """Yield the risks of a command that runs an inner command: its options, and the inner command with its risks."""
+    """Yield the risks of a command that runs an inner command: its own risks, and those of the inner command."""
     at = 1
     while at < len(words) and BEFORE_WRAPPED.fullmatch(words[at]):
         if name in TEXT_READERS or "=" in words[at]:
@@ -135,7 +135,7 @@ def _find_wrapper_risks(words: Words, name: str) -> Iterator[Risk]:
         at += 1
     yield Risk(at, f"{name} runs another command")
     if name in TEXT_READERS - SHELLS:
-        # Commands from standard input or inside a string are not among the words.
+        # The inner command may come from a string or a file, so it cannot be found among the words of this command.
         yield Risk(len(words), f"{name} runs code that is not part of the command")
     elif at < len(words):
         yield from (risk._replace(place=at + risk.place) for risk in find_risks(words[at:]))
@@ -146,7 +146,7 @@ BEFORE_WRAPPED = re.compile(r"-.*|\d+(?:\.\d+)?[smhd]?|[A-Za-z_]\w*=.*", re.DOTA
 
 
 def _find_runner_risks(words: Words) -> Iterator[Risk]:
-    """Yield the risks of a subcommand such as `uv run`: its options, and the inner command with its risks."""
+    """Yield the risks of a subcommand such as `uv run`: its own risks, and those of the command that it runs."""
     at = 2
     while at < len(words) and words[at].startswith("-"):
         yield Risk(at, f"{words[at]} changes the command that {words[0]} {words[1]} runs")
@@ -199,7 +199,7 @@ RUNNERS = {
     "bun": ("x",),
     "nix": ("run", "shell", "develop"),
 }
-"""For each program, the subcommands that run the command after them."""
+"""For each program, the subcommands whose remaining arguments are a command to run."""
 
 PATHLESS = split_names("echo printf true false pwd : whoami basename dirname seq")
 """Programs that open no files."""
@@ -210,6 +210,6 @@ WRITERS = split_names(
 """Programs that change the files given as operands."""
 
 COPIERS = split_names("cp ln install rsync scp")
-"""Programs that change their last operand."""
+"""Programs that write to the path given as their last operand."""
 
 GIT_WRITES = split_names("rm mv checkout restore apply clean reset")

@@ -41,8 +41,8 @@ async def resume_run(run: str, config: WorkerConfig, on_waiting: Callable[[str],
     `on_waiting` is called with the id of each request or question that is waiting for an answer.
     """
     environ = {**os.environ, **config.environ}
-    # A person may be away for hours, so a worker's request waits without a time limit.
-    # A reader and its whole team are read-only, whatever mode the settings specify.
+    # A worker's request has no time limit, because the person who answers it may be away for hours.
+    # A read-only worker and its whole team stay read-only, whatever mode the settings specify.
     mode = "plan" if config.is_reader else None
     settings = Settings.load(environ, repo=Path(config.root), approval_seconds=inf, permission_mode=mode)
     expect_store(settings.store)
@@ -67,7 +67,7 @@ async def resume_run(run: str, config: WorkerConfig, on_waiting: Callable[[str],
 
 async def _record_machine(app: App, driver: RunDriver, worker_task: WorkerTask, base: str) -> None:
     """Record the checkout of a run that can move between machines. If the run was moved, record the move too."""
-    # Imported here for start-up time: most workers stay on their machine.
+    # Imported here to keep start-up fast: most workers stay on their machine.
     from ..system.host_id import read_host_id
     from ..workers.work_takeover import record_move
 

@@ -216,12 +216,12 @@ class AcpAgent:
         return "end_turn"
 
     async def _ask_editor(self, session: Session, call: dict[str, Any], options: Any) -> str:
-        """Show a choice to the person at the editor, and return the id of the chosen option, or an empty string."""
+        """Show a choice to the user of the editor, and return the id of the chosen option, or an empty string."""
         params = {"sessionId": session.id, "toolCall": call, "options": list(options)}
         try:
             given = await self.peer.call("session/request_permission", params)
         except (RpcError, ConnectionEnded):
-            return ""  # the editor cannot ask: the request stays in the inbox
+            return ""  # the editor cannot show the choice, so the request stays in the inbox
         outcome = given.get("outcome") if isinstance(given, dict) else None
         chosen = outcome.get("optionId") if isinstance(outcome, dict) else None
         return str(chosen) if chosen in {option["optionId"] for option in options} else ""
@@ -296,7 +296,8 @@ async def serve_acp(agent: str, load_settings: Callable[[Path], Settings]) -> No
         async def read() -> bytes:
             if data := await stream.read():
                 return data
-            # Interrupt the runs before the peer cancels the open requests, because that would stop the runs.
+            # Interrupt the runs, so that they can be resumed, before the peer cancels the open requests:
+            # cancelling a request would stop its run for good.
             runs.close()
             return b""
 

@@ -34,9 +34,9 @@ SETTLE_SECONDS = 0.2
 """How long a request must be open before the client is asked: rules answer many requests immediately."""
 
 AskPermission = Callable[[Entry, PermissionAsked, str], Awaitable[Decision | None]]
-"""Shows a permission request, as text, to the person at the client. Returns None if the person gives no answer."""
+"""Shows a permission request, as text, to the client's user. Returns None if the user does not answer."""
 AskQuestion = Callable[[Entry, QuestionAsked, str], Awaitable[str | None]]
-"""Shows a question to the person at the client. Returns None if the person gives no answer."""
+"""Shows a question to the client's user. Returns None if the user does not answer."""
 
 
 class ClientRequests:
@@ -98,7 +98,7 @@ def format_request(entry: Entry, asked: Asked, worker: str = "") -> str:
     who = escape_in_line(parse_agent_name(entry.operation))
     where = f" (worker {escape_in_line(worker)})" if worker else ""
     if isinstance(asked, PermissionAsked):
-        offered = structs.replace(asked, always="")  # clients offer no answer that adds a rule
+        offered = structs.replace(asked, always="")  # a client cannot save a rule, so none is offered
         return "\n".join([f"{who}{where} requests permission:", *format_request_lines(offered)])
     return "\n\n".join(
         filter(None, [f"{who}{where} asks: {escape_hidden_text(asked.text)}", escape_hidden_text(asked.shown)])

@@ -55,13 +55,13 @@ class ClientRun:
         return await self.run.result()
 
     def finish_followers(self) -> None:
-        """Make the followers end after the last entry written so far."""
+        """Tell the followers to end after the last entry written so far."""
         for follower in self._followers:
             follower.finish()
 
 
 class ClientRuns:
-    """The runs that the clients of one server have started. `tell` is called with background errors."""
+    """The runs that the clients of one server have started. `tell` is called with messages about background errors."""
 
     def __init__(self, tasks: TaskGroup, *, tell: Callable[[str], None]) -> None:
         self._tasks = tasks

@@ -52,7 +52,7 @@ DECISIONS: dict[str, Decision] = {"once": "once", "run": "run", "deny": "deny"}
 
 
 class RunCall:
-    """A run that a call follows. Exiting the block stops the run, unless `keep` was called."""
+    """A run that a tool call has started. Exiting this context manager stops the run, unless `keep` was called."""
 
     def __init__(self, run: ClientRun, settings: Settings, resources: AsyncExitStack) -> None:
         self.run = run
@@ -73,7 +73,7 @@ class RunCall:
         return cls(run, settings, resources)
 
     def keep(self) -> Self:
-        """Keep the run for the next round of the call."""
+        """Keep the run when this context manager exits, so that the client's next request can continue the call."""
         self._is_kept = True
         return self
 
@@ -184,7 +184,7 @@ async def _elicit(ctx: ToolContext, text: str, schema: dict[str, Any]) -> str | 
     try:
         return read_elicited(await session.elicit_form(text, schema, related_request_id=ctx.request_id))
     except MCPError:
-        return None  # the client refused to ask: the request stays in the inbox
+        return None  # the client did not ask its user, so the request stays in the inbox
 
 
 def describe_progress(entry: Entry) -> str | None:

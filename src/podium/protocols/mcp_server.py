@@ -195,7 +195,8 @@ async def serve_mcp(place: Path, load_settings: Callable[[], Settings]) -> None:
                 async with sender, read:
                     async for message in read:
                         await sender.send(message)
-                    # Interrupt the runs before the server cancels the calls, because that would stop the runs.
+                    # Interrupt the runs, so that they can be resumed, before the server cancels the calls:
+                    # cancelling a call would stop its run for good.
                     runs.close()
 
             tasks.start_soon(forward_messages)

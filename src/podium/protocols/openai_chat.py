@@ -98,9 +98,9 @@ def parse_chat_request(body: bytes) -> ChatRequest:
     if request.n not in (None, 1):
         raise Mistake(f"n is {request.n}; an agent gives one answer, so n must be 1")
     if request.tools or request.functions:
-        raise Mistake("the request has tools; an agent uses the tools that its own file lists, so do not send any")
+        raise Mistake("the request specifies tools, but an agent uses only its own; remove them from the request")
     if request.response_format is not None and request.response_format.type != "text":
-        raise Mistake(f"response_format {request.response_format.type!r} is not supported; only text is")
+        raise Mistake(f"response_format {request.response_format.type!r} is not supported; use text")
     return request
 
 
@@ -133,7 +133,7 @@ def find_model(roster: Roster, name: str) -> Agent:
 
 
 def model_fields(agent: Agent) -> dict[str, Any]:
-    """Return an agent as a model."""
+    """Return the JSON fields that describe an agent as a model."""
     return {
         "id": agent.name,
         "object": "model",
@@ -145,7 +145,7 @@ def model_fields(agent: Agent) -> dict[str, Any]:
 
 
 def models_list_fields(roster: Roster) -> dict[str, Any]:
-    """Return all agents that can be used as models."""
+    """Return the JSON fields of the list of agents, each described as a model."""
     return {"object": "list", "data": [model_fields(agent) for agent in roster.agents.values()]}
 
 

@@ -129,7 +129,7 @@ def check_handoffs(agents: Agents) -> Iterator[Diagnostic]:
 
 
 def _find_output_agents(agents: Agents, agent: Agent) -> list[Agent]:
-    """Return the agents whose output `agent` hands off: the agent itself or, for a router, those that answer for it."""
+    """Return the agents whose output `agent` can hand off: itself or, for a router, the agents that answer for it."""
     if agent.router is None:
         return [agent]
     names = dict.fromkeys(name for start in agent.destinations for name in find_terminal_agents(agents, start))
@@ -154,7 +154,7 @@ def check_cycles(agents: Agents) -> Iterator[Diagnostic]:
 def find_cycles(agents: Agents) -> Iterator[list[str]]:
     """Yield cycles, each as a path that starts and ends with the same agent.
 
-    Each edge is visited once, so of several cycles through the same edges, only one may be found.
+    Each edge is followed only once, so if several cycles share edges, some of them may not be found.
     """
     done: set[str] = set()
     for start in agents:
@@ -281,9 +281,12 @@ def _compare_properties(output: dict[str, Any], needed: dict[str, Any], *, place
     for name in _as_names(needed.get("required")):
         path = f"{place}.{name}" if place else name
         if name not in given and name not in sure:
-            yield f"the property {quote_text(path)} is required, but the output does not declare it"
+            yield f"the input requires the property {quote_text(path)}, but the output schema does not declare it"
         elif name not in sure:
-            yield (f"the property {quote_text(path)} is required, but the output may omit it; make it required there")
+            yield (
+                f"the input requires the property {quote_text(path)}, but it is optional in the output schema; "
+                "make it required in that schema"
+            )
     for name, schema in wanted.items():
         path = f"{place}.{name}" if place else name
         yield from find_schema_mismatches(given.get(name), schema, place=path, depth=depth + 1)

@@ -114,7 +114,7 @@ def read_foreign_key(reader: FieldReader) -> Any:
 
 def read_agent_hooks(reader: FieldReader, source: Source) -> Any:
     """Return the hooks for the agent's actions. Hooks from a repository are called only if the user trusts them."""
-    from ..values.hook_keys import read_hooks  # imported here for start-up time: few files have hooks
+    from ..values.hook_keys import read_hooks  # imported here to keep start-up fast: few files have hooks
 
     found = read_hooks(reader, events=AGENT_HOOK_EVENTS, may_leave_sandbox=source == "user")
     return msgspec.to_builtins(found)
@@ -139,7 +139,7 @@ def read_tools(reader: FieldReader) -> tuple[str, ...]:
 
 def read_permissions(reader: FieldReader) -> Permissions:
     """Return the `allow`, `ask` and `deny` rules. `allow` rules are stored, but have no effect."""
-    # For start-up time: most files have no rules.
+    # Imported here to keep start-up fast: most files have no rules.
     from ..policy.rule_entry import KINDS, read_rule_lists
 
     fields = reader.read_fields(KINDS)
@@ -158,7 +158,10 @@ def read_handoff(reader: FieldReader) -> str:
 
 
 def read_router(reader: FieldReader) -> Router | bool:
-    """Return the router or, if the file has a boolean, whether the agent is a router for the agents in `agents`."""
+    """Return the router. If the value in the file is a boolean, return that value.
+
+    True means that the agent is a router for the agents in `agents`.
+    """
     if isinstance(reader.node, ScalarNode) and reader.node.kind == "flag":
         return reader.read_bool()
     if not isinstance(reader.node, MappingNode):
@@ -210,7 +213,10 @@ def read_data_format(reader: FieldReader) -> str | dict[str, Any]:
 
 
 def read_schema_file(reader: FieldReader, file_name: str) -> dict[str, Any]:
-    """Read a schema from a file, relative to the agent's file; in a repository it must be inside the repository."""
+    """Read a schema from a file. `file_name` is relative to the agent's file.
+
+    If the agent's file is in a repository, the schema must be in the repository too.
+    """
     try:
         found = msgspec.json.decode(
             bounded_file.read_text_file(reader.context.file.parent / file_name, root=reader.context.root)
@@ -260,7 +266,7 @@ def read_memory(reader: FieldReader) -> str:
     """
     if reader.text == "local":
         reader.add_warning(
-            "local is treated as project; to keep the memory out of git, list .podium/memory in .gitignore"
+            "the value local is treated as project; to keep the memory out of git, list .podium/memory in .gitignore"
         )
         return "project"
     return reader.read_choice(words=("project", "user"))

@@ -77,7 +77,7 @@ def sort_by_similarity(name: str, known: Sequence[str]) -> list[str]:
     if len(known) > MANY:
         place = bisect_left(known, name)
         known = known[max(0, place - NEIGHBOURS) : place + NEIGHBOURS]
-    from difflib import SequenceMatcher  # imported here for start-up time: most names are found
+    from difflib import SequenceMatcher  # imported here to keep start-up fast: needed only if a name is not found
 
     matcher = SequenceMatcher(b=name, autojunk=False)
 
@@ -91,7 +91,7 @@ def sort_by_similarity(name: str, known: Sequence[str]) -> list[str]:
 def suggest_names(name: str, known: Sequence[str], *, but: str = "") -> str:
     """Return a phrase that lists existing names, the most similar first: `available: builder, reviewer and 3 more`.
 
-    `known` must be sorted. The name `but` is not suggested: pass the name of the agent that contains the reference.
+    `known` must be sorted. `but` is a name to leave out: the name of the agent that contains the reference.
     """
     place = bisect_left(known, but)
     count = len(known) - (known[place : place + 1] == [but])

@@ -23,7 +23,7 @@ from .team_keys import describe_idle_key
 class NewTeam(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The description of a new team. The lead gets the prompt and model of the agent `lead`, or a general prompt.
 
-    `options` are other keys under `team:` in an agent's file. An empty field is not set.
+    `options` contains other keys that an agent's file can have under `team:`. For an empty field, the default is used.
     """
 
     name: str

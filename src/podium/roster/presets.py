@@ -229,7 +229,7 @@ def preset_from_team(team: Team, *, description: str = "", lead_model: str = "")
 
 
 def build_workers(models: Sequence[str], prompts: Sequence[str] = ()) -> tuple[PresetWorker, ...]:
-    """Build a worker for each model, with the prompt at the same position. Workers without a prompt are generic."""
+    """Build a worker for each model, with the prompt at the same index. Workers without a prompt are generic."""
     return tuple(
         PresetWorker(model=model, prompt=prompts[place] if place < len(prompts) else "")
         for place, model in enumerate(models)

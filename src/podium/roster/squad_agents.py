@@ -36,7 +36,7 @@ DEFAULT_WORKER_TOOLS = (*DEFAULT_AGENT_TOOLS, "write_file", "edit_file", "bash",
 
 LEAD_PROMPT = (
     "You lead the team {name}. Give each part of a request to the member whose role fits it best, "
-    "and answer from what the members bring back."
+    "and base your answer on the members' results."
 )
 DEFAULT_LEAD_NAME = "team"
 MAX_NAMES_SHOWN = 6

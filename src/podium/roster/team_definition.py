@@ -37,7 +37,7 @@ PLAIN_OPTIONS = ("worktrees", "max_iterations")
 
 
 class TeamDefinition(NamedTuple):
-    """A stored team: the agents of its lead and its members, and how it is stored."""
+    """A stored team: its lead and its members, as agents, and the form in which the team is stored."""
 
     lead: Agent
     members: tuple[Agent, ...]
@@ -252,8 +252,8 @@ def change_team_member(
         raise Mistake(f"{member} of {found.lead.name} is defined in {path}; change {join_words([*changes])} there")
     if found.kind == "built-in" and presets.load_presets(home).get(found.name) is not None:
         raise Mistake(
-            f"{found.lead.name} is built in, and you have your own team {found.name}, which a changed copy would "
-            f"replace; change user:{found.name} instead, or delete it first"
+            f"{found.lead.name} is built in, so a change is saved as a copy, which would replace your own team "
+            f"{found.name}; change user:{found.name} instead, or delete it first"
         )
     if found.squad is None:
         presets.save_preset(home, _replace_worker(found.as_preset(), place, changes))

@@ -17,12 +17,12 @@ def ability_record_fields(record: AbilityRecord) -> dict[str, Any]:
 
 
 def describe_test(record: AbilityRecord) -> str:
-    """Return the date of a test and what it showed."""
+    """Return the date of a model test and the abilities that it found."""
     return f"{time.strftime('%Y-%m-%d', time.localtime(record.at))}: {describe_abilities(record.abilities)}"
 
 
 def describe_abilities(abilities: ModelAbilities) -> str:
-    """Describe what a test showed."""
+    """Describe the abilities that a model test found."""
     if abilities == UNTESTED:
         return "the test was inconclusive"
     named = {

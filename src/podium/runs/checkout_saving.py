@@ -45,7 +45,7 @@ class CheckoutSaving:
                 self._is_off = not await self._save("before")
 
     async def save_after(self) -> None:
-        """Save the files when the run ends, if they were saved before a change."""
+        """Save the files again when the run ends, if they were saved before the run's first change."""
         if not self._is_off and self._is_saved("before") and not self._is_saved("after"):
             await self._save("after")
 
@@ -65,10 +65,8 @@ class CheckoutSaving:
         return self._timeline.has_outcome(_make_key(moment))
 
     async def _save(self, moment: Literal["before", "after"]) -> bool:
-        from ..workspace.git.repository import (  # for start-up time: many runs change nothing
-            Repository,
-            read_git_output,
-        )
+        # Imported here to keep start-up fast: many runs change no files.
+        from ..workspace.git.repository import Repository, read_git_output
         from ..workspace.git.snapshot import take_snapshot
 
         commit = ""
@@ -92,8 +90,8 @@ class CheckoutSaving:
 
 
 def make_skip_test(root: Path) -> Callable[[str], bool]:
-    """Return a function that tells whether to skip a file: if it is large or unreadable, or may contain secrets."""
-    from ..tools.file_listing import holds_secrets  # imported here for start-up time: many runs change nothing
+    """Return a function that says whether to skip a file because it is large, unreadable or likely to hold secrets."""
+    from ..tools.file_listing import holds_secrets  # imported here to keep start-up fast: many runs change no files
 
     def is_skipped(path: str) -> bool:
         try:
@@ -105,13 +103,14 @@ def make_skip_test(root: Path) -> Callable[[str], bool]:
 
 
 def _make_key(moment: Literal["before", "after"]) -> str:
-    # No step of the run has a key with this prefix.
+    # The prefix keeps this key distinct from the keys of steps.
     return f"/{KINDS[CheckoutSaved]}#{1 if moment == 'before' else 2}"
 
 
 async def _remove_old_states(directory: Path) -> None:
     """Remove the refs of the oldest saved states, if there are too many."""
-    from ..workspace.git.repository import read_git_output  # imported here for start-up time: many runs change nothing
+    # Imported here to keep start-up fast: many runs change no files.
+    from ..workspace.git.repository import read_git_output
 
     listed = await read_git_output(directory, "for-each-ref", "--sort=creatordate", "--format=%(refname)", UNDO_REFS)
     old = listed.splitlines()[:-MOST_KEPT]

@@ -25,7 +25,7 @@ from .run_lookup import derive_run_state, is_over
 
 MOST_BUCKETS = 96
 MOST_SERIES = 8
-"""How many agents have their own series. If at least two others are left, they share one series."""
+"""The number of agents that get their own series. If there are two or more others, these share one series."""
 RATE_SECONDS = 600.0
 """The length of the recent period used to predict when a budget will be exhausted."""
 SMALLEST_PERIOD = 1.0

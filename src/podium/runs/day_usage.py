@@ -30,7 +30,7 @@ PAGE = 500
 
 
 class DayUsage:
-    """What the runs of a store have used today, in the time zone of this machine."""
+    """Today's usage of the runs in a store. The day starts at midnight in this machine's time zone."""
 
     def __init__(self, store: StoreAddress, clock: Callable[[], float] = time.time) -> None:
         self._store = store
@@ -40,10 +40,10 @@ class DayUsage:
         self._read_at = 0.0
         self._position = 0
         self._used: dict[str, Usage] = {}
-        """What each run has used since midnight."""
+        """The usage of each run since midnight."""
         self._starts: dict[str, RunStarted] = {}
         self._sums: dict[str, Usage] = {}
-        """What all runs, or the runs in a repository, had used at the last refresh."""
+        """The usage at the last refresh, keyed by repository; the empty key is for all runs."""
 
     async def explain_used_up(self, settings: Settings, repository: str) -> str:
         """Return which daily budget is used up and when it resets, or an empty string if none is."""
@@ -125,7 +125,7 @@ class DayUsage:
     def _read_start(self, reader: StoreReader, run: str) -> RunStarted:
         if run not in self._starts:
             event = decode_entry(reader.read_rows(run, most=1)[0].line).event
-            assert isinstance(event, RunStarted), "the first entry of a run is RunStarted"
+            assert isinstance(event, RunStarted), "the first entry of a run must be RunStarted"
             self._starts[run] = event
         return self._starts[run]
 
@@ -134,7 +134,7 @@ REPOSITORY_KEY = "per_repository_day"
 
 
 def find_repository(started: RunStarted) -> str:
-    """Return the folder that a run works in; for a worker, the repository's folder and not that of its checkout."""
+    """Return the folder that a run works in. For a worker, this is the repository's folder, not its own checkout."""
     return started.repo if started.errand is None else started.errand.root
 
 

@@ -18,7 +18,8 @@ def find_decision_repo(folder: Path) -> str:
 
     Outside a repository, it is the path of the folder itself.
     """
-    from ..workspace.git.repository import Repository  # for start-up time: most runs make no decisions
+    # Imported here to keep start-up fast: most runs make no decisions.
+    from ..workspace.git.repository import Repository
 
     try:
         return str(Repository.at(folder).main_folder)
@@ -43,7 +44,8 @@ def _without_shared(decisions: list[DecisionRecord], reader: StoreReader) -> lis
     """Return the decisions without the copies in forks. A copied decision belongs to the run that made it."""
     made: dict[tuple[object, ...], DecisionRecord] = {}
     for one in decisions:
-        # A copy has the same times as the original, and a fork starts later than the run from which it was forked.
+        # A copy in a fork has the same timestamps as the original decision. Of such decisions, keep the one in the run
+        # that started first, because a fork starts later than the run that it copies.
         other = made.setdefault((one.id, one.proposed_at, one.committed_at), one)
         if other is not one and reader.read_summary(one.run).first.at < reader.read_summary(other.run).first.at:
             made[one.id, one.proposed_at, one.committed_at] = one
@@ -66,7 +68,7 @@ def find_decision(store: StoreAddress, repo: str, prefix: str) -> DecisionRecord
     if len(found) > 1:
         is_same = len({one.id for one in found}) == 1
         ids = ", ".join(f"{one.run}/{one.id}" if is_same else f"{one.id} in run {one.run}" for one in found)
-        what = "give the run too, as RUN/ID" if is_same else "give more characters of the id"
+        what = "include the run, as RUN/ID" if is_same else "use more characters of the id"
         raise Mistake(f"{prefix!r} matches several decisions: {ids}; {what}")
     with StoreReader(store) as reader:
         rows = reader.read_rows_of_kinds(found[0].run, [KINDS[kind] for kind in DECISION_EVENTS])

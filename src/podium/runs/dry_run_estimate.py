@@ -60,7 +60,10 @@ class RunEstimate(Struct, frozen=True, kw_only=True):
 
 
 class RehearsedCall(NamedTuple):
-    """A rehearsed call: its usage, and the agent that made it, with the team's model for that agent, if set."""
+    """A rehearsed call: its usage, and the agent that made it.
+
+    If the team sets a model for the agent, `agent` has that model.
+    """
 
     agent: Agent
     usage: Usage
@@ -122,7 +125,7 @@ def _find_agent(view: RunView, node: OperationNode, agents: dict[str, Agent]) ->
 
 
 def is_always_rehearsed(settings: Settings, agent: Agent) -> bool:
-    """Return whether the agent's own model or engine is the rehearsal. Such an agent never calls a model."""
+    """Return whether the agent itself specifies the rehearsal model or engine, so that it never calls a real model."""
     has_own_model = agent.model not in ("", "inherit")
     return agent.engine == REHEARSAL or (has_own_model and list_models(settings, agent)[0] == REHEARSAL)
 

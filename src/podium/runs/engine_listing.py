@@ -22,8 +22,14 @@ from ..values.event import SCHEMA
 
 VERSION_SECONDS = 10.0
 LARGEST_VERSION = 4096
-NO_SANDBOX = "it runs under your account without a sandbox, so Podium cannot prevent what it does without asking first"
-OWN_LOGIN = "unless the agent's file sets model:, it can use your login in the sandbox, and can send what it reads to "
+NO_SANDBOX = (
+    "it runs under your account without a sandbox, "
+    "so Podium cannot prevent actions for which it does not ask permission"
+)
+OWN_LOGIN = (
+    "unless the agent's file sets a model, the coding agent can use your login in the sandbox "
+    "and can send anything that it reads to "
+)
 
 
 async def collect_engine_fields(settings: Settings, environ: Mapping[str, str]) -> dict[str, Any]:

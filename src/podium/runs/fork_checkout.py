@@ -55,7 +55,8 @@ async def create_fork_checkout(
         repository = Repository.at(directory)
         head = await resolve_commit(repository, "HEAD")
     except Mistake as error:
-        return ForkCheckout(directory=str(directory), notices=(f"this fork works in {directory} itself: {error}",))
+        notice = f"this fork has no checkout of its own and works directly in {directory}: {error}"
+        return ForkCheckout(directory=str(directory), notices=(notice,))
     base, notice = await _choose_base(repository, head, entries, kept)
     notices = [notice] if notice else []
     branch = f"{FORK_BRANCHES}/{run}"
@@ -115,7 +116,8 @@ async def _choose_base(
             name = entry.event.name
             if all(seq not in shared for seq in actions if seq > entry.seq):
                 return commit, ""
-            return commit, f"the checkout is at the snapshot {name}, without the changes between it and this point"
+            missing = "later changes, up to the position of the fork, are missing"
+            return commit, f"the checkout has the files of the snapshot {name}; {missing}"
     if not shared.issuperset(actions):
         missing = "without uncommitted changes"
         return head, f"{NO_SNAPSHOT}: the checkout starts at commit {head[:12]} in {repository.root}, {missing}"
@@ -128,7 +130,7 @@ async def _choose_base(
 
 
 async def _keep_commits(repository: Repository, base: str, kept: Sequence[Entry], *, run: str) -> None:
-    """Create refs to the commits that a fork needs: its base, and the commits of snapshots and of returned workers."""
+    """Create refs to the commits that a fork needs: its base, and the commits of snapshots and of finished workers."""
     sent = {entry.event.run: entry for entry in kept if isinstance(entry.event, WorkerSent)}
     commits = {"": base}
     shared_branches: dict[str, str] = {}

@@ -39,8 +39,9 @@ OUTSIDE: frozenset[FailureKind] = frozenset({"budget", "engine", "timed_out"})
 class DecisionChange:
     """A decision that a fork changes to another option.
 
-    `entries` are the entries that ended votes, if any, followed by the entry with the changed decision. The position of
-    the fork must be between `earliest`, the entry of the proposal, and `latest`, the last entry before the decision.
+    `entries` contains the entries that closed votes on the decision, if any, and then the entry with the changed
+    decision. The position of the fork must be between `earliest`, the entry of the proposal, and `latest`, the last
+    entry before the decision.
     """
 
     entries: tuple[Entry, ...]
@@ -127,14 +128,15 @@ def _find_start(entries: Sequence[Entry], start: str) -> int:
 
 
 def _find_failure(entries: Sequence[Entry]) -> int:
-    """Return the position before the failure that ended a run, or before the run was stopped."""
+    """Return the position on the timeline just before the failure or the stop request that ended a run."""
     run, ended = entries[0].run, entries[-1]
     assert isinstance(ended.event, RunEnded), "only a run that has ended can be retried"
     if ended.event.outcome == "succeeded":
         raise Mistake(f"run {run} succeeded, so there is no failure to retry; give an agent or a plan step with --from")
     if (failure := ended.event.failure) is None:
         return next((entry.seq for entry in entries if isinstance(entry.event, StopAsked)), ended.seq) - 1
-    # A failure ends the operation in which it occurred, and then those above it, so look for the first one that ended.
+    # A failure first ends the operation in which it occurred, and then the operations above it, so look for the
+    # operation that ended first.
     for entry in entries:
         if isinstance(entry.event, OperationEnded) and _is_cause(entry.event.failure, failure):
             return _find_failed_step(entries, entry)
@@ -159,9 +161,10 @@ def _is_cause(known: Failure | None, failure: Failure) -> bool:
 
 
 def _find_failed_step(entries: Sequence[Entry], ended: Entry) -> int:
-    """Return the position before the failed call of an operation.
+    """Return the position just before the failed call of an operation.
 
-    If the agent caused the failure, return the position before the failed plan step or the operation started.
+    If the agent caused the failure, return the position just before the start of the failed plan step or, if no plan
+    step failed, of the operation.
     """
     own = [entry for entry in entries if entry.operation == ended.operation and entry.seq <= ended.seq]
     assert isinstance(ended.event, OperationEnded)
@@ -181,7 +184,7 @@ def _find_failed_step(entries: Sequence[Entry], ended: Entry) -> int:
 
 
 def _find_own_start(own: Sequence[Entry]) -> int:
-    """Return the number of the entry that started the failed plan step or, if none failed, the operation itself."""
+    """Return the number of the entry that started the failed plan step or, if no plan step failed, the operation."""
     failed = next((entry for entry in own if isinstance(entry.event, PlanStepFailed)), None)
     for entry in own:
         if failed is None and isinstance(entry.event, OperationStarted):

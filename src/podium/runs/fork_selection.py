@@ -54,7 +54,7 @@ class ForkedEntries:
 
 
 def select_entries(entries: Sequence[Entry], at: int, *, run: str) -> ForkedEntries:
-    """Return the entries of a run up to the position `at` that its fork `run` shares.
+    """Return the entries that the fork `run` shares with its original run, up to the position `at`.
 
     Events that start, pause, resume or end the run are not shared. The returned entries have the original run and
     sequence number.
@@ -63,7 +63,8 @@ def select_entries(entries: Sequence[Entry], at: int, *, run: str) -> ForkedEntr
     ended = {entry.key for entry in shared if isinstance(entry.event, OperationEnded | TurnEnded)}
     open_steps = _find_open_steps(shared, ended)
     workers = {entry.seq: _send_again(entry, ended, run) for entry in _iter_unreturned_workers(shared)}
-    # A tool call that started a worker was answered at once. To start the worker again, the tool is called again.
+    # A tool call that starts a worker returns at once. The fork leaves out its result, so that the tool is called again
+    # and starts the worker again.
     called_again = {
         f"{entry.scope.rpartition('/')[0]}/{KINDS[ToolAnswered]}#1" for entry in workers.values() if entry is not None
     }
@@ -82,7 +83,7 @@ def select_entries(entries: Sequence[Entry], at: int, *, run: str) -> ForkedEntr
 
 
 def _has_ended(scope: str, ended: Container[str]) -> bool:
-    """Return whether the turn or operation at or above a scope has ended, so that nothing in it is repeated."""
+    """Return whether a scope is in a turn or operation that has ended. Nothing in such a scope is repeated."""
     while scope:
         if scope in ended:
             return True
@@ -90,7 +91,7 @@ def _has_ended(scope: str, ended: Container[str]) -> bool:
     return False
 
 
-# Steps that had not ended
+# Steps that were still open at the position of the fork
 
 
 def _find_open_steps(shared: Sequence[Entry], ended: Container[str]) -> dict[int, Entry]:
@@ -102,7 +103,8 @@ def _find_open_steps(shared: Sequence[Entry], ended: Container[str]) -> dict[int
     for entry in shared:
         match entry.event:
             case QuestionAsked(kind="plan" | "decision" | "review", id=id):
-                # An execution pattern asked. It has used the answer if it then recorded a step next to the question.
+                # The question comes from an execution pattern. The pattern has used the answer if, after the answer,
+                # it recorded a step in the scope that contains the question.
                 beside, answer = f"{entry.scope.rpartition('/')[0]}/", answered_at.get(id)
                 is_open = answer is None or not any(seq > answer for key, seq in keys.items() if key.startswith(beside))
             case PermissionAsked() | QuestionAsked() | ActionBegan() | ActionRefused():
@@ -122,11 +124,11 @@ def _describe_open_actions(open_steps: dict[int, Entry]) -> Iterator[str]:
     for entry in open_steps.values():
         if isinstance(entry.event, ActionBegan):
             agent, tool = parse_agent_name(entry.operation), entry.event.action.tool
-            yield f"{agent}: {tool} had not ended at this point and is called again"
+            yield f"{agent}: {tool} had not ended at the position of the fork and is called again"
 
 
 def _without_approval(entry: Entry) -> Entry:
-    """Return the entry without the approval of later actions, if it contains one."""
+    """Return the entry, changed so that it does not approve any later actions."""
     match entry.event:
         case PermissionAnswered(decision="run" | "always") as event:
             return structs.replace(entry, event=structs.replace(event, decision="once", rule=""))
@@ -135,17 +137,17 @@ def _without_approval(entry: Entry) -> Entry:
     return entry
 
 
-# Workers that had not returned
+# Workers that had not returned at the position of the fork
 
 
 def _iter_unreturned_workers(shared: Sequence[Entry]) -> Iterator[Entry]:
-    """Yield the WorkerSent entries of workers that had not returned."""
+    """Yield the WorkerSent entries of workers that have no WorkerReturned entry."""
     returned = {entry.event.run for entry in shared if isinstance(entry.event, WorkerReturned)}
     yield from (entry for entry in shared if isinstance(entry.event, WorkerSent) and entry.event.run not in returned)
 
 
 def _send_again(entry: Entry, ended: Container[str], run: str) -> Entry | None:
-    """Return the entry with a new run and branch for the worker, or None if the operation that sent it has ended."""
+    """Return the entry with a new run and branch for the worker, or None if the operation that started it has ended."""
     if _has_ended(entry.operation, ended):
         return None
     sent = entry.event
@@ -168,7 +170,7 @@ def rename_branch(branch: str, source: str, run: str) -> str:
 def _describe_worker(entry: Entry, again: Entry | None) -> str:
     sent = entry.event
     assert isinstance(sent, WorkerSent)
-    what = f"the worker on {sent.branch} (run {sent.run}) had not returned at this point"
+    what = f"the worker on {sent.branch} (run {sent.run}) had not returned at the position of the fork"
     if again is None:
         return f"{what} and is not restarted, because {parse_agent_name(entry.operation)} had already ended without it"
     assert isinstance(again.event, WorkerSent)

@@ -91,7 +91,7 @@ def check_engine(settings: Settings, environ: Mapping[str, str]) -> Fact:
     default = default_model_fields(settings, environ)
     first, because = default["models"][0], default["because"]
     if first == REHEARSAL:
-        return Fact("engine", "note", f"rehearsal, because {because}: runs are rehearsed without calling a model")
+        return Fact("engine", "note", f"rehearsal mode (no model is called), because {because}")
     place = f" at {default['host']}" if default["host"] else ""
     return Fact("engine", "fine", f"{first}{place}, because {because}")
 
@@ -134,7 +134,7 @@ def check_local_models(settings: Settings, environ: Mapping[str, str]) -> Fact:
     folder = find_models_folder(environ, settings.home)
     names = ", ".join(f"{LOCAL}:{one.name} ({format_size(one.size)})" for one in folder.load_models())
     if not names:
-        return Fact("local models", "note", "none installed; podium models add lists those that can be fetched")
+        return Fact("local models", "note", "none installed; to list the available models, run podium models add")
     if not has_library():
         return Fact("local models", "note", f"{names}; to use them, run {format_install_commands('local')}")
     return Fact("local models", "fine", names)
@@ -182,7 +182,7 @@ async def _read_version(program: str) -> str:
 
 def check_sandbox(repo: Path, settings: Settings) -> Fact:
     """Test the sandbox for agents' commands in this folder."""
-    from ..setup.sandbox_choice import choose_sandbox  # imported here for start-up time
+    from ..setup.sandbox_choice import choose_sandbox  # imported here to keep start-up fast
 
     sandbox = anyio.run(partial(choose_sandbox, repo, settings.home, settings.store, is_wanted=settings.sandbox))
     sandbox.clean_up()

@@ -91,7 +91,10 @@ class RequestListener(Protocol):
         ...
 
     def withdraw_request(self, id: str, how: str) -> None:
-        """Withdraw a request that is closed. `how` completes a sentence that says how it was closed."""
+        """Stop asking about a request that has been closed.
+
+        `how` is the end of a sentence that says how it was closed, such as `timed out` or `was answered by Ada`.
+        """
         ...
 
 
@@ -202,6 +205,7 @@ def resolve_choice(asked: QuestionAsked, text: str) -> str:
         return text
     if not word.isdecimal() or not 1 <= int(word) <= len(asked.choices):
         there_are = ", ".join(f"{number} ({choice})" for number, choice in enumerate(asked.choices, 1))
-        or_text = "" if is_decision else ", or type an answer"
-        raise Mistake(f"{truncate_text(word)!r} is not a choice of {asked.id}; choose from {there_are}{or_text}")
+        or_text = "" if is_decision else ", or type your own answer"
+        what = f"{truncate_text(word)!r} is not one of the choices for {asked.id}"
+        raise Mistake(f"{what}; choose from {there_are}{or_text}")
     return asked.choices[int(word) - 1]

@@ -8,7 +8,7 @@ from ..values.event import Event, RunPaused
 from ..values.plain_text import format_countdown, format_utc_time
 
 LATE_SECONDS = 60.0
-"""The minimum delay for a run to count as late. A notice on its timeline then says so."""
+"""If a run continues at least this much later than planned, a notice on its timeline reports the delay."""
 
 
 def is_paused_now(last: Event) -> bool:

@@ -120,12 +120,12 @@ async def _find_named_candidate(
 
 
 async def _must_be_merged_here(context: RepoContext, name: str) -> None:
-    """Raise Mistake if a branch belongs to a worker of another repository, because it must be merged from there."""
+    """Raise Mistake if a branch belongs to a worker of another repository and must be merged from that repository."""
     run = await Ledger(context.store).find_last_run(context.repository.common_dir, name)
     task = await to_thread.run_sync(_read_worker_task, context.store, run) if run else None
     if task is not None and task.branch == name and task.root != context.root and context.root in task.roots:
         raise Mistake(
-            f"{name} belongs to a worker that works in several repositories, which are merged together; merge it with: "
+            f"{name} belongs to a worker with branches in several repositories, which must be merged together; use: "
             f"podium merge {name} --repo {shlex.quote(task.root)}"
         )
 
@@ -260,8 +260,8 @@ async def _make_candidate(
     target_tip, ours = await branch_tip(context.repository, target), resolver.resolves.ours
     if not await contains_commit(context.repository, target_tip, ours):
         more = (
-            f"{worker.name}: resolved on top of {ours[:SHORT]}, which is not in {target}; "
-            "the commits up to it are merged too"
+            f"{worker.name}: its conflict was resolved on top of {ours[:SHORT]}, which is not in {target}; "
+            f"the commits up to {ours[:SHORT]} are merged too"
         )
         notice = f"{notice}\n{more}" if notice else more
     # The worker started from a merge of both sides, so its changes are everything that the target lacks.
@@ -271,7 +271,7 @@ async def _make_candidate(
 async def _order_candidates(
     repository: Repository, candidates: Sequence[MergeCandidate], notice: Callable[[str], object]
 ) -> list[MergeCandidate]:
-    """Remove candidates that have a replacement, and move candidates that build on them after the replacement."""
+    """Remove each candidate that has a replacement, and place the candidates that build on it after the replacement."""
     if all(candidate.resolves is None for candidate in candidates):
         return list(candidates)
     tips_by_branch = await branch_tips(repository, [candidate.branch for candidate in candidates])
@@ -302,7 +302,10 @@ async def _order_candidates(
 async def _find_replacements(
     repository: Repository, candidates: Sequence[MergeCandidate], tips_by_branch: Mapping[str, str]
 ) -> dict[str, str]:
-    """Map each replaced branch to the branch that resolves its conflict, or resolves the same conflict again."""
+    """Map each replaced branch to the branch that replaces it.
+
+    The replacement resolves the conflict of the branch, or is a later attempt to resolve the same conflict.
+    """
     replacements: dict[str, str] = {}
     for place, candidate in enumerate(candidates):
         for other_place, other in enumerate(candidates):

@@ -51,22 +51,24 @@ async def ask_server(address: str, environ: Mapping[str, str], provider: str = "
 
 
 def choose_model(server: LocalServer, model: str | None) -> ConfirmedServer:
-    """Return the server with the chosen model or, by default, with its only model.
+    """Return the server with the chosen model or, if `model` is None, with its only model.
 
-    Raise Mistake if the server does not have this model or, by default, if it has none or several.
+    Raise Mistake if the server does not have the chosen model, or if none is chosen and it has no or several models.
     """
     names = ", ".join(server.models[:MOST_NAMES])
     if model is None and len(server.models) != 1:
         what = f"has {len(server.models)} models ({names}); choose one with --model" if names else "has no models yet"
         raise Mistake(f"{server.provider} at {server.url} {what}")
     if model is not None and model not in server.models:
-        raise Mistake(f"{server.provider} at {server.url} has no model {model!r}; it has {names or 'none'}")
+        there = names or "none"
+        raise Mistake(f"{server.provider} at {server.url} does not have the model {model!r}; available: {there}")
     return ConfirmedServer(url=server.url, provider=server.provider, model=model or server.models[0])
 
 
 def use_server(settings: Settings, server: ConfirmedServer) -> str:
     """Record that a server may be used, make its model the default, and return a message for the user."""
-    from ..config.settings_edit import set_model  # imported here for start-up time: the YAML library is slow to import
+    # Imported here to keep start-up fast: the YAML library is slow to import.
+    from ..config.settings_edit import set_model
 
     file = settings.home / USER_FILE
     name = f"{server.provider}:{server.model}"
@@ -138,7 +140,7 @@ def explain_default_model(settings: Settings, environ: Mapping[str, str]) -> str
         case "confirmed server":
             return "you chose that server"
         case "environment" if environ.get("PODIUM_MODEL"):
-            return "PODIUM_MODEL is set"
+            return "the environment variable PODIUM_MODEL sets it"
         case "environment":
             provider = parse_model(settings.model)[0]
             names = (provider.key_name or "", provider.url_name)

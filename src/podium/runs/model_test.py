@@ -57,7 +57,7 @@ class TargetModel:
 
 
 class ModelTest(Struct, frozen=True, kw_only=True):
-    """The outcome of a test. It is saved if the test showed anything."""
+    """The outcome of a model test. It is saved only if the test was conclusive."""
 
     record: AbilityRecord
     results: tuple[ProbeResult, ...]
@@ -117,7 +117,7 @@ async def run_model_test(
     """
     from aiohttp import ClientSession, DummyCookieJar, TCPConnector
 
-    # Imported here for start-up time: both packages take longer to import than most commands take to run.
+    # Imported here to keep start-up fast: both packages take longer to import than most commands take to run.
     from ..engines.model_prober import ModelProber, ProbeLimits
 
     results: list[ProbeResult] = []

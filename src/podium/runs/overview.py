@@ -28,7 +28,7 @@ from .work_lookup import is_team_worker
 MOST_ENDED = 10
 MOST_ACTIVE_AGENTS = 6
 ACTIVITY_SECONDS = 180
-"""How far back the activity of a run is counted."""
+"""The length of the recent period in which a run's activity is counted."""
 ACTIVITY_PARTS = 12
 """The number of equal intervals for counting activity."""
 LONGEST_RESULT = 300
@@ -223,7 +223,7 @@ class RunStatusBuilder:
         return () if self._committed is None else (self._committed, *self._committed.also)
 
     def build_status(self, summary: RunSummary, works: Sequence[TeamWork], *, now: float) -> RunStatus:
-        """Return the status of the run with this summary. `works` is the work of its teams and its workers' teams."""
+        """Return the status of a run. `works` contains the work of the run's teams and of its workers' teams."""
         started = summary.first.event
         assert isinstance(started, RunStarted)
         state, task, root = derive_run_state(summary), started.errand, self.view.root
@@ -259,7 +259,7 @@ class RunStatusBuilder:
 
 
 def count_activity(times: Iterable[float], *, now: float) -> tuple[int, ...]:
-    """Count the times in each interval of the last three minutes, oldest first."""
+    """Return how many timestamps fall into each interval of the last three minutes, oldest interval first."""
     length = ACTIVITY_SECONDS / ACTIVITY_PARTS
     counts = [0] * ACTIVITY_PARTS
     for at in times:

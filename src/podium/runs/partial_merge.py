@@ -29,8 +29,8 @@ async def choose_shown_changes(
     if diff.digest != shown:
         if not worker.is_over:
             raise Mistake(
-                f"{worker.name} has not ended ({worker.state}), and the diff that was shown differs from its branch; "
-                "choose changes when it has ended"
+                f"{worker.name} has not ended ({worker.state}), and its branch does not match the diff that was shown; "
+                "wait until it has ended, then choose the changes again"
             )
         raise Mistake(f"{worker.name} has changed since its diff was shown; look at its changes again and choose again")
     branch = worker.worker_task.branch
@@ -76,7 +76,7 @@ async def _find_merge_base(place: GitLocation, candidate: MergeCandidate, tip: s
 
 
 def _match_name(changed: dict[str, ChangedFile], name: str, branch: str) -> list[str]:
-    """Return the changed files with this name or old name, or in this folder. Raise Mistake if there are none."""
+    """Return the changed files that have or had this name, or are in this folder. Raise Mistake if there are none."""
     folder = f"{name.rstrip('/')}/"
     old = {path: file.was.decode(errors="replace") for path, file in changed.items() if file.was is not None}
     found = [path for path in changed if name in (path, old.get(path)) or path.startswith(folder)]

@@ -75,8 +75,9 @@ def _describe_checks(branch: str, train: Train) -> Iterator[str]:
     before = order[: order.index(branch)]
     after = f", after {join_words(before)}" if before else ""
     others = order[order.index(branch) + 1 :]
-    whole = f" The result contains {join_words(others)} too." if others else ""
-    passed = f"passed on the result: {', '.join(train.checks)}" if train.checks else "no check was run on the result"
+    whole = f" The result also contains {join_words(others)}." if others else ""
+    checks = ", ".join(train.checks)
+    passed = f"checks that passed on the result: {checks}" if train.checks else "no check was run on the result"
     yield _quote(
         f"{branch} merged onto {train.target} at {train.base[:SHORT]}{after}, without conflicts.{whole}\n{passed}"
     )

@@ -51,7 +51,7 @@ async def open_pull_requests(context: RepoContext, place: RequestPlace, train: T
         worker = workers.get(merged.branch)
         tip = await branch_tip(context.repository, merged.branch)
         if not await contains_commit(context.repository, train.commit, tip):
-            raise OutsideFailed(f"{merged.branch} got new commits after it was checked; run the command again")
+            raise OutsideFailed(f"{merged.branch} has changed since it was checked; run the command again")
         made = [one for one in decisions if worker is not None and one.run in (worker.run, worker.worker_task.parent)]
         request = describe_pull_request(merged.branch, train, worker, made)
         await mirror.push_branch(context.repository.common_dir / "objects", tip, merged.branch)

@@ -103,10 +103,10 @@ async def remove_finished_refs(
     force: bool = False,
     dry_run: bool = False,
 ) -> list[RefCleanup]:
-    """Delete the remote refs of workers that have ended and whose work is in `target`, and return what was done.
+    """Delete the remote refs of ended workers whose work is in `target`, and return the result for each worker.
 
-    With `branches`, only the workers on these branches are checked. With `force`, the refs of unmerged work are
-    deleted too, once its branch is in this repository. With `dry_run`, nothing is deleted.
+    With `branches`, only the workers on these branches are checked. With `force`, the refs of unmerged work are also
+    deleted, provided that the worker's branch is in this repository. With `dry_run`, nothing is deleted.
     """
     workers = await to_thread.run_sync(context.load_workers)
     ended = [one for one in workers if one.is_over and _has_remote(one) and (branches is None or one.name in branches)]
@@ -154,7 +154,7 @@ async def _find_reason_to_delete(context: RepoContext, worker: WorkerState, targ
         return ""
     await fetch_branch(context, worker, notice=str)
     tip = (await branch_tips(repository, [worker.worker_task.branch])).get(worker.worker_task.branch, "")
-    return f"forced; its branch is here, at {tip[:SHORT]}" if tip else ""
+    return f"deletion was forced; its branch is in this repository, at {tip[:SHORT]}" if tip else ""
 
 
 async def _has_commit(repository: Repository, commit: str) -> bool:

@@ -1,4 +1,4 @@
-"""Return the requests that are waiting for a person as JSON fields, with the lines that every surface shows."""
+"""Return the requests that are waiting for a person as JSON fields, with the text that all user interfaces show."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def describe_request(one: OpenRequest) -> str:
 
 
 def waiting_fields(one: OpenRequest) -> dict[str, Any]:
-    """Return the JSON fields of a request for a list."""
+    """Return the JSON fields that describe a request in a list of requests."""
     return {
         "id": one.asked.id,
         "run": one.summary.id,

@@ -36,18 +36,21 @@ from .work_location import Push, add_push, locate_run
 
 EngineFor = Callable[[Settings, Agent], Engine]
 CommitWork = Callable[[Timeline, RunStarted, Settings, bool], Awaitable[str]]
-"""Commits a worker's changes, given whether its run succeeded. Returns why that failed, or an empty string."""
+"""Commits a worker's changes. The last argument says whether the worker's run succeeded.
+
+Returns an error message if the commit fails, otherwise an empty string.
+"""
 MakePush = Callable[[Timeline, Settings, TaskGroup, WorkerTask], Push]
 """Returns the object that pushes a worker's files, using tasks in the given group."""
 
 
 TraceRun = Callable[[Entry], Callable[[Entry], None]]
-"""Records a run as a trace, given its first entry. Returns a function that is called with each later entry."""
+"""Starts a trace of a run from its first entry. Returns a function that is called with each later entry."""
 
 PlaceWorkers = Callable[[Settings, str, RunStarted, Unattended | None], Placement]
 """Returns the placement for a run's workers.
 
-The arguments are the run's settings, id and first event, and how to handle requests that nobody answers.
+The arguments are the run's settings, its id, its first event, and the policy for requests that nobody answers.
 """
 
 
@@ -96,7 +99,7 @@ class RunAssembly:
         """Assemble a run that this process has claimed, and return its driver.
 
         `first` is the first entry of its timeline. An agent that does not list its tools gets the first `for_all`
-        functions, by default all of them.
+        of the `functions`, or all of them if `for_all` is None.
         """
         located = locate_run(first, self._settings.home)
         recorded, started = first.event, located.event
@@ -176,6 +179,6 @@ class RunAssembly:
 
 
 def _open_repository(directory: Path, run: str) -> WorkRepository:
-    from ..setup.run_repository import RunRepository  # imported here for start-up time: most runs do not need it
+    from ..setup.run_repository import RunRepository  # imported here to keep start-up fast: most runs do not need it
 
     return RunRepository(directory, run)

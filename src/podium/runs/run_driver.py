@@ -54,7 +54,7 @@ from ..views.run_view import RunView
 
 RELEASE_SECONDS = 5.0
 IDLE_SECONDS = 1.0
-"""How long a run does nothing but wait for limits to reset before this process stops working on it."""
+"""If all agents of a run only wait for limits to reset for this long, this process stops working on the run."""
 
 
 class RunDriver:
@@ -78,7 +78,10 @@ class RunDriver:
         self.context = context
         self._tools = tools
         self._before_end = before_end
-        """Called before the run ends, with True if it succeeded. Returns why the call failed, or an empty string."""
+        """A function to call before the run ends. Its argument says whether the run succeeded.
+
+        It returns an error message, or an empty string if it succeeded itself.
+        """
         self.agent = first.event.agent
         self._root = context.root_operation(self.agent)
         self._team = first.event.agents
@@ -92,7 +95,7 @@ class RunDriver:
         self.parks_at_limits = False
         """Whether this process stops working on the run while all its agents wait for providers' limits to reset."""
         self._wakeup: LimitWait | None = None
-        """When the run continues, if this process stops because of limits."""
+        """The wait for a limit that makes this process stop working on the run, if any. The run continues after it."""
         self.result: Result | None = None
         self._finished = Flag()
         self.has_recorded_end = False
@@ -109,7 +112,7 @@ class RunDriver:
         return self._finished.is_set()
 
     def follow_entries(self, after: int) -> Follower:
-        """Return a follower of the timeline. It ends when this process stops working on the run, if not earlier."""
+        """Return a follower of the timeline. It ends at the latest when this process stops working on the run."""
         follower = Follower(self.store.path, self.id, after)
         if self.is_over:
             follower.finish()
@@ -230,7 +233,7 @@ class RunDriver:
         ended = ended or await self._build_early_end()
         if isinstance(ended, RunEnded):
             ended = await self._finish_run(ended)
-        # The end must be the last entry on the timeline: mail that arrives now is for a run that has ended.
+        # The end or the pause must be the last entry on the timeline, so no more mail is delivered from here on.
         self.lease.deliver = None
         timeline.append(ended, scope="")
         self.has_recorded_end = True
@@ -239,9 +242,10 @@ class RunDriver:
         return self._result_from_end(ended, answer)
 
     def _park_when_idle(self, seq: int | None = None) -> None:
-        """Stop working on the run once its agents have only been waiting for limits to reset for a while.
+        """Stop working on the run if all its agents have been idle for a while, waiting for limits to reset.
 
-        `seq` is the last entry at the previous check. A check is scheduled whenever an agent starts to wait.
+        `seq` is the number of the last entry at the previous check. A check is scheduled whenever an agent starts to
+        wait.
         """
         timeline = self.timeline
         wait = timeline.limit_waits.next_wait
@@ -286,7 +290,11 @@ class RunDriver:
         return RunEnded(outcome=failure.outcome, failure=failure, parts=await self._collect_parts())
 
     async def _finish_run(self, ended: RunEnded) -> RunEnded:
-        """Record or stop workers, call `before_end` and report undelivered messages. Return the event to record."""
+        """Do the remaining work before a run ends, and return the event to record.
+
+        If the run succeeded, the results of ended workers are recorded; otherwise, its workers are stopped. Then
+        `before_end` is called, and undelivered messages are reported.
+        """
         await (self._root.record_ended_workers() if ended.outcome == "succeeded" else self._root.stop_workers())
         if self._before_end is not None:
             why = await self._before_end(ended.outcome == "succeeded")
@@ -326,7 +334,7 @@ class RunDriver:
         for message in messages:
             if message.sender:
                 receipt = MessageAcknowledged(id=message.id, to=message.to, is_delivered=is_delivered)
-                with suppress(PodiumError):  # the store reports its own failures; the message counts more
+                with suppress(PodiumError):  # the run continues without the receipt; the store reports its failure
                     send = partial(post_to_mailbox, self.store.path, message.sender, receipt)
                     await to_thread.run_sync(partial(send, ref=f"receipt:{message.id}"))
 
@@ -373,7 +381,7 @@ class RunDriver:
         except Mistake as error:
             self.timeline.append(Noticed(text=f"{BUDGET_UNCHANGED}: {error}"), scope="", mail=message.id)
             return
-        # A resumed run finds the change by this key. No step of the run has a key with this prefix.
+        # A resumed run uses this key to find the change. The prefix keeps the key distinct from the keys of steps.
         number = 1 + len(self.timeline.find_events_below("", BudgetChanged))
         self.timeline.append(change, scope="", key=f"/{KINDS[BudgetChanged]}#{number}", mail=message.id)
         self.context.allowance.change_limits(change.budget)
@@ -406,7 +414,7 @@ class RunDriver:
                 self.store.release_run(self.lease)
                 await self.lease.wait_written()
             except PodiumError:
-                pass  # the store has already reported its failure; the lease expires by itself
+                pass  # the store has already reported its failure, and the lease expires on its own
 
     def close_followers(self) -> None:
         """Close all followers that `follow_entries` has returned."""

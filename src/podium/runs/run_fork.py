@@ -192,7 +192,7 @@ def _find_directory(store: StoreAddress, started: RunStarted) -> Path:
 
 def _get_started(entries: Sequence[Entry]) -> RunStarted:
     started = entries[0].event
-    assert isinstance(started, RunStarted), "the first entry of a run is RunStarted"
+    assert isinstance(started, RunStarted), "the first entry of a run must be RunStarted"
     return started
 
 
@@ -207,7 +207,7 @@ def _require_work_left(source: str, started: RunStarted, forked: ForkedEntries, 
 
 
 def _iter_messages(started: RunStarted, request: str, by: str) -> Iterator[MessageReceived]:
-    """Yield a message with the new request for each agent that receives it. If the request is empty, yield nothing."""
+    """Yield one message with the new request for each recipient. If the request is empty, yield nothing."""
     if not request:
         return
     team = next((agent.team for agent in started.agents if agent.name == started.agent), None)

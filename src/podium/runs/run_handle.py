@@ -184,7 +184,8 @@ async def drive_run(driver: RunDriver) -> AsyncIterator[Run]:
             except BaseException as error:
                 trouble = error
             try:
-                # A paused run would be stopped when it is resumed.
+                # Do not send a stop request if the pause of the run is already recorded: the request would stop the
+                # run as soon as it is resumed.
                 if not driver.has_recorded_end and not run.is_over:
                     await run.stop()
             except PodiumError as error:

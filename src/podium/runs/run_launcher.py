@@ -303,9 +303,10 @@ class RunLauncher:
         beside: Statement | None = None,
         job: FleetJob | None = None,
     ) -> tuple[RunLease, Timeline, Entry]:
-        """Write a new run's start and notices to the timeline. `beside` is executed in the same transaction.
+        """Write a new run's start and notices to the timeline.
 
-        For a worker's run, the worker and its `job` are inserted instead of `beside`.
+        `beside` is an SQL statement that is executed in the same transaction. For a worker's run, it is replaced by the
+        statement that inserts the worker and its `job`.
         """
         id = id or secrets.token_hex(6)
         beside = beside if started.errand is None else build_worker_insert(id, started.errand, job)
@@ -369,7 +370,8 @@ class RunLauncher:
                 patterns=patterns,
                 earlier_turns=earlier_turns,
             )
-            # Deliver the mail first, because resuming the run ends a pause that was requested earlier.
+            # Deliver the mail before the run is resumed. If it contains a request to pause, resuming the run then ends
+            # that pause.
             await self._store.deliver_mail(lease)
             timeline.append(RunResumed(host=socket.gethostname(), pid=os.getpid()), scope="")
             if settings.permission_mode == "bypass":
@@ -386,6 +388,6 @@ class RunLauncher:
 MakePlacement = Callable[[RunLauncher, Settings, str, RunStarted, Unattended | None], Placement]
 """Returns the placement for a run's workers.
 
-The arguments are the launcher, the run's settings, id and first event, and how to handle requests that nobody
+The arguments are the launcher, the run's settings, its id, its first event, and the policy for requests that nobody
 answers.
 """

@@ -39,7 +39,8 @@ def find_run_id(store: StoreAddress, name: str) -> str:
 
 def find_worker_run(store: StoreAddress, name: str) -> str:
     """Return the run of the newest worker with this branch or name in this repository, or an empty string."""
-    from ..store.worker_index import WorkerIndex  # for start-up time: most commands do not look up workers
+    # Imported here to keep start-up fast: most commands do not look up workers.
+    from ..store.worker_index import WorkerIndex
     from ..workspace.git.repository import Repository
 
     try:
@@ -56,7 +57,7 @@ def find_main_folder(started: RunStarted) -> str:
         return started.errand.root
     if not started.forked_from or not started.repo:
         return started.repo
-    from ..workspace.git.repository import Repository  # for start-up time: most runs are not forks
+    from ..workspace.git.repository import Repository  # imported here to keep start-up fast: most runs are not forks
 
     folder = Path(started.repo).resolve()
     try:
@@ -116,7 +117,7 @@ def resolve_recipient(summary: RunSummary, agent: str) -> str:
 
     Raise Mistake if the run has ended or has no such agent.
     """
-    from difflib import get_close_matches  # for start-up time: only an unknown name needs it
+    from difflib import get_close_matches  # imported here to keep start-up fast: needed only for an unknown name
 
     if is_over(summary):
         raise Mistake(

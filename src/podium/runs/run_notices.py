@@ -24,7 +24,7 @@ SETTLE_SECONDS = 0.2
 
 
 class NoticeDisplay(Protocol):
-    """Shows notifications where the process runs, such as a terminal."""
+    """Shows notifications to the user of this process, for example in its terminal."""
 
     def show(self, notification: Notification) -> None:
         """Show a notification."""
@@ -92,7 +92,7 @@ class RunNotices:
         self._handle_new_entry(entry, self._display.show)
 
     def withdraw_request(self, id: str, by: str) -> None:
-        """Handle a worker's request that is no longer open."""
+        """Stop counting a worker's request as open, and show the new number of open requests."""
         self._builder.withdraw_request(id)
         self._show_waiting(most=self._shown_waiting)
 
@@ -126,7 +126,8 @@ async def follow_with_notices(settings: Settings, run: Run, tell: Callable[[str]
 
     `tell` is called with a message if sending fails.
     """
-    from ..setup.settings import Settings  # imported here for start-up time: most commands send no notifications
+    # Imported here to keep start-up fast: most commands send no notifications.
+    from ..setup.settings import Settings
     from .notifier import open_notifier
 
     begun = time.time()

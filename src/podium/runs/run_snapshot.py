@@ -1,7 +1,8 @@
 """Take a manual snapshot of a run: its position on the timeline, and the commits of its checkouts.
 
-No process may be working on the run. While agents work, files and timeline change independently: a snapshot could
-contain half of an action, or miss the effect of one that its position includes. Pausing a run lets its actions finish.
+No process may be working on the run. While agents work, the files and the timeline change independently, so a snapshot
+could contain half of an action, or lack the effect of an action that is already on the timeline. Pausing a run lets its
+actions finish.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ async def take_run_snapshot(launcher: RunLauncher, run: str, *, name: str | None
     try:
         entries = await launcher.read_entries(run)
         if _was_paused(entries):
-            added.append(RunPaused())  # claiming the run has ended its pause
+            added.append(RunPaused())  # the pause ended when this process claimed the run
         chosen = _choose_name(entries, name)
         commits, why_not = await _keep_commits(entries, chosen)
         taken = SnapshotTaken(name=chosen, commits=commits)
@@ -66,12 +67,12 @@ def _require_no_worker(entries: Sequence[Entry]) -> None:
 
 def _get_started(entries: Sequence[Entry]) -> RunStarted:
     started = entries[0].event
-    assert isinstance(started, RunStarted), "the first entry of a run is RunStarted"
+    assert isinstance(started, RunStarted), "the first entry of a run must be RunStarted"
     return started
 
 
 def _was_paused(entries: Sequence[Entry]) -> bool:
-    """Return whether a run was paused until this process claimed it."""
+    """Return whether a run was paused when this process claimed it."""
     ownership = [entry.event for entry in entries if isinstance(entry.event, RunStarted | RunResumed | RunPaused)]
     return isinstance(ownership[-2], RunPaused)
 

@@ -52,7 +52,7 @@ class RunTableReader(NamedTuple):
         if not self.store.exists():
             return {"schema": SCHEMA, "runs": [], "groups": [], "agents": [], "total": 0, "archived": 0}
         with StoreReader(self.store) as reader, Groups(self.store) as groups:
-            # Read the runs before the groups, so that each of these runs has a group.
+            # Read the runs before the groups, so that the groups cover every run that was read.
             summaries = reader.read_run_list().readable
             arrangement = groups.load_arrangement()
             listed = [one for one in summaries if arrangement.group_of(one.id) is not None]

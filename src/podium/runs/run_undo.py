@@ -29,13 +29,13 @@ from .checkout_saving import UNDO_REFS, make_skip_test
 FILE_MODES = {"100644": 0o644, "100755": 0o755}
 ABSENT = "000000"
 RECORDED_TOOLS = ("write_file", "edit_file", "update_memory")
-"""Tools whose changed files are on the timeline. Other tools may change any file."""
+"""Tools for which the timeline records the files that they change. Other tools may change any file."""
 
 UndoState = Literal["can be undone", "undone", "already as before", "changed since", "not a regular file"]
 
 
 class UndoneFile(Struct, frozen=True, kw_only=True):
-    """A file that a run changed, and whether it can be restored or has been. `change` is what the run did to it."""
+    """A file that a run changed, and whether it can be or has been restored. `change` is the kind of change."""
 
     path: str
     change: Literal["added", "changed", "deleted"]
@@ -46,7 +46,7 @@ class UndoneFile(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndoPlan:
-    """What undoing a run would do. `current` is a commit with the files as they are now."""
+    """The plan for undoing a run. `current` is a commit with the current files."""
 
     run: str
     repository: Repository
@@ -110,8 +110,8 @@ def _find_saved_states(run: str, started: RunStarted, entries: Sequence[Entry]) 
     if not any(isinstance(entry.event, ActionBegan) for entry in entries):
         raise Mistake(f"run {run} changed nothing in your checkout, so there is nothing to undo")
     if saved.keys() != {"before", "after"}:
-        why = "its files were not saved; saving needs a git repository with a commit, and stops if it takes too long"
-        raise Mistake(f"run {run} cannot be undone: {why}")
+        how = "saving requires a git repository with a commit, and is abandoned if it takes too long"
+        raise Mistake(f"run {run} cannot be undone: its files were not saved; {how}")
     return saved
 
 
@@ -148,7 +148,7 @@ async def _read_changes(repository: Repository, old: str, new: str) -> list[_Tre
 
 
 async def undo_files(store: StoreAddress, shown: UndoPlan) -> UndoPlan:
-    """Restore the files that were shown as undoable and still are. Return the plan with the state of each file.
+    """Restore the files that `shown` lists as undoable, if they still are. Return a plan with the state of each file.
 
     The current files are saved first, under the ref that `save_ref` returns.
     """

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from ..store.postgres.server_check import HostCheck, ServerCheck
 
 SLOW_SECONDS = 0.1
-"""Above this round-trip time, commands and agents become noticeably slower."""
+"""If a round trip takes longer than this, commands and agents become noticeably slower."""
 SKEW_SECONDS = 2.0
-"""Above this difference between two clocks, the times on timelines are misleading."""
+"""If two clocks differ by more than this, the times on timelines are misleading."""
 
 
 class Fact(NamedTuple):
@@ -69,7 +69,7 @@ def check_postgres(store: PostgresAddress) -> Iterator[Fact]:
     """Check the server of a PostgreSQL store, the version of its tables, its runs and its hosts."""
     try:
         require_postgres_packages()
-        from ..store.postgres.schema import load_migrations  # imported here because the packages are an extra
+        from ..store.postgres.schema import load_migrations  # imported here because it needs optional packages
         from ..store.postgres.server_check import check_server
 
         found, known = check_server(store), load_migrations()[-1].number
@@ -77,7 +77,7 @@ def check_postgres(store: PostgresAddress) -> Iterator[Fact]:
         yield Fact("store", "problem", str(error))
         return
     if found.store_version == known:
-        yield from check_runs(store, about=f"{store}, PostgreSQL {found.server}")
+        yield from check_runs(store, about=f"{store} (PostgreSQL {found.server})")
     else:
         yield _check_version(store, found, known)
     yield _check_connection(found)
@@ -87,14 +87,14 @@ def check_postgres(store: PostgresAddress) -> Iterator[Fact]:
 
 def _check_version(store: PostgresAddress, found: ServerCheck, known: int) -> Fact:
     """Report a store that has no tables, or tables from another release."""
-    place = f"{store}, PostgreSQL {found.server}"
+    place = f"{store} (PostgreSQL {found.server})"
     if found.store_version == 0:
-        return Fact("store", "fine", f"{place}, has no tables yet; the first run creates them")
-    said = f"{place}, has store version {found.store_version}, from Podium {found.release}"
+        return Fact("store", "fine", f"{place} has no tables yet; the first run creates them")
+    said = f"{place} has store version {found.store_version}, last migrated by Podium {found.release}"
     if found.store_version > known:
-        wanted = f"this is Podium {__version__}, which supports versions up to {known}; update Podium on this machine"
-        return Fact("store", "problem", f"{said}; {wanted}")
-    wanted = f"this is Podium {__version__}, which needs version {known}"
+        wanted = f"this is Podium {__version__}, which supports store versions up to {known}"
+        return Fact("store", "problem", f"{said}; {wanted}: update Podium on this machine")
+    wanted = f"this is Podium {__version__}, which needs store version {known}"
     return Fact("store", "note", f"{said}; {wanted}: update Podium on all machines, then run podium store migrate")
 
 
@@ -122,15 +122,15 @@ def _check_host(host: HostCheck) -> Fact:
     """Report the state of a host, its release, and the difference between its clock and the server's."""
     what = f"host {host.name}"
     if host.seconds_ago is None:
-        return Fact(what, "note", "never started; start it there with podium host")
+        return Fact(what, "note", "never started; to start it, run podium host on its machine")
     said = f"Podium {host.version}, clock {_format_offset(host.clock_offset)} the server's"
     if host.state == "gone":
         return Fact(what, "fine", f"ended; {said}")
     if host.is_lost:
         return Fact(what, "note", f"lost: it has not reported for {host.seconds_ago:.0f} s; {said}")
     if not are_compatible(host.version, __version__):
-        text = f"{host.state}; {said}; its Podium is not compatible with this one ({__version__}): update the older one"
-        return Fact(what, "problem", text)
+        why = f"its version of Podium is not compatible with this version ({__version__})"
+        return Fact(what, "problem", f"{host.state}; {said}; {why}; update the older one")
     if abs(host.clock_offset) > SKEW_SECONDS:
         return Fact(what, "note", f"{host.state}; {said}; {_EFFECT}")
     return Fact(what, "fine", f"{host.state}; {said}")

@@ -18,7 +18,7 @@ class Push(Protocol):
     """Pushes a worker's files to its remote."""
 
     def push_during(self, tools: AbstractAsyncContextManager[object]) -> AbstractAsyncContextManager[object]:
-        """Return a context manager that opens `tools`, and pushes after every step while they are open."""
+        """Return a context manager that opens `tools` and, while they are open, pushes the files after every step."""
         ...
 
     async def push(self) -> None:
@@ -27,11 +27,14 @@ class Push(Protocol):
 
 
 def locate_run(first: Entry, home: Path) -> Entry:
-    """Return the first entry of a run with the paths on this machine. It is unchanged if the run cannot move."""
+    """Return the first entry of a run, with its paths replaced by those on this machine.
+
+    If the run cannot move to another machine, the entry is unchanged.
+    """
     started = first.event
     if not isinstance(started, RunStarted) or started.errand is None or started.errand.origin is None:
         return first
-    from ..workspace.travel.run_location import locate_task  # imported here for start-up time: few runs can move
+    from ..workspace.travel.run_location import locate_task  # imported here to keep start-up fast: few runs can move
 
     task = locate_task(started.errand, first.run, home)
     return structs.replace(first, event=structs.replace(started, errand=task, repo=task.path))
@@ -43,9 +46,10 @@ def add_push(
     started: RunStarted,
     make_push: Callable[[WorkerTask], Push],
 ) -> tuple[BeforeEnd | None, AbstractAsyncContextManager[object]]:
-    """Return `commit` and `tools`, extended to push the worker's files if its run can move.
+    """Return `commit` and `tools`, wrapped so that they also push the worker's files.
 
-    `commit` commits the worker's changes before the run ends.
+    `commit` commits the worker's changes before the run ends. If the run cannot move to another machine, both are
+    returned unchanged.
     """
     task = started.errand
     if commit is None or task is None or not task.has_checkout or task.origin is None or not task.origin.remote:

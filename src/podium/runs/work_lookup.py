@@ -37,7 +37,7 @@ class WorkRun:
     def started(self) -> RunStarted:
         """The event that started the run."""
         started = self.entries[0].event
-        assert isinstance(started, RunStarted), "the first entry of a run is RunStarted"
+        assert isinstance(started, RunStarted), "the first entry of a run must be RunStarted"
         return started
 
     @property
@@ -74,7 +74,7 @@ def find_team_result(store: StoreAddress, branch: str) -> TeamResult | None:
 
 
 def iter_work_runs(reader: StoreReader, run: str) -> Iterator[WorkRun]:
-    """Yield a run, then the runs of its workers that lead collaborating teams, and so on."""
+    """Yield a run and, recursively, the runs of its workers that lead collaborating teams."""
     summary = reader.read_summary(run)
     until = time.time() if derive_run_state(summary) == "running" else summary.last.at
     found = WorkRun(id=run, entries=reader.read_entries(run), until=until)
@@ -90,6 +90,6 @@ def is_team_worker(reader: StoreReader, run: str) -> bool | None:
         started = reader.read_summary(run).first.event
     except NoSuchRun:
         return None
-    assert isinstance(started, RunStarted), "the first entry of a run is RunStarted"
+    assert isinstance(started, RunStarted), "the first entry of a run must be RunStarted"
     lead = next((agent for agent in started.agents if agent.name == started.agent), None)
     return lead is not None and lead.team is not None and lead.team.mode == "collaborate"

@@ -46,10 +46,11 @@ class AgentDiagnostics:
             yield from self._check_tools(agent)
 
     def _check_hooks(self, agent: Agent) -> Iterator[Diagnostic]:
-        """Yield a warning if the agent's hooks are not called, because the user does not trust them."""
+        """Yield a warning if the agent's hooks will not be called because the user has not trusted them."""
         if not agent.other.get("hooks"):
             return
-        from .agent_hooks import NOT_TRUSTED, iter_untrusted  # imported here for start-up time: few agents have hooks
+        # Imported here to keep start-up fast: few agents have hooks.
+        from .agent_hooks import NOT_TRUSTED, iter_untrusted
 
         for _ in iter_untrusted([agent], self._repo, self._settings.home):
             yield _diagnose(agent, "hooks", NOT_TRUSTED, "warning")
@@ -59,7 +60,7 @@ class AgentDiagnostics:
         unknown = self._toolbox.find_unknown_tools(agent.tools or ())
         if not unknown:
             return
-        from .plugin_tools import find_plugin_tools  # imported here for start-up time: most tools are Podium's own
+        from .plugin_tools import find_plugin_tools  # imported here to keep start-up fast: most tools are Podium's own
 
         notices: list[str] = []
         installed = find_plugin_tools(unknown, notices.append)
@@ -80,7 +81,7 @@ class AgentDiagnostics:
             try:
                 check(agent)
             except KeyNotSet as error:
-                # The agent's file is valid, and the API key may be set on the machine where the agent runs.
+                # This is only a warning, because the API key may be set on the machine where the agent runs.
                 yield _diagnose(agent, key, str(error), "warning")
             except Mistake as error:
                 yield _diagnose(agent, key, str(error), "error")

@@ -1,7 +1,7 @@
-"""Find the hooks in agents' files that the user trusts.
+"""Find the hooks in agents' files that may be called.
 
-Hooks in the user's own agent files, and in agents built in code, need not be trusted. Hooks in a repository's agent
-files are called only if the user trusts exactly these hooks, in that repository.
+Hooks in the user's own agent files, and in agents built in code, need no approval. Hooks in a repository's agent files
+are called only if the user has trusted those exact hooks in that repository.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ def read_agent_hooks(agent: Agent) -> HookTable:
     try:
         return msgspec.convert(agent.other.get("hooks", {}), HookTable)
     except msgspec.ValidationError:
-        return {}  # an earlier release stored this key as it was in the file, and did not act on it
+        return {}  # an earlier release stored this key without checking it, and ignored it
 
 
 def propose_agent_hooks(agent: Agent, repo: Path) -> Proposal | None:
-    """Return the proposal with an agent's hooks, or None if it has none or they need not be trusted."""
+    """Return the proposal with an agent's hooks, or None if it has no hooks or they need no approval."""
     hooks = read_agent_hooks(agent)
     if not hooks or agent.source != "repo":
         return None
@@ -37,7 +37,7 @@ def propose_agent_hooks(agent: Agent, repo: Path) -> Proposal | None:
 
 
 def iter_untrusted(agents: Iterable[Agent], repo: Path, home: Path) -> Iterator[Agent]:
-    """Yield the agents whose hooks are not called because the user does not trust them."""
+    """Yield the agents whose hooks are not called because the user has not trusted them."""
     trust = Trust.load(home)
     for agent in agents:
         if (proposal := propose_agent_hooks(agent, repo)) is not None and not _is_trusted(proposal, trust):
@@ -53,7 +53,7 @@ class TrustedHooks:
         self._load_trust = cache(lambda: Trust.load(home))
 
     def __call__(self, agent: Agent) -> HookTable:
-        """Return the hooks in an agent's file, if they need not be trusted or the user trusts them."""
+        """Return the hooks in an agent's file, if the user has trusted them or they need no approval."""
         if not agent.other.get("hooks"):
             return {}
         proposal = None if self._repo is None else propose_agent_hooks(agent, self._repo)

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from ..system.process_group import ChildProcess
     from ..workspace.relay.sandbox_relay import ModelEndpoint
 
-NO_SANDBOX_NOTICE = "runs without a sandbox: what it does without asking can affect everything that you can access."
+NO_SANDBOX_NOTICE = (
+    "runs without a sandbox: any action that it takes without asking can affect everything that you can access."
+)
 
 
 def is_in_sandbox(settings: Settings, program: AgentProgram) -> bool:
@@ -33,14 +35,17 @@ def is_in_sandbox(settings: Settings, program: AgentProgram) -> bool:
 
 
 def choose_agent_sandbox(settings: Settings, program: AgentProgram, has_model: bool) -> AgentSandbox:
-    """Return the sandbox for a coding agent. With `has_model`, Podium chooses its model, so it needs no login."""
-    # Imported here for start-up time: most runs use no coding agent.
+    """Return the sandbox for a coding agent.
+
+    With `has_model`, Podium chooses the agent's model, so the agent needs no access to the hosts of its own login.
+    """
+    # Imported here to keep start-up fast: most runs use no coding agent.
     from ..engines.acp.agent_process import AgentSandbox
 
     if not is_in_sandbox(settings, program):
         opener = partial(_open_with_notice, program.name)
         return AgentSandbox(name="none", open_child=opener, serve_coordination=_serve_on_loopback)
-    # Imported here for start-up time: only agents in the sandbox need a relay.
+    # Imported here to keep start-up fast: only agents in the sandbox need a relay.
     from ..workspace.relay.sandbox_relay import COORDINATION_URL, MODEL_URL
     from .sandbox_choice import name_sandbox
 
@@ -50,13 +55,14 @@ def choose_agent_sandbox(settings: Settings, program: AgentProgram, has_model: b
         name=name_sandbox(profile, hosts),
         open_child=partial(_open_in_sandbox, settings, program, hosts),
         model_url=MODEL_URL,
-        serve_coordination=lambda router: nullcontext(COORDINATION_URL),  # the relay serves it there
+        # No server is started here, because the relay serves Podium's tools inside the sandbox.
+        serve_coordination=lambda router: nullcontext(COORDINATION_URL),
     )
 
 
 @asynccontextmanager
 async def _open_with_notice(name: str, command: AgentCommand) -> AsyncIterator[ChildProcess]:
-    # Imported here for start-up time: most runs use no coding agent.
+    # Imported here to keep start-up fast: most runs use no coding agent.
     from ..engines.acp.agent_process import open_unconfined
 
     command.report(f"{name} {NO_SANDBOX_NOTICE}")
@@ -70,7 +76,8 @@ async def _serve_on_loopback(router: CoordinationRouter) -> AsyncIterator[str]:
     from anyio import create_task_group, create_tcp_listener
     from anyio.abc import SocketAttribute
 
-    from ..workspace.relay.asgi_service import serve_connections  # for start-up time: most runs use no coding agent
+    # Imported here to keep start-up fast: most runs use no coding agent.
+    from ..workspace.relay.asgi_service import serve_connections
 
     async with await create_tcp_listener(local_host="127.0.0.1") as listener, create_task_group() as group:
         group.start_soon(serve_connections, listener, router)
@@ -83,7 +90,7 @@ async def _open_in_sandbox(
     settings: Settings, program: AgentProgram, hosts: tuple[str, ...], command: AgentCommand
 ) -> AsyncIterator[ChildProcess]:
     """Start an agent's process in the sandbox. Raise Mistake if there is no sandbox."""
-    # Imported here for start-up time: most runs use no coding agent.
+    # Imported here to keep start-up fast: most runs use no coding agent.
     from ..engines.coordination.stdio_shim import SHIM
     from ..workspace.relay.host_grant import HostGrant
     from ..workspace.relay.sandbox_relay import RelayConfiguration
@@ -106,7 +113,7 @@ async def _open_in_sandbox(
         hosts=tuple(map(HostGrant.parse, hosts)),
         report=command.report,
     )
-    env = {name: value for name, value in command.env.items() if name != "HOME"}  # the sandbox sets it
+    env = {name: value for name, value in command.env.items() if name != "HOME"}  # the sandbox sets HOME itself
     readable = [*map(Path, program.readable), SHIM]
     async with start_agent(sandbox, command.argv, home=command.home, relay=relay, env=env, readable=readable) as child:
         yield child
@@ -117,7 +124,7 @@ def _make_endpoint(model: AgentModel) -> ModelEndpoint:
     from aiohttp import BasicAuth
     from yarl import URL
 
-    # Imported here for start-up time: most runs use no coding agent.
+    # Imported here to keep start-up fast: most runs use no coding agent.
     from ..engines.model.http_wire import find_proxy
     from ..workspace.relay.sandbox_relay import ModelEndpoint
 

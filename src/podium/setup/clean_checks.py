@@ -31,7 +31,7 @@ class CleanChecks:
     """A tool that runs a team's check commands. The same rules and permission requests apply as for any command."""
 
     name = "bash"
-    description = "Run the commands that must pass for the work to be complete, on a clean checkout of it."
+    description = "On a clean checkout of the work, run the commands that must pass before the work counts as complete."
     parameters: ClassVar[dict[str, Any]] = {"type": "object", "properties": {}}
     is_parallel = False
     timeout = CHECK_TIMEOUT + 60

@@ -24,7 +24,7 @@ FindModelError = Callable[[Agent], str]
 
 
 def apply_team_fallbacks(agents: Iterable[Agent]) -> tuple[Agent, ...]:
-    """Return the agents. An agent without fallback models gets those of the first team that it belongs to."""
+    """Return the agents, giving each agent without fallback models those of the first team that it belongs to."""
     given = tuple(agents)
     found: dict[str, tuple[str, ...]] = {}
     for lead in given:

@@ -13,7 +13,7 @@ def make_hidden_test(rules: Rules) -> Callable[[str], bool]:
 
     Hidden files usually contain secrets, or the rules forbid agents to read them.
     """
-    from ..tools.file_listing import holds_secrets  # for start-up time: not every run has tools
+    from ..tools.file_listing import holds_secrets  # imported here to keep start-up fast: not every run has tools
 
     def is_hidden(path: str) -> bool:
         read = Action(run="", agent="", tool="read_file", arguments={"path": path})

@@ -47,10 +47,11 @@ class HookCalls:
         self._exit_stack = ExitStack()
 
     async def call(self, hook: Hook, event: HookEvent, payload: bytes) -> HookResult:
-        """Call a hook with an event and return how it ended. A hook that fails does not raise an error."""
+        """Call a hook with an event and return the outcome. A failing hook does not raise an error."""
         try:
             if hook.plugin:
-                from .plugin_hooks import call_plugin_hook  # for start-up time: most hooks are commands
+                # Imported here to keep start-up fast: most hooks are commands.
+                from .plugin_hooks import call_plugin_hook
 
                 result = await call_plugin_hook(hook, event, payload)
             else:
@@ -88,7 +89,7 @@ class HookCalls:
         return read_reply(bytes(output))
 
     async def _find_sandbox(self, hook: Hook, command: list[str], directory: Path) -> CommandSandbox:
-        """Return the sandbox for a hook, which can also run the programs that its command names by absolute paths."""
+        """Return the sandbox for a hook. It can also run the programs that the command names by absolute path."""
         if not hook.sandbox:
             return UNSANDBOXED
         readable = await to_thread.run_sync(_find_named_paths, command, directory)
@@ -143,7 +144,7 @@ def _expand_home(word: str) -> str:
 
 
 def _find_named_paths(command: list[str], directory: Path) -> tuple[Path, ...]:
-    """Return the programs that a command line names by absolute path and that are outside the directory."""
+    """Return the programs outside `directory` that a command line names by absolute path."""
     words = list(command)
     for word in command[2:] if command[:2] == ["sh", "-c"] else ():
         try:
@@ -151,6 +152,7 @@ def _find_named_paths(command: list[str], directory: Path) -> tuple[Path, ...]:
         except ValueError:
             continue  # the shell reports the unmatched quote
     paths = (Path(word) for word in words if word.startswith("/"))
-    # Only programs: a hook that a repository proposed must not be able to name a file with secrets.
+    # The sandbox makes the named files readable. Only programs are included, so that a hook proposed by a repository
+    # cannot read a file with secrets by naming it.
     programs = (path for path in paths if path.is_file() and os.access(path, os.X_OK))
     return tuple(dict.fromkeys(path for path in programs if not path.is_relative_to(directory)))

@@ -16,7 +16,10 @@ from .settings import Settings
 
 
 def require_consent(models: Iterable[str], settings: Settings, environ: Mapping[str, str], *, chooser: str) -> None:
-    """Raise Mistake, beginning with `chooser`, if a model is on a local server that the user has not agreed to."""
+    """Raise Mistake if a model is on a local server that the user has not agreed to use.
+
+    The message begins with `chooser`, which says what chose the model.
+    """
     for model in models:
         provider = find_local_provider(model)
         if provider is not None and provider not in _list_agreed_providers(settings, environ):

@@ -17,7 +17,7 @@ from .hook_calls import read_reply_fields
 
 
 async def call_plugin_hook(hook: Hook, event: HookEvent, payload: bytes) -> HookResult:
-    """Call a plug-in's function for an event and return how it ended. A function that raises an error has failed."""
+    """Call a plug-in's function for an event and return the outcome. An exception in the function is a failure."""
     try:
         plugin = await to_thread.run_sync(find_plugin, hook.plugin)
     except Mistake as error:

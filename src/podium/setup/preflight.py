@@ -19,13 +19,14 @@ MAX_REQUEST_BYTES = 2**20
 
 
 def validate_request(request: str) -> None:
-    """Raise Mistake if a request is empty, not text or too long."""
+    """Raise Mistake if a request is empty, not valid text or too long."""
     if not request.strip():
         raise Mistake("the request is empty; describe what the agent should do")
     try:
         size = len(request.encode())
     except UnicodeEncodeError as error:
-        raise Mistake(f"the request is not text: character {error.start + 1} cannot be encoded as UTF-8") from None
+        position = error.start + 1
+        raise Mistake(f"the request is not valid text: character {position} cannot be encoded as UTF-8") from None
     if size > MAX_REQUEST_BYTES:
         raise Mistake(f"the request has {size:,} bytes; the maximum is {MAX_REQUEST_BYTES:,}; refer to a file instead")
 
@@ -73,7 +74,10 @@ def apply_run_mode(agent: Agent, mode: Mode | None, max_iterations: int | None) 
             f'{agent.name} {what}; without a team it can only reflect: --reflect, or mode="reflect" in Python'
         )
     if team is None and (agent.router is not None or agent.handoff is not None):
-        raise Mistake(f"{agent.name} does not give its own answer, so it cannot reflect; use the agent that answers")
+        raise Mistake(
+            f"{agent.name} cannot reflect, because another agent gives its final answer; "
+            "run that agent in reflect mode instead"
+        )
     if max_iterations is not None and max_iterations < 1:
         raise Mistake(f"max_iterations must be at least 1, got {max_iterations}")
     team = team or Team(mode="reflect", members=())
@@ -125,7 +129,8 @@ def apply_team_defaults(agent: Agent) -> Agent:
 
 def validate_decision(decision: DecisionProposed, team: Sequence[Agent]) -> None:
     """Raise Mistake if the decision is invalid. The voters are the members of the first agent's team, if it has one."""
-    from ..core.decision_state import find_proposal_problem  # for start-up time: few runs decide something
+    # Imported here to keep start-up fast: few runs make decisions.
+    from ..core.decision_state import find_proposal_problem
     from ..patterns.member_tasks import list_members
 
     lead = team[0]

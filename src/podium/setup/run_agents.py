@@ -75,8 +75,9 @@ class RunAgents:
     ) -> AgentSelection:
         """Check and return the agent and all agents that it may need.
 
-        Files are read if code does not define all these agents. With `force_model`, files are always read, and this
-        model replaces the models of all agents. `patterns` are patterns from code that the agents can use.
+        Agent files are read if `agent` is a name, or if a given agent refers to an agent that is not given. With
+        `force_model`, agent files are always read, and this model replaces the models of all agents. `patterns` are
+        patterns from code that the agents can use.
         """
         if isinstance(agent, str) or force_model:
             extra = others if isinstance(agent, str) else (agent, *others)
@@ -149,7 +150,8 @@ class RunAgents:
         for agent in team:
             find_pattern(agent, patterns)
             if agent.team is not None:
-                from ..patterns.member_tasks import validate_team_options  # for start-up time: most runs have no team
+                # Imported here to keep start-up fast: most runs have no team.
+                from ..patterns.member_tasks import validate_team_options
 
                 validate_team_options(agent)
             validate_output_schema(agent)

@@ -73,7 +73,7 @@ class RunTools:
         self._toolboxes: dict[tuple[Rules, CommandSandbox | None], Toolbox] = {}
         self._sandbox: CommandSandbox | None = None
         self._sandbox_ready: Event | None = None
-        """Set when the sandbox is ready; None until the search starts."""
+        """An event that is set when the sandbox is ready; None until the run starts looking for a sandbox."""
         self._background: TaskGroup | None = None
         self._exit_stack = AsyncExitStack()
         self._servers: Servers | None = None
@@ -95,7 +95,8 @@ class RunTools:
             for tool in box.select_acting_tools(agent.tools, agent.disallowed_tools)
         ]
         if op.checkout:
-            # The sandbox is for the run's own checkout, so there are no tools that run commands in another checkout.
+            # The run's sandbox contains only the run's own checkout, so an agent that works in another checkout gets no
+            # tools that run commands.
             without = (*agent.disallowed_tools, "Bash", "run_checks")
             there = self._make_toolbox(Path(op.checkout), op.rules, None)
             acting = there.select_acting_tools(agent.tools, without)
@@ -118,7 +119,7 @@ class RunTools:
     def _make_skill_tools(self, op: Operation) -> tuple[Tool, ...]:
         if not self._skills or self._directory is None or not can_load_skills(op.agent):
             return ()
-        from ..tools.load_skill import load_skill_tool  # imported here for start-up time: most runs have no skills
+        from ..tools.load_skill import load_skill_tool  # imported here to keep start-up fast: most runs have no skills
 
         return (load_skill_tool(self._skills, self._directory, make_hidden_test(op.rules)),)
 
@@ -126,7 +127,7 @@ class RunTools:
         """Return the plug-in tools with these names. Unlike functions from code, they need permission."""
         if not names:
             return {}
-        from .plugin_tools import find_plugin_tools  # imported here for start-up time: few agents use plug-ins
+        from .plugin_tools import find_plugin_tools  # imported here to keep start-up fast: few agents use plug-ins
 
         return await to_thread.run_sync(find_plugin_tools, names, self._notice_once)
 
@@ -151,7 +152,7 @@ class RunTools:
         *,
         also: Sequence[AlsoCheckout] = (),
     ) -> Toolbox:
-        from ..tools.toolset import Toolbox  # for start-up time: not every run has tools
+        from ..tools.toolset import Toolbox  # imported here to keep start-up fast: not every run has tools
 
         return Toolbox(
             directory,
@@ -199,7 +200,7 @@ class RunTools:
         return tool
 
     async def _choose_sandbox(self, checkout: Path, also: Sequence[Path] = ()) -> CommandSandbox:
-        from .sandbox_choice import choose_sandbox  # imported here for start-up time: most runs do not need it
+        from .sandbox_choice import choose_sandbox  # imported here to keep start-up fast: most runs do not need it
 
         settings = self._settings
         return await choose_sandbox(
@@ -216,7 +217,7 @@ class RunTools:
 
     def make_check_tool(self, commands: tuple[str, ...], commit: str = "") -> ActingTool:
         """Return a tool that runs commands on a clean checkout of `commit` or, by default, of the working tree."""
-        # Imported here for start-up time: most runs do not need it.
+        # Imported here to keep start-up fast: most runs do not need it.
         from .clean_checks import CleanChecks
         from .sandbox_choice import name_sandbox
 
@@ -239,7 +240,7 @@ class RunTools:
         return self
 
     def _build_servers(self) -> Servers:
-        # Imported here for start-up time: importing the MCP library takes longer than starting most runs.
+        # Imported here to keep start-up fast: importing the MCP library takes longer than starting most runs.
         from ..config.trust import Trust
         from ..mcp_client.run_servers import Servers
 
@@ -305,6 +306,6 @@ def wrap_functions(functions: Sequence[Callable[..., object]]) -> tuple[ActingTo
     """Return the functions wrapped as tools."""
     if not functions:
         return ()
-    from ..tools.toolset import function_tools  # imported here for start-up time: most runs have no functions
+    from ..tools.toolset import function_tools  # imported here to keep start-up fast: most runs have no functions
 
     return function_tools(functions)

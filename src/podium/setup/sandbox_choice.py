@@ -14,7 +14,7 @@ from ..values.store_address import StoreAddress, make_local_path
 from ..workspace.relay.host_grant import HostGrant
 from ..workspace.sandbox.bubblewrap import Sandbox
 
-NO_SANDBOX_NOTICE = "Commands run without a sandbox: every command that is allowed can access everything that you can."
+NO_SANDBOX_NOTICE = "Commands run without a sandbox: every allowed command can access everything that you can access."
 
 
 async def choose_sandbox(
@@ -73,7 +73,7 @@ async def choose_sandbox(
 
 
 def find_local_store(store: StoreAddress) -> Path:
-    """Return the path of a store's files on this machine, which nothing in a sandbox can see."""
+    """Return the path of a store's files on this machine. Sandboxes hide these files."""
     return store if isinstance(store, Path) else make_local_path(store, "bells")
 
 

@@ -1,8 +1,8 @@
 """Load the settings from files, the environment and code.
 
 The sources are, in increasing precedence: the repository's file, confirmed server addresses, the user's own
-file, the environment, and arguments. For daily budgets only, the lower of the two files' limits applies. The package
-`config` defines and reads the files.
+file, the environment, and arguments. Daily budgets are an exception: the lower of the limits in the two files applies.
+The package `config` defines the format of the files and reads them.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     def build_rules(self) -> Rules:
         """Return the combined rules of the user and the repository; the strictest rule applies."""
-        from ..policy import Rules, narrow_rules  # imported here for start-up time: most commands evaluate no rules
+        from ..policy import Rules, narrow_rules  # imported here to keep start-up fast: most commands evaluate no rules
 
         mine = self.permissions
         rules = Rules(allow=mine.allow, ask=mine.ask, deny=mine.deny)
@@ -227,12 +227,15 @@ class Settings(Struct, frozen=True, kw_only=True):
         return structs.replace(self, **other) if other else self
 
     def _may_keep_mode(self, mode: PermissionMode) -> bool:
-        """Return whether a run keeps its recorded mode. It does, unless that mode is `bypass` or a mode is set now."""
+        """Return whether a resumed run keeps its recorded mode.
+
+        It does, unless that mode is `bypass` or the current settings set a mode explicitly.
+        """
         return mode != "bypass" and "permissions.mode" not in self.sources
 
 
 FLAGS = frozenset(SettingsDocument.__struct_fields__) - {"store"}
-"""The arguments that are merged with the settings in files. Any other argument replaces a whole field."""
+"""The arguments of `Settings.load` that are merged with the settings in files. Others replace whole fields."""
 
 RECORDED_FIELDS: dict[str, Any] = {
     "model": str,
@@ -344,9 +347,10 @@ def _validate_document(
 
 def _validate_worktree_folder(folder: str, repo: Path) -> None:
     """Raise Mistake unless a folder pattern leads to folders outside the repository."""
-    from ..workspace.worktrees.worktree_folder import resolve_worktree_folder  # imported here for start-up time
+    from ..workspace.worktrees.worktree_folder import resolve_worktree_folder  # imported here to keep start-up fast
 
     main = repo.resolve()
-    # Without a repository, or in one that contains the whole home folder, workers are unlikely to be used.
+    # Workers are unlikely to be used outside a repository, or in a repository that contains the whole home folder, so
+    # the folder is not checked there.
     if (main / ".git").exists() and not Path(os.path.expanduser("~")).is_relative_to(main):  # noqa: PTH111
         resolve_worktree_folder(folder, main=main, branch="{branch}")

@@ -55,7 +55,7 @@ def build_trust_overview(files: SettingsFiles, repo: Path, trust: Trust, agents:
     `agents` are the agents of the repository, whose hooks are items too.
     """
     files.require_no_errors()
-    # Trusted settings are in `files.repo` and the others in `files.proposed`; together they are all proposals.
+    # List all proposals: those that the user trusts are in `files.repo`, and the others are in `files.proposed`.
     everything = merge_documents(files.repo, files.proposed)
     places = [(one, files.repo_lines.get(one.key, "")) for one in list_proposals(everything, repo)]
     places += [(one, agent.path) for agent in agents if (one := propose_agent_hooks(agent, repo)) is not None]
@@ -112,7 +112,10 @@ def find_item(name: str, items: Sequence[TrustItem]) -> TrustItem:
 
 
 def match_items(name: str, items: Sequence[TrustItem]) -> list[TrustItem]:
-    """Return the items whose key is `name` or, if there are none, whose key without its first part is `name`."""
+    """Return the items whose key is `name`. If there are none, compare `name` with the keys without their sections.
+
+    For example, `github` matches `mcpServers.github`, and `openai` matches `providers.openai.base_url`.
+    """
     exact = [item for item in items if item.key == name]
     return exact or [item for item in items if item.key.partition(".")[2].removesuffix(".base_url") == name]
 

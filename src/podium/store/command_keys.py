@@ -52,6 +52,6 @@ def claim_command_key(store: StoreAddress, key: str, digest: str, *, id: str = "
 
 
 def store_command_reply(store: StoreAddress, key: str, reply: bytes) -> None:
-    """Store the result of a command, which later attempts with the same key return."""
+    """Store the result of a command, so that later attempts with the same key return it."""
     with closing(open_connection(store, create=False)) as connection, translate_errors(store):
         connection.execute("UPDATE command_key SET reply = ? WHERE key = ?", (reply, key))

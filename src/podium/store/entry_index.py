@@ -45,7 +45,8 @@ class EntryIndex:
         except StoreCorrupt:
             raise
         except StoreFailed:
-            self._connection = open_for_reading(path)  # on a read-only medium, entries can still be found
+            # The store may be read-only. Entries can still be found, with a temporary index.
+            self._connection = open_for_reading(path)
         self._connection.set_lock_timeout(LOCK_SECONDS)
 
     def __enter__(self) -> EntryIndex:
@@ -153,7 +154,8 @@ class EntryIndex:
 
     @contextmanager
     def _open_transaction(self) -> Iterator[None]:
-        is_temporary = self._is_temporary  # then the store is only read
+        # With a temporary index, the store itself is only read.
+        is_temporary = self._is_temporary
         begin = read_transaction if is_temporary else partial(write_transaction, lock="entry_index")
         with translate_errors(self.path), begin(self._connection):
             yield

@@ -16,9 +16,10 @@ PAGE = 1000
 
 
 class Follower:
-    """An iterator over one run's entries, in order; it ends after the entry that ends or pauses the run.
+    """An iterator over one run's entries, in order.
 
-    It reads when it is woken; a PostgreSQL store also wakes it once a second. A slow reader delays only itself.
+    It ends after the entry that ends the run, or that pauses the run until somebody resumes it. It reads new entries
+    whenever it is woken; a PostgreSQL store also wakes it once a second. A slow reader delays only itself.
     """
 
     def __init__(self, path: StoreAddress, run: str, after: int = 0) -> None:
@@ -29,8 +30,8 @@ class Follower:
         self._is_finishing = False
         self._is_closed = False
         self._reader = StoreReader(path)
-        # The wakeup is opened before the first read. A woken owner finds new sockets and wakes them,
-        # which makes this follower read the entries that were written in the meantime.
+        # Open the wakeup before the first read, then wake the owners. An owner that is woken looks for new followers
+        # and wakes them, so this follower also reads the entries that are written in the meantime.
         self._wakeup = open_wakeup(path, "follower")
         send_wakeup(path, "owner")
 
@@ -48,7 +49,7 @@ class Follower:
         self._reader.close()
 
     def finish(self) -> None:
-        """Stop after the entries that are already written. Called when this process stops working on the run."""
+        """End the iteration after the entries written so far. Called when this process stops working on the run."""
         self._is_finishing = True
         if not self._is_closed:
             self._wakeup.wake()
@@ -77,6 +78,6 @@ class Follower:
 
 
 def _ends_timeline(event: Event) -> bool:
-    """Return whether this event remains the last one until somebody resumes the run."""
+    """Return whether no event follows this one unless somebody resumes the run."""
     # A run that is paused until a given time continues by itself.
     return isinstance(event, RunEnded) or (isinstance(event, RunPaused) and not event.until)

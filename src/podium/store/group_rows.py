@@ -95,7 +95,7 @@ class Groups:
         with translate_errors(self.path):
             return [run for run in inside if not self._has_ended(run)]
 
-    # Changes by the user
+    # Changes that the user makes to groups and runs
 
     def rename(self, thing: Group | GroupedRun, name: str | None) -> str:
         """Rename a group or run, or restore its default name if `name` is None, and return the new name.
@@ -314,7 +314,8 @@ def _find_origins(
         if not isinstance(started, RunStarted):
             return known[run]
         lead = started.agents[0] if started.agents else None
-        # An agent that reflects alone has a team without members, and its run is grouped like that of any single agent.
+        # An agent that reflects without a team is stored with a team that has no members. Its run is grouped like the
+        # run of any other single agent.
         is_team = lead is not None and lead.team is not None and bool(lead.team.members)
         team = lead.name if lead is not None and is_team else ""
         known[run] = RunOrigin(run, main(started.repo) if started.repo else "", team)

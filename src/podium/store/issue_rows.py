@@ -83,7 +83,7 @@ class IssueClaims:
         self._store = store
 
     def find_known(self, source: str, issues: Sequence[str]) -> set[str]:
-        """Return those of these issues that have already been claimed."""
+        """Return the given issues that have already been claimed."""
         if not issues or not self._store.exists():
             return set()
         marks = ", ".join("?" * len(issues))

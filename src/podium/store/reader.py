@@ -190,8 +190,8 @@ class StoreReader:
             return prefix
         if prefix and not found and (lost := find_recorded_run(self.path, prefix)) is not None:
             raise StoreCorrupt(
-                f"run {lost} was written to {self.path} but is no longer there: the file was damaged, or replaced "
-                "by an older copy; nothing was changed. Restore the store from a copy"
+                f"run {lost} was written to {self.path}, but is missing now: the file was damaged, or replaced by an "
+                "older copy. Nothing was changed; restore the store from a backup"
             )
         if not prefix or not found:
             raise NoSuchRun(f"run {prefix!r} not found; podium ps lists the runs")

@@ -73,7 +73,7 @@ def find_owner(connection: SqlConnection, run: str) -> Owner | None:
 
 
 def make_owner(id: str | None, host: str, boot: str, pid: int, process_start: str, seconds_left: float) -> Owner | None:
-    """Return the owner with these columns, or None if they are empty because the run has no owner."""
+    """Return the owner read from these columns, or None if they are empty because the run has no owner."""
     if id is None:
         return None
     until = time.time() + seconds_left

@@ -18,7 +18,7 @@ TABLES_OF_RUN = ("entry", "mail", "attachment", "placement", "worker", "indexed_
 def remove_run(store: StoreAddress, run: str) -> bool:
     """Remove a run in one transaction. Return False, and leave the database unchanged, if it has not ended."""
     if isinstance(store, Path):
-        # Before the run: a progress file without a run means that the store has lost the run.
+        # Delete the progress file before the run: a progress file without a run means that the store has lost the run.
         forget_progress(store, run)
     with translate_errors(store), closing(open_connection(store, create=False)) as connection:
         connection.set_durable(True)
@@ -40,7 +40,8 @@ def _record_newest_removal(connection: SqlConnection) -> Iterator[None]:
     before = read_last()
     yield
     if (last := read_last()) < before:
-        # The new removal has also removed everything that was written since those that left as many entries or more.
+        # The new removal replaces each earlier one with the same or a higher `last`, because it has also removed
+        # everything that was written since then.
         connection.execute("DELETE FROM entry_removal WHERE last >= ?", (last,))
         connection.execute("INSERT INTO entry_removal (last) VALUES (?)", (last,))
 

@@ -127,7 +127,7 @@ class RunStore:
         return len(self._leases) <= FEW_RUNS
 
     def begin_run(self, run: str, beside: Statement | None = None) -> RunLease:
-        """Create a run owned by this process; the statement `beside` is executed in the same transaction."""
+        """Create a run owned by this process. If `beside` is given, execute it in the same transaction."""
         lease = self._leases[run] = RunLease(self, run, epoch=1)
         lease.queue_write(Write(lease, before=(INSERT_RUN, (run, time.time(), self.owner.id)), after=beside))
         return lease
@@ -158,7 +158,7 @@ class RunStore:
         self._leases.pop(lease.run, None)
         self._attachments.pop(lease.run, None)
         if not is_over:
-            # Not written as the lease's holder: a holder whose write was rejected must still be able to release it.
+            # This write does not require the lease: a holder whose write was rejected must still be able to release it.
             lease._last = self.writer.enqueue(Write(None, after=(RELEASE_RUN, (lease.run, lease.epoch))))
 
     def read_attachment(self, run: str, digest: str) -> bytes | None:

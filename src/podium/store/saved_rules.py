@@ -1,7 +1,8 @@
 """Copy the rules that a person saved with "always" to a PostgreSQL store, for the person's workers on hosts.
 
 The rules stay in a file in the person's home; the store has a copy. A host can read the copy but not change it. A rule
-applies to runs that were started on the machine where it was saved, in its repository.
+applies to runs that were started on the machine where the rule was saved. If it was saved for one repository, it
+applies only to runs in that repository.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ def publish_rules(store: StoreAddress, machine: str, rules: Sequence[PublishedRu
 def read_rules_for_run(store: StoreAddress, run: str) -> tuple[str, ...]:
     """Return the published rules that apply to a run.
 
-    These are the rules from the machine where the run, or the first of its ancestors, was delegated.
+    These are the rules of the machine where the run was delegated. If another worker delegated the run, the rules of
+    the machine where the first worker in this chain was delegated apply.
     """
     with StoreReader(store) as reader:
         origin = None

@@ -1,7 +1,7 @@
-"""The secret that hosts use to prove that they may start the schedules of the machine that they run on.
+"""The secret with which a host proves that it may start the schedules of its machine.
 
-The secret is a file in the Podium home. A PostgreSQL store has only its digest, so another host, which can read the
-store, cannot record that a run was started or missed.
+The secret is in a file in the Podium home. A PostgreSQL store contains only a digest of the secret. So a host on
+another machine can read the store, but cannot record that a run of these schedules was started or missed.
 """
 
 from __future__ import annotations
@@ -29,11 +29,13 @@ def read_schedule_secret(home: Path) -> str:
     except FileNotFoundError:
         return ""
     except (OSError, UnicodeDecodeError) as error:
-        raise Mistake(f"{home / FILE} cannot be read ({error}); delete it, and add or resume a schedule") from error
+        raise Mistake(
+            f"{home / FILE} cannot be read ({error}); delete it, and create it again with podium schedule start"
+        ) from error
 
 
 def publish_schedule_key(store: StoreAddress, home: Path) -> None:
-    """Let the hosts on this machine start the runs of its schedules. Do nothing for a SQLite store."""
+    """Let the hosts on this machine start the runs of this machine's schedules. Do nothing for a SQLite store."""
     if not isinstance(store, PostgresAddress):
         return
     with hold_file_lock(home / f".{FILE}.lock", protects=home / FILE):

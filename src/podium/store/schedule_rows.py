@@ -54,7 +54,7 @@ class Schedule:
 
 
 class Schedules:
-    """The schedules in a store. Changes survive power loss, because no timeline contains what a person entered here."""
+    """The schedules in a store. Changes survive power loss, because they could not be restored from a timeline."""
 
     def __init__(self, store: StoreAddress, *, host_secret: str = "") -> None:
         """Open the schedules. A host, which cannot write to the table, passes its machine's secret as `host_secret`."""
@@ -117,7 +117,7 @@ class Schedules:
         )
 
     def _record_as_host(self, before: Schedule, after: Schedule) -> None:
-        """Record a change through the function for hosts. Raise StoreFailed if it refuses."""
+        """Record a change by calling the database function for hosts. Raise StoreFailed if the function refuses it."""
         values = (before.id, self._host_secret, before.next_at, after.next_at, after.last_at, after.last_run)
         with translate_errors(self._store), closing(open_connection(self._store, create=False)) as connection:
             [(refusal,)] = connection.execute(
@@ -127,7 +127,7 @@ class Schedules:
         if refusal is not None:
             raise StoreFailed(
                 f"the store refused this host's update of schedule {before.id} ({refusal}); to let the hosts on this "
-                "machine start its schedules, run podium schedule start here with your own database login"
+                "machine start this machine's schedules, run podium schedule start here with your own database login"
             )
 
     def _execute(self, sql: str, values: Sequence[Any], *, create: bool = False) -> None:

@@ -58,7 +58,7 @@ class SqlConnection(Protocol):
 
     @property
     def settled_entries(self) -> str:
-        """The condition for entries that no later commit can precede in `entry_order`."""
+        """The condition for settled entries: later commits add entries only after them in `entry_order`."""
         ...
 
     @property
@@ -80,7 +80,7 @@ class SqlConnection(Protocol):
         ...
 
     def begin_write(self, lock: str) -> None:
-        """Begin a transaction that excludes other transactions with the same lock until it ends."""
+        """Begin a transaction. Until it ends, other transactions with the same lock wait."""
         ...
 
     def set_durable(self, is_durable: bool) -> None:
@@ -110,7 +110,7 @@ def read_transaction(connection: SqlConnection) -> Iterator[None]:
 
 @contextmanager
 def write_transaction(connection: SqlConnection, lock: str) -> Iterator[None]:
-    """Run the block in a transaction that excludes others with the same lock."""
+    """Run the block in a transaction. Transactions with the same lock run one at a time."""
     connection.begin_write(lock)
     with finish_transaction(connection):
         yield

@@ -23,7 +23,7 @@ def open_connection(store: StoreAddress, *, create: bool) -> SqlConnection:
     if isinstance(store, Path):
         return open_sqlite(store, create=create)
     require_postgres_packages()
-    from .postgres.connection import PostgresConnection  # imported here for start-up time
+    from .postgres.connection import PostgresConnection  # imported here to keep start-up fast
 
     return PostgresConnection(store)
 
@@ -45,17 +45,20 @@ def open_committer(store: StoreAddress, owner: str) -> Committer:
     if isinstance(store, Path):
         return SqliteCommitter(store)
     require_postgres_packages()
-    from .postgres.commit import PostgresCommitter  # imported here for start-up time
+    from .postgres.commit import PostgresCommitter  # imported here to keep start-up fast
 
     return PostgresCommitter(store, owner)
 
 
 def expect_store(store: StoreAddress) -> None:
-    """Make this process wait for the store's server if it is unavailable, because the parent process was connected."""
+    """Make this process wait if the store's server is unavailable.
+
+    The parent process has been connected, so the server exists and is probably restarting.
+    """
     if isinstance(store, Path):
         return
     require_postgres_packages()
-    from .postgres.connection import expect_server  # imported here for start-up time
+    from .postgres.connection import expect_server  # imported here to keep start-up fast
 
     expect_server(store)
 
@@ -64,7 +67,7 @@ def translate_errors(store: StoreAddress) -> AbstractContextManager[None]:
     """Translate errors from the store's database into LeaseLost, StoreCorrupt and StoreFailed."""
     if isinstance(store, Path):
         return translate_sqlite_errors(store)
-    from .postgres.connection import translate_postgres_errors  # imported here for start-up time
+    from .postgres.connection import translate_postgres_errors  # imported here to keep start-up fast
 
     return translate_postgres_errors(store)
 
@@ -77,7 +80,7 @@ def has_current_tables(store: StoreAddress) -> bool:
     if isinstance(store, Path):
         return True
     require_postgres_packages()
-    from .postgres.connection import read_postgres_version  # imported here for start-up time
+    from .postgres.connection import read_postgres_version  # imported here to keep start-up fast
     from .postgres.schema import load_migrations
 
     return read_postgres_version(store) == load_migrations()[-1].number

@@ -55,7 +55,7 @@ BINARY_COLUMNS = frozenset(("line", "hash", "data", "reply"))
 
 
 class FileRow(NamedTuple):
-    """A row of a table, with its values in the order of TABLES."""
+    """A row of a table, with its values in the order of the columns in TABLES."""
 
     table: str
     values: tuple[Any, ...]
@@ -79,7 +79,7 @@ class StoreFileWriter:
         self._write_line(_Header(podium_store=FORMAT, release=__version__, tables=TABLES))
 
     def write_rows(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Write rows of a table, whose values are in the order of TABLES."""
+        """Write rows of a table. The values of each row are in the order of the columns in TABLES."""
         is_binary = [column in BINARY_COLUMNS for column in TABLES[table]]
         for row in rows:
             values = [
@@ -120,7 +120,7 @@ def read_store_file(path: Path) -> Iterator[FileRow]:
     except (EOFError, zlib.error) as error:
         raise _explain_damage(path) from error
     except OSError as error:
-        # BadGzipFile, which is raised for another kind of file and for a wrong checksum, has no error number.
+        # BadGzipFile, which is raised if the file is not a gzip file or its checksum is wrong, has no error number.
         if error.errno is None:
             raise StoreCorrupt(f"{path} is not a store file, or is damaged ({error}); nothing was changed") from error
         raise Mistake(f"{path} cannot be read: {error.strerror}") from error
@@ -161,9 +161,9 @@ def _require_known_format(line: bytes, path: Path) -> None:
     if header.podium_store > FORMAT or header.tables != TABLES:
         raise Mistake(
             f"{path} was written by Podium {header.release} (format {header.podium_store}); this is Podium "
-            f"{__version__}, which reads format {FORMAT}; update Podium, or export with this release"
+            f"{__version__}, which reads format {FORMAT}; update Podium, or export the store again with {__version__}"
         )
 
 
 def _explain_damage(path: Path) -> StoreCorrupt:
-    return StoreCorrupt(f"{path} is incomplete or was changed; nothing was changed in the store. Export it again")
+    return StoreCorrupt(f"{path} is incomplete or was modified, so nothing was imported; export the store again")

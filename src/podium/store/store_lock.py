@@ -23,9 +23,10 @@ MOST_SECONDS = 20 * LOCK_SECONDS
 
 @asynccontextmanager
 async def hold_store_lock(store: StoreAddress, what: str, *, doing: str) -> AsyncIterator[None]:
-    """Hold the store's lock `what` until the block ends, excluding processes on all machines that use the store.
+    """Hold the lock named `what` until the block ends. It applies to all processes and machines that use the store.
 
-    Raise StoreFailed if another process holds it for too long; `doing` describes that process's work in the message.
+    Raise StoreFailed if another process holds the lock for too long. The error message describes the work of that
+    process with `doing`, for example `starting workers`.
     """
     if isinstance(store, Path):
         async with hold_lock(store, what, doing=doing):
@@ -57,9 +58,10 @@ async def _acquire_advisory_lock(connection: SqlConnection, store: StoreAddress,
 
 @asynccontextmanager
 async def hold_lock(store: StoreAddress, what: str, *, doing: str) -> AsyncIterator[int]:
-    """Hold the lock `what` on this machine until the block ends, and yield its descriptor.
+    """Hold the lock named `what` on this machine until the block ends, and yield the descriptor of its file.
 
-    Raise StoreFailed if another process holds it for too long; `doing` describes that process's work in the message.
+    Raise StoreFailed if another process holds the lock for too long. The error message describes the work of that
+    process with `doing`, for example `starting workers`.
     """
     name = make_local_path(store, f"{what}.lock")
     try:

@@ -15,16 +15,16 @@ def read_version(store: StoreAddress) -> int:
     if isinstance(store, Path):
         return read_sqlite_version(store)
     require_postgres_packages()
-    from .postgres.connection import read_postgres_version  # imported here for start-up time
+    from .postgres.connection import read_postgres_version  # imported here to keep start-up fast
 
     return read_postgres_version(store)
 
 
 def name_migrations(store: StoreAddress) -> list[str]:
-    """Return the name of each migration that this Podium knows for this kind of store, in order."""
+    """Return the names of all migrations for this kind of store in this version of Podium, in order."""
     if isinstance(store, Path):
         return [str(number) for number in range(1, len(MIGRATIONS) + 1)]
-    from .postgres.schema import load_migrations  # imported here for start-up time
+    from .postgres.schema import load_migrations  # imported here to keep start-up fast
 
     return [f"{migration.number} ({migration.name})" for migration in load_migrations()]
 

@@ -47,7 +47,7 @@ def open_wakeup(store: StoreAddress, kind: WaiterKind) -> Wakeup:
     """Open a socket that receives wakeups of one kind."""
     if isinstance(store, Path):
         return WakeupSocket(ensure_socket_folder(store), kind)
-    from .postgres.notifications import PostgresWakeup  # imported here for start-up time
+    from .postgres.notifications import PostgresWakeup  # imported here to keep start-up fast
 
     return PostgresWakeup(store, kind)
 
@@ -59,7 +59,7 @@ def send_wakeup(store: StoreAddress, kind: WaiterKind) -> None:
         sender.wake_all()
         sender.close()
         return
-    from .postgres.notifications import notify  # imported here for start-up time
+    from .postgres.notifications import notify  # imported here to keep start-up fast
 
     notify(store, kind)
 
@@ -68,7 +68,7 @@ class FollowerWakeups(Protocol):
     """Wakes followers after entries are committed."""
 
     def find_sockets(self) -> None:
-        """Look for followers again."""
+        """Refresh the set of followers to wake."""
         ...
 
     def wake_all(self) -> None: ...

@@ -68,7 +68,7 @@ class WorkerIndex:
         return self._query_rows("", ()) if root is None else self._query_rows(f"WHERE {self._in_root}", (root,))
 
     def list_listed(self, root: str | None = None) -> list[WorkerRow]:
-        """Return the same workers as `list_all`, except those whose team's group was deleted."""
+        """Return every worker, in one repository or in all, except the workers of teams whose group was deleted."""
         where, values = ("", ()) if root is None else (f"AND {self._in_root}", (root,))
         return self._query_rows(
             "WHERE NOT EXISTS (SELECT 1 FROM placement WHERE placement.run = worker.run AND placement.place IS NULL)"
@@ -81,7 +81,7 @@ class WorkerIndex:
         return self._query_rows("WHERE worker.root = ? AND worker.branch = ?", (root, name))
 
     def list_fleet_runs(self) -> set[str]:
-        """Return the unfinished runs that are waiting for a host of a fleet or are on one."""
+        """Return the unfinished runs that are queued for the hosts of a fleet or are running on one of them."""
         if not isinstance(self._store, PostgresAddress):
             return set()
         with translate_errors(self._store), closing(open_for_reading(self._store)) as connection:
@@ -93,7 +93,7 @@ class WorkerIndex:
             connection.execute(CLOSE_WORKER, (run,))
 
     def list_stop_requested(self) -> set[str]:
-        """Return the runs of the open workers that somebody has asked to stop."""
+        """Return the runs of unfinished workers for which a stop was requested."""
         with translate_errors(self._store), closing(open_for_reading(self._store)) as connection:
             asked = connection.execute(
                 "SELECT DISTINCT worker.run FROM worker JOIN mail ON mail.run = worker.run"
@@ -104,7 +104,10 @@ class WorkerIndex:
 
     @property
     def _in_root(self) -> str:
-        """The condition for workers in a repository and, in a fleet, for the workers that they have started."""
+        """The condition that selects the workers in a repository.
+
+        In a PostgreSQL store, it also selects the workers that these workers have started, on any machine.
+        """
         if not isinstance(self._store, PostgresAddress):
             return "worker.root = ?"
         return (

@@ -1,6 +1,6 @@
-"""The statements, besides those that append entries, that a process executes while it works on runs.
+"""The SQL statements that a process executes while it works on runs, except those that append entries.
 
-Each has a name here, because a process on a host of a fleet calls a database function instead of the statement.
+Each statement is a constant, so that a process on a fleet's host can look up the database function to call instead.
 """
 
 RENEW_OWNER = (

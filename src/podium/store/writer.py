@@ -1,8 +1,8 @@
 """Write to a store through one queue, in order, in as few transactions as possible.
 
-Writes that are queued during one iteration of the event loop, or while a transaction is in progress, share
-the next transaction. A batch that the committer does not commit on the event loop at once goes to a thread. All
-queue state belongs to the event loop; the thread only commits batches.
+Writes that are queued during one iteration of the event loop, or while a transaction is in progress, share the next
+transaction. If the committer cannot commit a batch on the event loop at once, a thread commits it. All queue state
+belongs to the event loop; the thread only commits batches.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class StoreWriter:
                 raise self._refusal
             self._committer.commit(writes)
         except Exception as caught:
-            # If the thread died of an unexpected error, all later writes would wait forever.
+            # Catch every error: if an unexpected error ended the thread, all later writes would wait forever.
             error = caught if isinstance(caught, PodiumError) else StoreFailed(f"internal error in Podium: {caught!r}")
             holders = {id(write.holder): write.holder for write in writes}
             if len(holders) == 1:

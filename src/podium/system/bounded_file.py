@@ -26,7 +26,7 @@ class UnreadableFile(Exception):
 
 
 def read_file_bytes(path: Path, *, root: Path | None = None) -> bytes:
-    """Return the content of `path`. If the file is too long, return only one byte more than the limit.
+    """Return the content of `path`. If the file is too long, return its first MAX_FILE_BYTES + 1 bytes.
 
     Raise UnreadableFile unless it is a regular file and, if `root` is given, its real path is in `root`.
     """
@@ -52,12 +52,12 @@ def read_text_file(path: Path, *, root: Path | None = None) -> str:
 
 
 def decode_text(data: bytes) -> str:
-    """Decode `data` as text. Raise UnreadableFile if `data` is too long or is not text."""
+    """Decode `data` as text. Raise UnreadableFile if `data` is too long or is not UTF-8 text."""
     if len(data) > MAX_FILE_BYTES:
         raise UnreadableFile("is larger than the limit of 1 MiB; shorten it")
     if (zero := data.find(0)) >= 0:
         raise UnreadableFile(
-            f"has a NUL byte on line {data.count(10, 0, zero) + 1}, as in a binary file; use plain text"
+            f"has a NUL byte on line {data.count(10, 0, zero) + 1}, so it seems to be a binary file; use plain text"
         )
     try:
         found = data.decode("utf-8-sig")

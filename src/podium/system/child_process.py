@@ -29,7 +29,9 @@ from .trace_parent import trace_variables
 BREACH_SECONDS = 0.25
 """Seconds between checks of the resources that a sandboxed command uses."""
 LARGEST_PIPE = 1024 * 1024
-"""The maximum number of bytes in a pipe. More output can only come from a process that has left the group."""
+"""The maximum number of bytes that a pipe holds.
+
+If more output arrives after the process group has ended, it comes from a process that has left the group."""
 
 PASSED_ON = frozenset(
     (
@@ -40,7 +42,7 @@ PASSED_ON = frozenset(
 )
 """The environment variables that commands inherit. None of them contains a secret."""
 PASSED_ON_PREFIXES = ("LC_", "PODIUM_PORT_")
-"""Prefixes of the names of further variables that commands inherit."""
+"""Commands also inherit the environment variables whose names start with one of these prefixes."""
 
 Wrap = Callable[[list[str]], list[str]]
 """Wraps a command line in a sandbox."""

@@ -98,7 +98,7 @@ class JsonRpcPeer:
         for waiting in self._pending.values():
             if not waiting.done():
                 waiting.set_exception(ConnectionEnded(self._ended))
-                waiting.exception()  # a caller that was cancelled does not retrieve it
+                waiting.exception()  # mark the exception as retrieved, because a cancelled caller never retrieves it
 
     async def call(self, method: str, params: Mapping[str, Any]) -> Any:
         """Send a request and return its result.
@@ -185,7 +185,7 @@ def parse_message(line: bytes) -> Params | None:
         message = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         try:
-            # Unlike msgspec, this accepts half of a surrogate pair, which JavaScript writes when it cuts a text.
+            # Unlike msgspec, this accepts an unpaired surrogate, which JavaScript writes when it truncates a string.
             message = json.loads(line.decode(errors="replace"))
         except (ValueError, RecursionError):
             return None

@@ -14,7 +14,7 @@ REPO_MARKERS = (".podium", ".git")
 def find_home_folder(environ: Mapping[str, str] = os.environ, given: Path | str | None = None) -> Path:
     """Return Podium's home folder: `given`, or PODIUM_HOME if it is set, or `~/.podium`.
 
-    Raise Mistake if none of them can be used, because the user has no home folder.
+    Raise Mistake if neither `given` nor PODIUM_HOME is set and the user has no home folder.
     """
     if named := given or environ.get("PODIUM_HOME"):
         return Path(named).absolute()
@@ -41,7 +41,7 @@ def is_repo_marker(path: Path, home: Path) -> bool:
     """Return whether `path` exists and is not Podium's home folder."""
     try:
         return path.exists() and not is_same_file(path, home)
-    except OSError:  # an unreadable folder is not a marker
+    except OSError:  # a path that cannot be checked does not count as a marker
         return False
 
 

@@ -14,7 +14,9 @@ SYSCALL_NUMBER = 437
 RESOLVE_NO_MAGICLINKS = 0x02
 RESOLVE_BENEATH = 0x08
 ATTEMPTS = 100
-"""The maximum number of attempts: the call fails with EAGAIN if a directory is moved while `..` is resolved."""
+"""The maximum number of attempts.
+
+The system call is repeated if it fails with EAGAIN, because a directory was moved while `..` was resolved."""
 
 
 class _OpenHow(ctypes.Structure):
@@ -38,7 +40,7 @@ def open_beneath(directory: int, path: str, flags: int) -> int:
 
 @cache
 def is_available() -> bool:
-    """Return whether openat2 works and /proc is mounted, which is needed to find the path of a descriptor."""
+    """Return whether openat2 works and /proc is mounted. /proc is needed to find the path of a descriptor."""
     if sys.platform != "linux" or not Path("/proc/self/fd").is_dir():
         return False
     top = os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

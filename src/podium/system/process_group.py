@@ -163,7 +163,8 @@ class ChildProcess:
     def signal_group(self, number: signal.Signals) -> None:
         """Send a signal to the process group; do nothing if the group has ended."""
         if self.returncode is None:
-            with suppress(ProcessLookupError, PermissionError):  # macOS raises the latter for a group that has ended
+            # macOS raises PermissionError for a process group that has ended.
+            with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, number)
 
     def close(self) -> None:

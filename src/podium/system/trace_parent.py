@@ -14,6 +14,6 @@ trace_parent: ContextVar[str] = ContextVar("trace_parent", default="")
 
 
 def trace_variables() -> dict[str, str]:
-    """Return the environment variable that programs inherit, or an empty mapping if this process records no traces."""
+    """Return the variable TRACEPARENT for child programs, or an empty mapping if this process records no traces."""
     value = trace_parent.get()
     return {VARIABLE: value} if value else {}

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def clean_up_when_killed(script: str, *arguments: str) -> Iterator[None]:
-    """Run a shell script, with these arguments, if this process is killed during the block."""
-    # The shell waits for a line, and the system closes its input when this process is killed.
+    """Make sure that a shell script runs, with these arguments, if this process is killed during the block."""
+    # The shell waits for a line of input. If this process is killed, the operating system closes that input, so the
+    # shell stops waiting and runs the script.
     with subprocess.Popen(
         ["sh", "-c", f"read -r _ && exit\n{script}", "sh", *arguments],
         stdin=subprocess.PIPE,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def podium_repo(request: pytest.FixtureRequest) -> Path:
     """Return the test file's repository, from which agents are loaded. Override it to use another repository."""
-    from ..system.locations import find_repo  # for start-up time: pytest loads this plug-in in every project
+    from ..system.locations import find_repo  # imported here to keep pytest's start-up fast
 
     return find_repo(request.path.parent)
 
@@ -32,7 +32,7 @@ def podium_repo(request: pytest.FixtureRequest) -> Path:
 @pytest.fixture
 def podium_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Yield a temporary PODIUM_HOME, in an environment without Podium settings or model keys."""
-    from ..engines.model.providers import PROVIDERS  # for start-up time: pytest loads this plug-in in every project
+    from ..engines.model.providers import PROVIDERS  # imported here to keep pytest's start-up fast
 
     # Not tmp_path: it belongs to the test, and its path is too long for the store's sockets.
     home = tmp_path_factory.mktemp("podium")
@@ -50,7 +50,7 @@ def scripted(
     podium_repo: Path, podium_home: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Scripted:
     """Return a runner for scripted agents. Define them with `agent` or `says`; then use `run`, `heard`, `entries`."""
-    from ..setup.settings import Settings  # for start-up time: pytest loads this plug-in in every project
+    from ..setup.settings import Settings  # imported here to keep pytest's start-up fast
     from .scripted import Scripted
 
     workspace = tmp_path_factory.mktemp("workspace")
@@ -63,7 +63,7 @@ def scripted(
 @pytest.fixture
 def model_server(podium_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServedModel]:
     """Yield a scripted model server on loopback. The environment variables of every provider point to it."""
-    from .served_model import serve_model  # for start-up time: pytest loads this plug-in in every project
+    from .served_model import serve_model  # imported here to keep pytest's start-up fast
 
     with serve_model() as model:
         for name, value in model.environment().items():
@@ -75,7 +75,7 @@ def model_server(podium_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
 def _remove_wakeup_folder(store: Path) -> None:
     """Remove the folder with the store's sockets, which is in /tmp if the path of the store is too long."""
     if store.exists():
-        from ..store.wakeup import ensure_socket_folder  # for start-up time: pytest loads this plug-in in every project
+        from ..store.wakeup import ensure_socket_folder  # imported here to keep pytest's start-up fast
 
         with suppress(OSError):
             ensure_socket_folder(store).rmdir()

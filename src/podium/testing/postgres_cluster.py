@@ -21,7 +21,7 @@ kill -QUIT "$pid"
 while kill -0 "$pid"; do sleep 0.1; done
 rm -rf "$1"
 """
-"""Stop the server in this folder immediately, and delete the folder."""
+"""A shell script that immediately stops the server in a folder, and deletes the folder."""
 _FAST_OPTIONS = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
 
 
@@ -39,7 +39,7 @@ class PostgresCluster:
     options: tuple[str, ...] = ()
 
     def make_url(self, database: str = "postgres", *, user: str = USER, password: str = "") -> str:
-        """Return the URL of one of its databases."""
+        """Return the URL of one of the server's databases."""
         credentials = f"{user}:{password}" if password else user
         return f"postgresql://{credentials}@127.0.0.1:{self.port}/{database}"
 

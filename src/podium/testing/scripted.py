@@ -213,7 +213,7 @@ def _run_blocking(name: str, work: Callable[[], Awaitable[Result]]) -> Result:
     __tracebackhide__ = True  # makes pytest report the line in the test
     if _is_in_event_loop():
         raise Mistake(
-            f"scripted.{name} was called in an async test, which it would block; await scripted.a{name} instead"
+            f"scripted.{name} was called in an async test, but it blocks the event loop; await scripted.a{name} instead"
         )
     try:
         return anyio.run(work)

@@ -1,1 +1,1 @@
-"""Provide the agents' tools: files, search, shell, checks, diffs, questions, web pages, and your own functions."""
+"""Provide the agents' tools: files, search, shell, checks, diffs, questions, web pages, and user-defined functions."""

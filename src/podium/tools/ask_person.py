@@ -48,7 +48,7 @@ def ask_person_tool(unattended: Unattended | None) -> Tool:
 
     return Tool(
         name="ask_person",
-        description="Ask the person what you cannot find out yourself.",
+        description="Ask the user for information that you cannot find.",
         parameters=build_schema(AskPersonArguments),
         answer=ask_and_wait,
         timeout=inf,
@@ -69,7 +69,7 @@ def report_status_tool() -> Tool:
 
     return Tool(
         name="report_status",
-        description="Report the status of your work to the person.",
+        description="Report the status of your work to the user.",
         parameters=build_schema(ReportStatusArguments),
         answer=record_status,
     )

@@ -164,7 +164,7 @@ class Checkout:
         if not _has_clean_characters(path):
             raise InvalidCall(
                 f"{format_path(relative)} points to {format_path(path)}, which contains unprintable characters; "
-                "rename that first."
+                "rename the target first."
             )
         if absent:
             if not stat.S_ISDIR(mode):
@@ -175,8 +175,7 @@ class Checkout:
         if stat.S_ISREG(mode):
             return LocatedPath(path=path, kind="file")
         raise InvalidCall(
-            f"{format_path(relative)} is {describe_file_type(mode)}, not a file; only files and "
-            "directories can be used."
+            f"{format_path(relative)} is {describe_file_type(mode)}; only regular files and directories can be used."
         )
 
     # Opening located paths
@@ -301,7 +300,7 @@ def _convert_os_error(path: str, error: OSError) -> InvalidCall:
                 f"{format_path(path)} contains a link that cannot be followed; give the path it points to."
             )
         case errno.ENOTDIR:
-            return InvalidCall(f"{format_path(path)} uses a file as a directory.")
+            return InvalidCall(f"{format_path(path)} cannot be used: one of its parent directories is a file.")
         case _:
             return InvalidCall(f"{format_path(path)} cannot be reached: {error.strerror or error}.")
 

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from ..system.child_process import Wrap
 
 Seal = Callable[[list[str], Mapping[str, bytes]], list[str]]
-"""Wraps a command line in a sandbox where these files have this content, even if they change outside."""
+"""Wraps a command line in a sandbox in which the given files have the given content.
+
+The files keep this content in the sandbox even if they change outside it."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

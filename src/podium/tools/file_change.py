@@ -67,7 +67,9 @@ class PendingFileChange:
     def _write_file(self) -> None:
         with open_checkout(self.directory) as checkout, convert_os_errors(self.path):
             if hash_file(checkout, self.path) != self.before_hash:
-                raise InvalidCall(f"{self.path} was changed in the meantime, so nothing was written; read it again.")
+                raise InvalidCall(
+                    f"{self.path} has changed since this call started, so nothing was written; read it again."
+                )
             checkout.write_file(self.path, self.after)
 
 
@@ -92,8 +94,8 @@ async def recover_change(directory: Path, began: Action, describe: DescribeChang
     if there == before:
         return None
     return ToolAnswer(
-        text=f"{path} was about to be changed when the process died, and something else has changed it since; nothing "
-        "more was written. Read it again.",
+        text=f"The process died while it was changing {path}, and something else has changed the file since then. "
+        "Nothing more was written; read the file again.",
         is_error=True,
     )
 

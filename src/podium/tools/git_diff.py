@@ -32,7 +32,7 @@ class GitDiff:
     """`git_diff`: shows the unstaged changes and the names of untracked files, or the staged changes."""
 
     name = "git_diff"
-    description = "Show the changes that are not staged, or the staged ones."
+    description = "Show the unstaged or the staged changes."
     parameters = build_schema(DiffArguments)
     is_parallel = True
     timeout = 240.0
@@ -77,11 +77,11 @@ class GitDiff:
                 _parse_names(await self._run_git("ls-files", "-z", "-o", "--exclude-standard", "--", only))
             )
         if left_out:
-            parts.append(f"[left out, because such files usually contain secrets: {', '.join(left_out)}]")
+            parts.append(f"[left out, because they may contain secrets or a rule hides them: {', '.join(left_out)}]")
         return "\n".join(parts) or ("Nothing is staged." if is_staged else "Nothing has changed.")
 
     async def _require_checkout(self) -> None:
-        """Raise InvalidCall if the checkout is not in a git work tree, because the diff would show other files."""
+        """Raise InvalidCall if the checkout is not in a git work tree, because git would compare another folder."""
         done = await call_git(self._place, "rev-parse", "--show-toplevel")
         top = os.fsdecode(done.out).rstrip("\n")
         if done.code != 0 or not await to_thread.run_sync(_is_within, self._directory, top):

@@ -1,6 +1,6 @@
 """Search files for matching lines in a child process, so that a search that takes too long can be stopped.
 
-`search_with_ripgrep` uses ripgrep, and `search_files` uses Podium's own small program. Both return `Hits`.
+`search_with_ripgrep` uses ripgrep, and `search_files` uses Podium's own search program. Both return `Hits`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Hits:
 
 
 async def search_files(directory: Path, paths: Sequence[str], query: GrepQuery, *, timeout: float = TIMEOUT) -> Hits:
-    """Search these files with Podium's own program."""
+    """Search files with Podium's own search program instead of ripgrep."""
     asked = {
         "pattern": query.pattern,
         "ignore_case": query.ignore_case,
@@ -60,7 +60,8 @@ async def search_files(directory: Path, paths: Sequence[str], query: GrepQuery, 
         "most": query.max_matches,
         "paths": list(paths),
     }
-    # Isolated and without site-packages: the program does not need them, and it starts three times as fast.
+    # Python runs in isolated mode and without site-packages, because the program does not need them, and Python starts
+    # three times as fast.
     argv = [sys.executable, "-I", "-S", str(_line_search_program.__file__)]
     return await _run_search(argv, directory, _parse_own_hits, query, timeout, stdin=msgspec.json.encode(asked))
 

@@ -1,6 +1,7 @@
 """Find the files that a command's words refer to. An approval of the command covers the content of these files.
 
-Words are interpreted as in the shell, without quotes and escapes, and in every folder that the command may enter.
+Words are interpreted as the shell would, with quotes and escapes removed, and relative to every folder that the command
+may enter.
 Files that are specified by variables, patterns or other files are not detected. If a command is too large to parse,
 or has too many paths, its approval covers the whole checkout instead: after any change in the checkout, the command
 needs a new approval.
@@ -144,8 +145,8 @@ def _hash_checkouts(roots: Sequence[Path]) -> str:
                 whole.update(os.fsencode(f"{folder}/{name}\0{found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}\n"))
         if count > MOST_CHECKOUT_FILES:
             raise InvalidCall(
-                "`command` is too complex to find the files that it refers to, and the checkout has too many files; "
-                "split it into several commands, or write a script and run that."
+                "The files that `command` refers to cannot be determined, and the checkout has too many files to check "
+                "them all; split it into several commands, or put it in a script and run the script."
             )
     return whole.hexdigest()
 
@@ -154,7 +155,7 @@ def _hash_checkouts(roots: Sequence[Path]) -> str:
 
 
 def _find_scripts(command: str, roots: Sequence[Path], inputs: Mapping[str, str]) -> Iterator[str]:
-    """Yield the files that a command runs, directly or as the first file after an interpreter."""
+    """Yield the files that a command runs, either directly or as the script of an interpreter."""
     if CHECKOUT in inputs:
         return
     folders = _find_folders(roots, _list_words(command)) or [roots[0]]
@@ -167,7 +168,7 @@ def _find_scripts(command: str, roots: Sequence[Path], inputs: Mapping[str, str]
 
 
 def _find_first_input(roots: Sequence[Path], folder: Path, words: list[str], inputs: Mapping[str, str]) -> str | None:
-    """Return the input that the first matching word refers to, relative to `folder`, or None."""
+    """Return the first of `inputs` that one of the words refers to, or None. Words are relative to `folder`."""
     for word in words:
         with suppress(OSError, ValueError, RuntimeError):
             path = (folder / word).resolve()

@@ -128,7 +128,7 @@ def _number_lines(file: BinaryIO, path: str, offset: int, limit: int) -> ToolAns
             shown.append(f"{number:>6}\t{_truncate_line(line, length)}")
             size += len(shown[-1].encode()) + 1
     if file.read(1):
-        shown.append(f"[{path} continues; read on with offset={number + 1}]")
+        shown.append(f"[{path} continues; to read more, use offset={number + 1}]")
     return ToolAnswer(text="\n".join(shown))
 
 

@@ -39,12 +39,14 @@ class RunChecks:
         self._checks = checks
         self._sandbox = sandbox or CommandSandbox(name="none")
         self.timeout = (CHECK_TIMEOUT + 10) * max(len(checks), 1)
-        self.description = f"Run all checks, or one: {', '.join(checks) or 'none'}."
+        self.description = f"Run all checks, or one of them. Available: {', '.join(checks) or 'none'}."
 
     async def prepare(self, call: ToolUse) -> PreparedCall:
         asked = parse_arguments(call, CheckArguments)
         if not self._checks:
-            raise InvalidCall("This repository has no checks; run its tests with a command if you are allowed to.")
+            raise InvalidCall(
+                "This repository has no configured checks; if you are allowed to run commands, run its tests with one."
+            )
         if asked.name is not None and asked.name not in self._checks:
             raise InvalidCall(f"Check {asked.name!r} not found; available: {', '.join(self._checks)}.")
         chosen = dict(self._checks) if asked.name is None else {asked.name: self._checks[asked.name]}

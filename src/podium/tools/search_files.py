@@ -59,7 +59,7 @@ class Glob:
     """`glob`: lists the files whose paths match a pattern, newest first."""
 
     name = "glob"
-    description = "List files by path, newest first."
+    description = "List files that match a pattern, newest first."
     parameters = build_schema(GlobArguments)
     is_parallel = True
     timeout = 90.0
@@ -132,7 +132,7 @@ class Grep:
     """
 
     name = "grep"
-    description = "Search lines of files with a regular expression."
+    description = "Search files for lines that match a regular expression."
     parameters = build_schema(GrepArguments)
     is_parallel = True
     timeout = line_search.TIMEOUT + 90.0

@@ -62,7 +62,7 @@ class SeveralCheckouts:
         given = call.arguments.get(key)
         if not isinstance(given, str):
             return self._primary, call  # the argument is missing, or the tool reports that it is invalid
-        # Resolved as text only: the tool itself follows links, and none leads out of its checkout.
+        # Resolve the path only as text: the tool itself follows links, and rejects links that lead out of its checkout.
         whole = os.path.normpath(self._primary / given)
         found = next((one for one in self._tools if _contains(one, whole)), None)
         if self._has_path:

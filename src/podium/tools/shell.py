@@ -77,7 +77,7 @@ class Bash:
     """`bash`: runs one command until it exits or times out."""
 
     name = "bash"
-    description = "Run a shell command without input. Background processes end with it."
+    description = "Run a shell command without stdin. Its background processes are killed when it ends."
     parameters = build_schema(BashArguments)
     is_parallel = False
     timeout = LONGEST_TIMEOUT + 3 * GRACE
@@ -94,7 +94,7 @@ class Bash:
             raise InvalidCall("`command` is empty or contains a NUL; give a command as you would type it in a shell.")
         if size > LONGEST_COMMAND:
             raise InvalidCall(
-                f"`command` has {size} bytes; the maximum is {LONGEST_COMMAND}; write a script and run that."
+                f"`command` has {size} bytes; the maximum is {LONGEST_COMMAND}; put it in a script and run the script."
             )
         argv = [SHELL, "-c", asked.command]
         inputs = await to_thread.run_sync(hash_named_files, asked.command, self._directory, self._also)
@@ -102,13 +102,13 @@ class Bash:
         async def run_bash() -> ToolAnswer:
             if await to_thread.run_sync(hash_named_files, asked.command, self._directory, self._also) != inputs:
                 raise InvalidCall(
-                    "A file that the command refers to was changed in the meantime; read it, then call again."
+                    "A file that the command refers to has changed since this call started; read it, then try again."
                 )
             output = CommandOutput()
             sealed = await to_thread.run_sync(read_approved_scripts, asked.command, self._directory, inputs, self._also)
             wrap, seal = self._sandbox.wrap, self._sandbox.seal
             if sealed and seal is not None:
-                # The sandbox may be that of another checkout of the task, so the paths are absolute.
+                # The sandbox may belong to another checkout of the task, so the paths are absolute.
                 top = self._directory.resolve()
                 wrap = partial(_wrap_sealed, seal, {str(top / name): content for name, content in sealed.items()})
             ended = await run_command_line(argv, self._directory, asked.timeout, output, wrap)

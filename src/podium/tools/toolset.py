@@ -102,7 +102,7 @@ class Toolbox:
             self._acting[tool.name] = tool
 
     def select_acting_tools(self, names: Sequence[str] | None, without: Sequence[str] = ()) -> list[ActingTool]:
-        """Return the named built-in tools that need a gate. If `names` is None, return the tools that only read."""
+        """Return the built-in tools in `names` that need a gate or, if `names` is None, the read-only ones."""
         wanted = _select_names(READING_TOOLS if names is None else names, without)
         return [self._acting[name] for name in wanted if name in self._acting]
 
@@ -143,7 +143,8 @@ def _make_checkout_tools(
 
 def _join_tools(tools_by_checkout: Mapping[Path, Sequence[ActingTool]]) -> list[ActingTool]:
     """Combine the tools of several checkouts: return each tool once, for use in all of them."""
-    from .several_checkouts import SeveralCheckouts  # imported here for start-up time: few tasks have several checkouts
+    # Imported here to keep start-up fast: few tasks have several checkouts.
+    from .several_checkouts import SeveralCheckouts
 
     columns = zip(*tools_by_checkout.values(), strict=True)
     return [SeveralCheckouts(dict(zip(tools_by_checkout, column, strict=True))) for column in columns]

@@ -26,8 +26,8 @@ MOST_CHARACTERS = 16_000
 class UpdateMemoryArguments(Arguments, frozen=True, kw_only=True):
     """The arguments of update_memory."""
 
-    new: Annotated[str, Meta(description="Text to add, or the replacement for old.")]
-    old: Annotated[str, Meta(description="Text in your memory to replace with new.")] = ""
+    new: Annotated[str, Meta(description="Text to add, or the replacement for `old`.")]
+    old: Annotated[str, Meta(description="Text in your memory to replace with `new`.")] = ""
 
 
 class UpdateMemory:

@@ -58,7 +58,7 @@ class WebFetch:
         return None
 
     async def _fetch_page(self, url: URL) -> ToolAnswer:
-        from aiohttp import ClientError  # imported here, because the import takes longer than most commands run
+        from aiohttp import ClientError  # imported here to keep start-up fast: this import is slow
 
         try:
             with fail_after(SECONDS):

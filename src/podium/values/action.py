@@ -22,7 +22,10 @@ class Action(Struct, frozen=True, kw_only=True, omit_defaults=True):
     environment: dict[str, str] = {}
     sandbox: str = ""
     inputs: dict[str, str] = {}
-    """The hash of each file that the action changes or names in its command, keyed by path; empty if it is missing."""
+    """The hash of each file that the action changes or that its command refers to, keyed by path.
+
+    The hash is empty if the file does not exist.
+    """
     outputs: dict[str, str] = {}
     """The hash of each changed file after the action. After a crash, it shows whether the action was executed."""
     diff: str = ""
@@ -43,7 +46,10 @@ class Action(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def repeat_key(self) -> str:
-        """A hash that ignores the content of files that are only read; an approval for the whole run applies to it."""
+        """A hash that ignores times, the nonce, and the content of files that are only read.
+
+        An approval for the rest of the run covers every action with the same hash.
+        """
         same = structs.replace(self, asked_at=0.0, expires_at=0.0, nonce="")
         return _hash_action(same if self.outputs else structs.replace(same, inputs={}))
 

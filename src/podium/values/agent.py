@@ -24,7 +24,7 @@ MODE_ALIASES = {"orchestrator": "orchestrate", "orchestrator-reflect": "reflect"
 
 
 class Router(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The options of a router, an agent that does not answer itself but chooses the agent that does.
+    """The options of a router: an agent that chooses another agent to answer, instead of answering itself.
 
     With `is_choice_only`, the choice is the answer, and the chosen agent is not called.
     """
@@ -44,7 +44,10 @@ class Advisors(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     agents: tuple[str, ...]
     require: Literal["all", "any", "none"] | int = "any"
-    """This default applies to stored agents and must never change; files and code use DEFAULT_REQUIRE."""
+    """This default applies to stored agents and must never change.
+
+    For advisors in a file, or in a list or mapping in code, the default is DEFAULT_REQUIRE.
+    """
     timeout: float = 120.0
 
 
@@ -255,7 +258,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def is_terminal(self) -> bool:
-        """Whether the agent's own answer is final, because it neither hands off nor routes."""
+        """Whether the agent's own answer is final, which means that it neither hands off nor routes."""
         return self.handoff is None and self.router is None
 
 

@@ -1,9 +1,9 @@
 """Parse cron expressions, and find when they are due in a time zone.
 
 An expression has the five fields minute, hour, day of month, month and day of week. If both day fields are restricted,
-a day that matches either of them matches. Times are local times in the zone. If daylight saving time skips a time, it
-is due later by the length of the gap. If a local time occurs twice, it is due only the first time, unless the
-expression matches every hour.
+a day that matches either of them matches. Times are local times in the zone. If daylight saving time skips a matching
+time, the expression is due later by the length of the gap. If a matching time occurs twice, the expression is due only
+the first time, unless it matches every hour.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class CronExpression:
                 place = bisect_right(times, after)
                 if place < len(times):
                     return times[place]
-        raise AssertionError("an expression that was parsed is due at some time")
+        raise AssertionError("a parsed expression always has a next due time")
 
     def _matches_day(self, day: date) -> bool:
         if day.month not in self.months:

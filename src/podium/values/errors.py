@@ -12,8 +12,8 @@
     ├── OutsideFailed      a model, an engine or another program failed
     │   └── PlacementUnavailable  a fleet's queue cannot be reached at the moment
     ├── DependencyMissing  a package, program or library that is needed is not installed
-    ├── ChecksumMismatch   a file from outside does not have the expected content, and was not used
-    ├── StoreFailed        the store could not read or write; nothing was partly written
+    ├── ChecksumMismatch   a downloaded or imported file does not have the expected content, and was not used
+    ├── StoreFailed        the store could not be read or written; a failed write leaves no partial data
     │   ├── StoreUnreachable   the store's server cannot be reached
     │   ├── StoreCorrupt       the store's content is damaged
     │   ├── LeaseLost          another process has taken over the run
@@ -154,11 +154,11 @@ class DependencyMissing(PodiumError):
 
 
 class ChecksumMismatch(PodiumError):
-    """A file from outside does not have the expected content."""
+    """A downloaded or imported file does not have the expected content."""
 
 
 class StoreFailed(PodiumError):
-    """The store could not be read or written; nothing was partly written."""
+    """The store could not be read or written. A failed write leaves no partial data."""
 
 
 class StoreUnreachable(StoreFailed):

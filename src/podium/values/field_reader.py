@@ -183,7 +183,7 @@ class FieldReader:
             if not name:
                 reader.add_error("the name is empty; enter a name")
             elif reader.is_empty:
-                reader.report_expected("a value (or remove the entry)")
+                reader.add_error("the value is missing; enter a value, or remove the entry")
             else:
                 yield name, reader
 

@@ -1,8 +1,8 @@
 """A job: a run that is waiting for a host, and what the host must offer.
 
 A host claims jobs of the classes that it accepts. All jobs of one class need the same labels and the same store
-version, and count towards the limits of the same team and provider. A job that only one host can take needs the
-label that only this host has.
+version, and count towards the limits of the same team and provider. Each host has a label that no other host has. A
+job for one particular host requires that label.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 
 
 class JobClass(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a host must offer for a job, and the limits that the job counts towards. Labels are sorted."""
+    """The requirements of a job for its host, and the limits that the job counts towards. Labels are sorted."""
 
     labels: tuple[str, ...] = ()
     store_version: int = 0
@@ -85,7 +85,7 @@ class JobStatus(Struct, frozen=True, kw_only=True):
 
 
 class HostOffer(Struct, frozen=True, kw_only=True):
-    """What a host offers. It takes no jobs for teams and providers that have reached their limits."""
+    """A host's offer to claim jobs. The host claims no jobs for teams and providers that have reached their limits."""
 
     host: str
     labels: tuple[str, ...] = ()
@@ -109,7 +109,7 @@ def make_host_label(host: str) -> str:
 
 
 def check_job(job: FleetJob) -> None:
-    """Raise Mistake if the run, a label or the host of a job is not a plain name."""
+    """Raise Mistake if the run id, a label or the host name of a job is not valid."""
     check_name(job.run, "run")
     for label in job.labels:
         check_name(label, "label")
@@ -118,7 +118,10 @@ def check_job(job: FleetJob) -> None:
 
 
 def check_name(name: str, kind: str) -> None:
-    """Raise Mistake if a name is not plain; `kind` says what it names."""
+    """Raise Mistake if a name is empty, too long or contains a character that is not allowed.
+
+    `kind` says in the error message what the name is for, such as `host` or `label`.
+    """
     if not _NAME.fullmatch(name):
         raise Mistake(
             f"{kind} {name!r} is not valid: use at most 63 letters, digits, dashes and underscores, "

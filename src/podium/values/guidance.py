@@ -1,4 +1,4 @@
-"""Define what the agents of a run are told: a repository's instructions, skills and memories."""
+"""Define the guidance for the agents of a run: the repository's instructions, the skills and the agents' memories."""
 
 from typing import Literal
 

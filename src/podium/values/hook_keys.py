@@ -24,9 +24,11 @@ def read_hooks(reader: FieldReader, *, events: Collection[str] = HOOK_EVENTS, ma
     for name, entry in reader.iter_entries("events such as before_tool: {command: ./guard.sh}"):
         event = FOREIGN_EVENTS.get(name, name)
         if event not in events:
-            # Other programs have more events in agent files; in settings, a misspelled event would guard nothing.
+            # In agent files, an unknown event is only a warning, because other programs support more events. In
+            # settings it is an error, because the hook of a misspelled event would never be called.
             tell = entry.add_error if events == HOOK_EVENTS else entry.add_warning
-            tell(f"no hook is called for {quote_text(name)} here; available: {join_words(list(events))}")
+            known = join_words(list(events))
+            tell(f"hooks for the event {quote_text(name)} are not supported in this file; available: {known}")
             continue
         hooks = tuple(
             hook
@@ -68,11 +70,11 @@ def _iter_foreign_hooks(reader: FieldReader) -> Iterator[Hook]:
 
 
 def _read_matcher(reader: FieldReader) -> tuple[str, ...]:
-    """Read another program's pattern for tools: names separated by `|`. Any other pattern is treated as all tools."""
+    """Read another program's pattern for tools: names separated by `|`. Any other pattern matches all tools."""
     pattern = reader.read_text(allow_blank=True)
     if not _NAMES.fullmatch(pattern.replace("|", "")):
         if pattern != ".*":
-            reader.add_warning("treated as all tools, because it is not a list of names such as Edit|Write")
+            reader.add_warning("this matches all tools, because it is not a list of names such as Edit|Write")
         return ()
     return tuple(word for part in pattern.split("|") if (word := part.strip()) and word != "*")
 

@@ -9,7 +9,10 @@ Unattended = Literal["deny", "park"]
 
 
 class TurnLimits(Struct, frozen=True, kw_only=True):
-    """A turn's limits, most in seconds: how long it can be silent in each state, and how long it can take in total."""
+    """The limits of a turn: how long it can be silent in each state, and how long it can take in total.
+
+    Times are in seconds.
+    """
 
     running_tool: float = 600.0
     used_tools: float = 180.0
@@ -26,7 +29,7 @@ DEFAULT_TURN_LIMITS = TurnLimits()
 
 
 class CallLimits(Struct, frozen=True, kw_only=True):
-    """A model call's limits in seconds: until its reply begins, and between two parts of the reply.
+    """The time limits of a model call, in seconds: until its reply begins, and between two parts of the reply.
 
     None means that only the limits of the turn apply.
     """

@@ -8,7 +8,10 @@ LOCAL_PROVIDERS = frozenset(("ollama", "vllm", "llamacpp", "lmstudio"))
 
 
 def find_local_provider(model: str) -> str | None:
-    """Return the local provider at the start of a model name, or None if the model is not local."""
+    """Return the local provider that a model name starts with, such as `ollama` in `ollama:NAME`.
+
+    Return None if the model is not local.
+    """
     provider = model.partition(":")[0].strip().lower()
     return provider if provider in LOCAL_PROVIDERS else None
 

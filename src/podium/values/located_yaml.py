@@ -24,7 +24,8 @@ _FLAGS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "o
 _WHOLE = re.compile(r"[-+]?(0|[1-9](_?[0-9])*)")
 _NUMBER = re.compile(r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))([eE][-+]?[0-9]+)?")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt ].*)?")
-_DIGITS = 18  # always fits in a signed 64-bit number, which stores and message formats use
+# The maximum number of digits. Any such number fits in a signed 64-bit integer, as stores and message formats require.
+_DIGITS = 18
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Define MCP servers: programs to start, or URLs to call.
 
-Variables such as `${NAME}` are resolved only when the server starts; their values are neither stored
-nor shown. The settings read these definitions, and the MCP client talks to the servers.
+Variables such as `${NAME}` are resolved only when the server starts; their values are neither stored nor shown. The
+definitions are read from the settings, and the MCP client connects to the servers.
 """
 
 import re
@@ -21,7 +21,9 @@ from .plain_text import escape_unprintable, truncate_text
 Source = Literal["user", "repo"]
 
 LONGEST_NAME = 40
-NAME_RULE = f"use letters, digits, hyphens and single underscores between them, at most {LONGEST_NAME} characters"
+NAME_RULE = (
+    f"use at most {LONGEST_NAME} characters: letters and digits, with hyphens or single underscores between them"
+)
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|AUTH|CREDENTIAL|PRIVATE", re.IGNORECASE)
 SHORTEST_SECRET = 6
@@ -96,17 +98,20 @@ class ResolvedServer:
 
 
 def build_trust_name(server: McpServer, directory: Path | None) -> str:
-    """Return the name used to store trust in a server. Repositories do not share trust in their servers."""
+    """Return the name under which the user's trust in a server is stored.
+
+    Trust in a repository's server applies only to that repository.
+    """
     return server.name if server.source == "user" else qualify_with_directory(server.name, directory)
 
 
 def build_tool_trust_name(server: McpServer, directory: Path | None, tool: str) -> str:
-    """Return the name used to store trust in a server's tool; it changes with the server's definition."""
+    """Return the name under which trust in a server's tool is stored. It changes with the server's definition."""
     return f"{build_trust_name(server, directory)} [{server.digest[:16]}] {tool}"
 
 
 def qualify_with_directory(name: str, directory: Path | None) -> str:
-    """Return a name that applies to one folder only; symbolic links to the folder are resolved."""
+    """Append the path of a folder to a name, so that the name is specific to it. Symbolic links are resolved."""
     return f"{name} in {directory and directory.resolve()}"
 
 

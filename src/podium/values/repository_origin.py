@@ -17,7 +17,7 @@ class RepositoryOrigin(Struct, frozen=True, kw_only=True, omit_defaults=True):
     base: str = ""
 
     def explain_pinned(self, host: str) -> str:
-        """Return why the machine `host` cannot work on the run, or an empty string if the origin gives no reason."""
+        """Return why the machine `host` cannot get the code of the run, or an empty string if it can."""
         if self.remote or host == self.host:
             return ""
         return f"{self.describe_pinned()}; add a remote with git remote add origin URL, and delegate again"

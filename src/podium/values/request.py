@@ -32,8 +32,9 @@ class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A request to an agent.
 
-    `text` reaches the agent unchanged, except for lines that look like Podium's headings. `origin` is the user's own
-    request if `text` is something else, such as another agent's answer or the request with advice added.
+    `text` reaches the agent unchanged, except for lines that look like Podium's headings. `origin` is the user's
+    original request. It is empty if `text` is that request, and set if `text` is, for example, another agent's answer
+    or the request with advice added.
     """
 
     text: str
@@ -42,7 +43,7 @@ class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def original(self) -> str:
-        """The user's own request."""
+        """The user's original request."""
         return self.origin or self.text
 
     def prompt(self) -> str:

@@ -33,7 +33,7 @@ class PostgresAddress:
 if TYPE_CHECKING:
     StoreAddress = Path | PostgresAddress
 else:
-    # msgspec reads the annotations of structs, and supports no union of types that it does not know.
+    # msgspec reads the annotations of structs, and supports a custom type such as Path only outside a union.
     StoreAddress = Any
 
 
@@ -43,7 +43,7 @@ def is_postgres_url(text: str) -> bool:
 
 
 def make_postgres_address(url: str, home: Path) -> PostgresAddress:
-    """Return the address of a database. All processes with this home that use the database get the same folder."""
+    """Return the address of a database. Its local folder depends only on `home` and on the URL without the password."""
     without_password = str(PostgresAddress(url, home))
     return PostgresAddress(url, home / "stores" / sha256(without_password.encode()).hexdigest()[:12])
 

@@ -5,7 +5,7 @@ DELEGATING_TOOLS = ("delegate_task", "check_workers", "get_worker_result", "canc
 STEP_TOOLS = ("handoff_step", "raise_blocker")
 """Tools for the owner of a plan step."""
 VOTING_TOOLS = ("propose_decision", "cast_ballot")
-"""Tools for making a decision with others."""
+"""Tools for proposing a decision and voting on it."""
 DECISION_TOOLS = (*VOTING_TOOLS, "list_decisions")
 """All tools for decisions."""
 SEND_MESSAGE = "send_message"

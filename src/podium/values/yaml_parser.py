@@ -28,7 +28,7 @@ LOADER: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the fast loader,
 
 _TEXT_TAGS = (None, "!", "tag:yaml.org,2002:str")
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_NO_TEXT = re.compile("[\0\ud800-\udfff]")  # escapes in quoted text can produce these
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")  # escape sequences in quoted text can produce these characters
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,13 +62,13 @@ def parse_yaml_mapping(text: str, *, first_line: int = 1, loader: type = LOADER)
         raise _explain_unprintable(text, first_line) from error
     except yaml.MarkedYAMLError as error:
         raise _explain_yaml_error(error, text, first_line) from error
-    except (ValueError, OverflowError) as error:  # the slow loader raises these for an invalid escape
+    except (ValueError, OverflowError) as error:  # the slow loader raises these errors for an invalid escape sequence
         raise MalformedText(f"this is not valid YAML: {error}", line=first_line) from error
     documents = open_parts[0].items
     if not documents or (isinstance(documents[0], ScalarNode) and documents[0].kind == "nothing"):
         return MappingNode(line=first_line, fields={})
     if not isinstance(documents[0], MappingNode):
-        right = "keys with values such as KEY: VALUE"
+        right = "a mapping with entries such as KEY: VALUE"
         raise MalformedText(f"expected {right}, got {describe_node(documents[0])}", line=documents[0].line)
     return documents[0]
 
@@ -98,7 +98,7 @@ def _reject_unsupported(event: yaml.NodeEvent, open_parts: list[_OpenCollection]
     if event.anchor is not None:
         sign = "*" if isinstance(event, yaml.AliasEvent) else "&"
         word = quote_text(f"{sign}{event.anchor}")
-        right = "write the value itself, or put text in quotes"
+        right = "write out the value instead, or put it in quotes if it is meant as text"
         raise _make_error(f"{word} is a YAML alias or anchor, which is not supported; {right}", event, open_parts)
     tag = getattr(event, "tag", None)
     if tag not in _TEXT_TAGS or (tag is not None and not isinstance(event, yaml.ScalarEvent)):
@@ -114,7 +114,7 @@ def _read_scalar(event: yaml.ScalarEvent, open_parts: list[_OpenCollection]) -> 
     try:
         return parse_scalar(event.value, line=_find_line(event, open_parts), is_plain=event.implicit[0])
     except NumberTooLarge as error:
-        right = "use at most 18 digits, or put text in quotes"
+        right = "use at most 18 digits, or put it in quotes if it is meant as text"
         raise _make_error(f"the number {error} is too large; {right}", event, open_parts) from error
 
 

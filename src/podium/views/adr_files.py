@@ -133,7 +133,7 @@ def _plan_moves(arriving: Mapping[str, str], target: Mapping[str, str], base: Ma
 
 
 def _iter_free_paths(paths: Iterable[str], first: int, taken: Collection[int]) -> Iterator[str]:
-    """Yield each path with the next number that is not taken."""
+    """Yield each path with its number replaced by the next number, from `first` on, that is not taken."""
     numbers = (number for number in count(first) if number not in taken)
     for path in paths:
         title = path.rpartition("/")[2].partition("-")[2]

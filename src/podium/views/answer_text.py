@@ -35,7 +35,7 @@ class AnswerText:
         self._streamed = ""
         """The text of the current reply so far."""
         self._early = ""
-        """Text taken from a recorded reply before it was streamed. It is not added again when it is streamed."""
+        """Text that was already added from a recorded reply. If the same text is streamed later, it is skipped."""
         self._is_apart = False
         """Whether the next piece starts a new paragraph."""
 
@@ -72,7 +72,7 @@ class AnswerText:
         return self._add(text)
 
     def _skip_early(self, text: str) -> str:
-        """Return streamed text without the part that the recorded reply has already added."""
+        """Return streamed text without the part that was already added from the recorded reply."""
         if self._early.startswith(text):
             self._early = self._early[len(text) :]
             return ""

@@ -44,7 +44,8 @@ class ContextUseBuilder:
         turn = self._turns.get(operation)
         self._uses.pop(operation, None)
         tokens = replied.usage.input_tokens + replied.usage.output_tokens
-        # The turn names only the agent's first model, with its provider. If that failed, the reply is from another one.
+        # The turn records only the agent's first model, with its provider. If that model failed and another replied,
+        # the provider is not known, so the reply is not used.
         if turn is not None and tokens and turn.engine.endswith(f":{replied.model}"):
             self._uses[operation] = ContextUse(agent=turn.agent, model=turn.engine, tokens=tokens)
 

@@ -24,7 +24,7 @@ LONGEST_LAST_REPLY = 2_000
 class ConversationSummary:
     """The files, tool calls and replies of one operation's agent.
 
-    The changed files are those of all applied entries, including the entries of operations below.
+    The changed files come from all applied entries, including those of nested operations.
     """
 
     def __init__(self, operation: str) -> None:
@@ -90,7 +90,7 @@ def summarise_conversation(entries: Iterable[Entry], operation: str) -> str:
 
 
 def _format_list(title: str, lines: Iterable[str], most: int) -> list[str]:
-    """Return the title and the last lines of a list, and how many were left out before them."""
+    """Return a list as text: its title, the number of omitted items, if any, and the last `most` items."""
     listed: Sequence[str] = list(lines)
     if not listed:
         return []

@@ -39,7 +39,7 @@ from ..values.usage import NO_USAGE, Usage
 from .run_view import USAGE_KINDS, usage_of_event
 
 Activity = Literal["thinking", "tool", "waiting", "other"]
-"""What an agent or a run is doing: a model call, a tool call, waiting for a person, or none of these."""
+"""The activity of an agent or a run: calling a model, calling a tool, waiting for a person, or something else."""
 ACTIVITIES: Sequence[Activity] = ("thinking", "tool", "waiting", "other")
 """The activities by precedence: if agents do different things at once, the run's activity is the first of these."""
 
@@ -96,7 +96,7 @@ class TimeSplit(Struct, frozen=True, kw_only=True):
 
 
 class CostHistory(Struct, frozen=True, kw_only=True):
-    """The costs of one run over time. `wall` divides the time from `started_at` to `until` by activity."""
+    """The costs of one run over time. `wall` breaks down the time from `started_at` to `until` by activity."""
 
     started_at: float
     until: float
@@ -144,7 +144,7 @@ class CostHistoryBuilder:
     def apply(self, entry: Entry) -> None:
         """Apply the next entry."""
         if isinstance(entry.event, RunResumed):
-            self._stop_work(self._at)  # the previous process did nothing after its last entry
+            self._stop_work(self._at)  # the time since the previous process's last entry does not count as work
         self._advance(entry.at)
         match entry.event:
             case RunStarted() as event:

@@ -34,7 +34,7 @@ class DecisionRecord:
     superseded_by: str = ""
     """The id of the decision that replaces this one."""
     ballot_entries: Mapping[str, tuple[int, float]] = field(default_factory=dict)
-    """The sequence number and the time of the entry with each ballot that counts, keyed by voter."""
+    """For each voter, the sequence number and the time of the entry that records the ballot that counts."""
 
     @property
     def id(self) -> str:
@@ -94,7 +94,7 @@ def _link_superseded(records: list[DecisionRecord]) -> Iterator[DecisionRecord]:
         yield replace(record, superseded_by=by) if by else record
 
 
-# The text of a record
+# Rendering a record in Markdown
 
 
 def render_decision(record: DecisionRecord, *, number: str = "", files: Mapping[str, str] | None = None) -> str:

@@ -98,7 +98,7 @@ def _parse_name(names: str) -> str:
     """Return the name in `a/NAME b/NAME`. If the two differ, later lines of the header contain both."""
     if found := _QUOTED_NAMES.fullmatch(names):
         return _unescape(found[1])
-    # The name can contain " b/", but both halves have the same length.
+    # The name can contain " b/", so split in the middle: both names have the same length.
     return names[2 : 2 + (len(names) - 5) // 2]
 
 

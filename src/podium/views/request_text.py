@@ -40,7 +40,7 @@ RISKS: dict[RiskKind, str] = {
 """The description of each kind of risk fact."""
 
 LABELS = frozenset(("risk", "sandbox"))
-"""Labels of Podium's own lines."""
+"""The labels of lines that Podium writes itself. An argument with one of these names is shown in quotes."""
 QUOTE_COLUMNS = 70
 
 _PLAIN_NAME = re.compile(r"[\w.-]+")

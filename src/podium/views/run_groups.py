@@ -180,7 +180,7 @@ class Arrangement(Struct, frozen=True, kw_only=True):
         return [run for run in listed if run.startswith(prefix)] if prefix else []
 
     def _suggest_groups(self, name: str) -> str:
-        from difflib import get_close_matches  # imported here because most names are found
+        from difflib import get_close_matches  # imported here because it is needed only if a name is not found
 
         by_name = {group.name.casefold(): group.name for group in self.groups.values()}
         close = get_close_matches(name[:MAX_NAME_LENGTH].casefold(), by_name, n=3, cutoff=0.5)

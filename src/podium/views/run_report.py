@@ -1,6 +1,7 @@
 """Build a report of a run's results, at any time and in any state of the run.
 
-Like the run view, the report is computed from the timeline. The command line and the web format it.
+Like the run view, the report is computed from the timeline. The command line and the web interface each format it in
+their own way.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from .report_parts import ChangedFile, DiscussionReport, OpenPoint, ReflectionRe
 from .run_view import OperationNode, RunView
 
 DEFAULT_MAX_ITERATIONS = 5
-"""The maximum number of iterations if neither the team nor the loop's end specifies it."""
+"""The maximum number of iterations if neither the event `ReflectEnded` nor the team's options specify one."""
 
 _PHASES: dict[Trigger, int] = {"advice": 0, "handoff": 2}
 """The order of an agent's children: advice comes before its own work, and a handoff after it."""
@@ -213,7 +214,7 @@ class ReportBuilder:
     def build_report(self) -> Report:
         """Return the report for the entries that were applied."""
         view, started, root = self.view, self.view.started, self.view.root
-        assert started is not None, "the first entry of a run is RunStarted"
+        assert started is not None, "the first entry of a run must be RunStarted"
         answered = root is not None and root.outcome == "succeeded"
         outcome: State = "paused" if view.is_paused else "unfinished"
         return Report(
@@ -249,7 +250,10 @@ class ReportBuilder:
         return f"it was stopped{by}" if ended.outcome == "cancelled" else f"its outcome is {ended.outcome}"
 
     def _iter_all_parts(self, root: OperationNode) -> Iterator[ReportPart]:
-        """Yield the first agent's own answer if it handed off, then the parts of all operations below it."""
+        """Yield the parts of all operations below the first agent's operation.
+
+        If the first agent handed its work off to another agent, its own answer comes first.
+        """
         if root.path in self._own_texts:
             own = self._build_part(root, 0)
             yield structs.replace(own, state="succeeded", why="")
@@ -340,7 +344,7 @@ class ReportBuilder:
         for id, entry in self.view.requests.unanswered.items():
             node = self.view.find_node(entry.operation)
             agent = "" if node is None else node.agent
-            # An agent that has succeeded no longer needs an answer.
+            # An agent that has succeeded no longer needs an answer to its request or question.
             if node is not None and node.outcome == "succeeded":
                 continue
             match entry.event:

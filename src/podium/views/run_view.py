@@ -81,11 +81,11 @@ class OperationNode:
     engine: str = ""
     activity: str = "starting"
     waits_until: float | None = None
-    """When the limit resets, in seconds since the epoch, if the agent is waiting for a provider's limit."""
+    """When the limit resets, in seconds since the epoch, if the agent is waiting for a provider's limit to reset."""
     status: str = ""
     """The status that the agent last reported."""
     judged_text: str = ""
-    """The operation's text when the team's work was last evaluated."""
+    """The text that the operation had produced when the team's work was last evaluated."""
     has_dispatched: bool = False
     own_usage: Usage = NO_USAGE
     children: list[OperationNode] = field(default_factory=list)
@@ -101,7 +101,7 @@ class OperationNode:
 
     @property
     def draft(self) -> str:
-        """The partial answer: the work that was last evaluated, if any, otherwise all text."""
+        """The partial answer: the work that was last evaluated or, if none was evaluated, all text so far."""
         return self.judged_text or self.text
 
     @property
@@ -131,7 +131,7 @@ class RunView:
     wakes_at: float | None = None
     """When the run continues, in seconds since the epoch, if it is waiting for a provider's limit to reset."""
     waits_for: str = ""
-    """The limit that the run is waiting for."""
+    """A phrase for the limit that must reset before the run continues."""
     notices: list[str] = field(default_factory=list)
     requests: RunRequests = field(default_factory=RunRequests)
     """The requests and questions to the user."""
@@ -185,7 +185,7 @@ class RunView:
         self.requests.apply(entry)
 
     def _apply_wait(self, event: Event) -> None:
-        """Update what the run is waiting for. Any other event, except a notice, ends the wait."""
+        """Update `wakes_at` and `waits_for` after an event. Every event except a notice ends an earlier wait."""
         match event:
             case LimitReached(until=until):
                 self.wakes_at, self.waits_for = until, describe_limit(event)
@@ -274,7 +274,7 @@ def find_parent_path(path: str, known: Container[str]) -> str | None:
 
 
 def describe_limit(event: LimitReached) -> str:
-    """Describe the limit that an agent is waiting for, for use in a sentence."""
+    """Return a phrase for the limit that an agent has reached, such as `the limit of openai:gpt-5-mini`."""
     return f"the limit of {event.provider}:{event.model}" if event.provider else f"the limit of {event.model}"
 
 
@@ -345,8 +345,9 @@ def _iter_parts(node: OperationNode) -> Iterator[Part]:
 def _select_reporting_children(node: OperationNode) -> list[OperationNode]:
     """Return the child operations whose parts are reported.
 
-    In a team, these are the operations that are not members, then for each member the last operation that succeeded and
-    the last operation, if it did not succeed. An evaluator that is not a member is not included.
+    In a team, these are first the operations that do not belong to a member, and then, for each member, its last
+    successful operation, followed by its last operation if that one did not succeed. The operations of an evaluator
+    that is not a member are not included.
     """
     if node.team is None:
         return node.children

@@ -37,7 +37,10 @@ def run_view_fields(view: RunView) -> dict[str, Any]:
 
 
 def find_state(view: RunView) -> str:
-    """Return the outcome, `paused` or `running`. The timeline does not show whether a process is still running."""
+    """Return the outcome if the run has ended; otherwise `paused` or `running`.
+
+    `running` does not mean that a process is alive, because the timeline does not show that.
+    """
     return view.ended.outcome if view.ended is not None else "paused" if view.is_paused else "running"
 
 

@@ -31,7 +31,7 @@ from .work_progress import TeamWork
 
 
 class StepUse(Struct, frozen=True, kw_only=True):
-    """What the work on a step has used so far."""
+    """The time, the tokens and the changed files of the work on a step so far."""
 
     seconds: float = 0.0
     tokens: int = 0
@@ -64,7 +64,7 @@ class OwnerTurn:
 
 @dataclass
 class StepUseBuilder:
-    """Adds up what one step uses."""
+    """Adds up the time, the tokens and the changed files of the work on one step."""
 
     usage: Usage = NO_USAGE
     seconds: float = 0.0
@@ -122,7 +122,10 @@ def read_step_use(entries: Iterable[Entry], work: TeamWork, *, until: float) -> 
 def _find_builder(
     builders: Mapping[str, StepUseBuilder], id: str, is_done: bool, version: int
 ) -> StepUseBuilder | None:
-    """Return the builder of a step, or None. A step may have been done in an earlier version of the plan."""
+    """Return the builder of a step, or None if no work on the step is recorded.
+
+    If the step is done, the work may have been recorded under an earlier version of the plan.
+    """
     for number in range(version, 0 if is_done else version - 1, -1):
         if (found := builders.get(id if number == 1 else f"{id}~{number}")) is not None:
             return found

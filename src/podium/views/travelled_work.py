@@ -41,7 +41,7 @@ class TravelledWork:
 
 
 def derive_travelled_work(entries: Iterable[Entry]) -> TravelledWork:
-    """Determine where a run's files are from its entries."""
+    """Determine from a run's entries where its files are."""
     host, path, base, push_failure = "", "", "", ""
     pushed: WorkPushed | None = None
     open_steps: dict[str, int] = {}
@@ -91,11 +91,14 @@ def describe_move(moved: WorkMoved) -> str:
     if moved.unpushed:
         steps = "\n".join(f"- {step}" for step in moved.unpushed)
         text += (
-            " The changes of these steps are not in it, because they were not pushed before the other machine stopped; "
-            f"check the files, and redo what is missing:\n{steps}"
+            " The new checkout does not contain the changes of these steps, because they were not pushed before the "
+            f"previous machine stopped; check the files, and redo what is missing:\n{steps}"
         )
     else:
-        text += " The changes of all finished steps are in it."
+        text += " The new checkout contains the changes of all finished steps."
     if moved.ignored:
-        text += f"\nNot in it, because git ignores them or they are nested repositories: {', '.join(moved.ignored)}"
+        text += (
+            "\nThe new checkout does not contain these paths, because git ignores them or they are nested "
+            f"repositories: {', '.join(moved.ignored)}"
+        )
     return text

@@ -31,7 +31,7 @@ class TeamWork:
 
 
 class TeamWorkBuilder:
-    """Builds the work of every collaborating team of a run, entry by entry."""
+    """Builds the `TeamWork` of each collaborating team of a run, entry by entry."""
 
     def __init__(self) -> None:
         self._found: dict[str, TeamWork] = {}

@@ -93,13 +93,14 @@ class AlsoWork(Struct, frozen=True, kw_only=True):
 
 
 class WorkerState(Struct, frozen=True, kw_only=True):
-    """A worker's state. If `answer` is None, `why` explains why there is none.
+    """A worker's state. If `answer` is None, `why` is the reason.
 
     `waiting_since` is the time of the oldest unanswered request or question, or 0 if there is none; `waiting_for`
-    lists the ids of all unanswered ones. `base` is set when the worker gets its checkout; `commit`, `commits`, `files`,
-    `added` and `removed` are set when its work is committed. `counts` lists the runs of workers that this worker
-    started and that have returned. `usage` includes the usage of these runs. `context` is the largest conversation of
-    its agents, and `model` is the model that replied last. `also` is its work in additional repositories.
+    contains the ids of all unanswered requests and questions. `base` is set when the worker gets its checkout;
+    `commit`, `commits`, `files`, `added` and `removed` are set when its work is committed. `counts` contains the runs
+    of the workers that this worker started and that have returned. `usage` includes the usage of these runs. `context`
+    is the largest conversation of its agents, and `model` is the model that replied last. `also` is its work in
+    additional repositories.
     """
 
     run: str
@@ -162,7 +163,7 @@ class WorkerStateBuilder:
     _begun_at: float = 0.0
     _restarts: int = 0
     _is_under_way: bool = False
-    """Whether the process that last worked on the run has made any progress."""
+    """Whether any work was recorded since the run was last started, resumed or paused."""
     _stopped_by: str | None = None
     _has_turned: bool = False
     _turns: set[str] = field(default_factory=set)
@@ -238,8 +239,8 @@ class WorkerStateBuilder:
     def build_state(self, *, owner_alive: bool, posted: Collection[str] = ()) -> WorkerState:
         """Return the worker's current state. `posted` contains the ids of requests with an answer in the mailbox."""
         view, started = self.view, self.view.started
-        assert started is not None, "the first entry of a run is RunStarted"
-        assert started.errand is not None, "a worker's run has a worker task"
+        assert started is not None, "the first entry of a run must be RunStarted"
+        assert started.errand is not None, "a worker's run must have a worker task"
         result = view.build_result()
         committed = self._committed or WorkCommitted(branch=started.errand.branch, commit="")
         asked = view.requests.list_open(now=time.time(), posted=posted)

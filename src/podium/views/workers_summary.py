@@ -31,7 +31,7 @@ class SentWorker(Struct, frozen=True, kw_only=True):
 
 
 class WorkersSummary(Struct, frozen=True, kw_only=True):
-    """Workers, in the order in which `from_workers` got them, and their totals.
+    """Workers, in the order in which they were passed to `from_workers`, and their totals.
 
     `seconds` is the time from the first worker's start to the last known entry of any worker.
     """

@@ -82,7 +82,10 @@ class RunningServer:
     """The fingerprint of the certificate, if connections are encrypted."""
 
     def make_sign_in_address(self) -> str:
-        """Return the address of the page with a new code after the #, a part that browsers do not send to servers."""
+        """Return the address of the page with a new sign-in code.
+
+        The code is in the fragment, after the #, which browsers do not send to servers.
+        """
         if self.options.is_remembered:
             code = self.context.codes.create_code(self.options.scopes, seconds=REMEMBERED_CODE_SECONDS)
             return f"{self.address}/#code={code}&remember=1"

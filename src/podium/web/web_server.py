@@ -67,7 +67,10 @@ def read_health() -> dict[str, str]:
 def build_app(
     context: ServerContext, *, hosts: Collection[str], public_names: Collection[str] = (), is_tls: bool = False
 ) -> AsgiApp:
-    """Return the ASGI application. It serves only these hosts, and the names that a reverse proxy uses."""
+    """Return the ASGI application.
+
+    It accepts only requests for `hosts` and for `public_names`, the names that a reverse proxy uses.
+    """
 
     @asynccontextmanager
     async def lifespan(_: Litestar) -> AsyncIterator[None]:

@@ -43,7 +43,7 @@ class ActiveWorker:
     refusal: str = ""
     """Why this machine cannot work on the run, or an empty string if it can."""
     needs_keys_again: bool = False
-    """Whether the run will continue later, for example when a provider's limit resets, so that its keys are kept."""
+    """Whether the run will continue later, for example when a provider's limit resets. If so, its keys are kept."""
     finished: Event = field(default_factory=Event)
 
     @classmethod

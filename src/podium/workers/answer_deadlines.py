@@ -23,7 +23,7 @@ AWAY_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingRequest:
-    """A request that is denied at its deadline. `allowed` returns the time limit for an answer, in seconds."""
+    """A request that is denied if nobody answers it in time. `allowed` returns the time limit in seconds."""
 
     by: str
     asked: float
@@ -44,7 +44,7 @@ class ApprovalDeadlines:
     def add_request(
         self, id: str, *, by: str, allowed: Callable[[], float], deny: Callable[[float], Awaitable[None]]
     ) -> None:
-        """Add a request, which is denied at its deadline. If it is answered earlier, the denial has no effect."""
+        """Add a request. It is denied at its deadline, which has no effect if somebody has answered it before."""
         self._open[id] = PendingRequest(by=by, asked=time.monotonic(), allowed=allowed, deny=deny)
         self.recheck()
 

@@ -18,7 +18,7 @@ from .worker_options import apply_options_to_agent
 Choose = Literal["checks", "judge", "person"]
 LEAD = "best-of"
 MOST_TIMES = 10
-PROMPT = "You compare several attempts at the same task, and judge each by what it achieves and by its quality."
+PROMPT = "You compare several attempts at the same task, and judge each by its result and its quality."
 
 
 def make_best_of_team(
@@ -53,5 +53,5 @@ def make_best_of_team(
 
 
 def _format_checks(checks: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the checks in the settings as command lines for a team's checks."""
+    """Return the checks in the settings as command lines, the form that the option `checks` of a team needs."""
     return [argv[2] if list(argv[:2]) == ["sh", "-c"] else shlex.join(argv) for argv in checks.values()]

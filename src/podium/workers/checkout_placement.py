@@ -59,10 +59,11 @@ async def place_checkout(
 async def place_also_checkouts(
     worker_index: WorkerIndex, repository: Repository, worker_task: WorkerTask, folders: Sequence[str], own: Settings
 ) -> tuple[WorkerTask, Settings]:
-    """Return the task with a checkout in each of these additional repositories, and the task's settings.
+    """Add a checkout in each additional repository to a task. Return the new task and its settings.
 
-    `own` are the settings for the task's primary repository, and the result has the restrictions of all repositories.
-    Raise Mistake if a folder cannot be used, or if a checkout cannot be created there.
+    `folders` are in the additional repositories. `own` contains the settings for the task's primary repository; the
+    returned settings also contain the restrictions of the additional repositories. Raise Mistake if a folder cannot be
+    used, or if a checkout cannot be created there.
     """
     if not worker_task.has_checkout or worker_task.is_shared:
         raise Mistake("a worker without its own checkout cannot work in several repositories; remove --also")
@@ -92,16 +93,19 @@ async def place_also_checkouts(
 
 
 def _open_also_repository(folder: str, known: Sequence[Repository]) -> Repository:
-    """Return a folder's repository. Raise Mistake if there is none, or if it is or overlaps a known one."""
+    """Return the repository of a folder.
+
+    Raise Mistake if there is none, or if it is one of the `known` repositories, contains one of them or is inside one.
+    """
     if not Path(folder).is_dir():
-        raise Mistake(f"{folder} is not a folder; give --also the folder of another git repository")
+        raise Mistake(f"{folder} is not a folder; --also needs a folder of another git repository")
     found = Repository.at(Path(folder))
     main = found.main_folder
     if found.common_dir == known[0].common_dir:
-        raise Mistake(f"{folder} is in the repository that the task is for; give --also the folder of another one")
+        raise Mistake(f"{folder} is in the task's own repository; --also needs a folder of another repository")
     for other in known:
         if found.common_dir == other.common_dir:
-            raise Mistake(f"{main} was given more than once; give --also each repository once")
+            raise Mistake(f"{main} was given more than once; use --also only once for each repository")
         if main.is_relative_to(other.main_folder) or other.main_folder.is_relative_to(main):
             inner, outer = sorted((main, other.main_folder), key=lambda path: len(path.parts), reverse=True)
             raise Mistake(f"{inner} is inside {outer}; the repositories of a task cannot be nested")

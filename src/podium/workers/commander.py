@@ -51,10 +51,10 @@ from .worker_process import EXIT_RUN_HELD, ProcessEnding, StartupMessage, Worker
 from .worker_queue import RunStatus
 
 POLL_SECONDS = 1.0
-"""How often to check whether another process has released a worker's run, because a release sends no wakeup."""
+"""How often to check whether another process has released a worker's run. A release sends no wakeup."""
 
 GRACE_SECONDS = 1.0
-"""How long to wait for a worker to exit before it is terminated, and again before it is killed."""
+"""How long a worker has to exit before it gets SIGTERM, and how long it has after that before it gets SIGKILL."""
 
 INTERRUPT_SECONDS = LAST_PUSH_SECONDS + 2
 """How long a host waits for a worker that it interrupts."""
@@ -206,7 +206,7 @@ class Commander:
     async def run_claimed_worker(self, run: str, started: RunStarted) -> str:
         """Run the worker of a run that this host has claimed, until the run ends, pauses or is interrupted.
 
-        Return why this machine cannot work on the run, or an empty string.
+        Return the reason why this machine cannot work on the run, or an empty string if it can.
         """
         worker = ActiveWorker.from_run_started(run, started, self._launcher.settings.home)
         self._active_workers[run] = worker
@@ -236,7 +236,7 @@ class Commander:
             await self._run_with_restarts(worker)
             for checkout in (worker.checkout, *worker.also_checkouts):
                 await record_checkout_size(self._store, checkout)
-            with suppress(PodiumError):  # the clone stays, and costs only space
+            with suppress(PodiumError):  # a clone that is not removed only takes up disk space
                 await remove_pushed_clone(self._launcher, worker.run, worker.worker_task)
         except Exception as error:  # isolation boundary: an error in one worker must not affect the others
             self._logs.write_line(worker.run, f"the commander could not continue this worker: {error!r}")
@@ -272,7 +272,7 @@ class Commander:
         crashes = 0
         while crashes <= worker.worker_task.max_restarts:
             ending = await self._run_process_once(worker)
-            # This waits for a store whose server is away.
+            # This waits while the store's server cannot be reached.
             status = await to_thread.run_sync(self._read_run_status, worker.run)
             if not ending.how or status != "open":
                 worker.needs_keys_again = not ending.how and status in ("waiting", "open")
@@ -284,7 +284,7 @@ class Commander:
             if ending.is_crash:
                 crashes += 1
             elif self._host_owner is not None:
-                return  # the run is handed back, and a host that reaches the store continues it
+                return  # this host hands the run back, and a host that can reach the store continues it
         why = f"{ending.how}: {self._logs.read_tail(worker.run)}"
         await self._end_run(worker.run, partial(self._launcher.fail_run, worker.run, why))
 
@@ -376,7 +376,7 @@ class Commander:
                 await worker.process.kill(sign)
 
     async def _end_run(self, run: str, how: Callable[[], object]) -> None:
-        """End a run that no process is working on, by calling `how`.
+        """End a run that no process is working on. `how` is the function that ends it.
 
         Do nothing if another process has claimed the run or if the run has already ended.
         """
@@ -407,8 +407,9 @@ class Commander:
                 await self._request_answers.handle_request(worker, report.request)
         finally:
             self._request_answers.deadlines.discard_requests(worker.run)
-            # A worker whose connection is closed is exiting or hangs. If it hangs, it is killed and counts as crashed.
-            # Checked only now: a worker can connect before `process` is set, and may have been restarted since.
+            # A worker whose connection is closed is either exiting or hanging. A hanging worker is killed and counts as
+            # crashed. This is checked only now, because a worker can connect before `process` is set, and may have been
+            # restarted since.
             if worker.link is link and worker.process is not None:
                 await self._wait_or_kill(worker, worker.process, link.end_reason)
 

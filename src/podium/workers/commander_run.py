@@ -30,7 +30,8 @@ async def run_commander(launcher: RunLauncher, environ: Mapping[str, str], deliv
 
     If another process is already the store's commander, send that process the keys for the run `delivery_run`.
     """
-    # Outside the loop: when the last notifications are sent, the next commander can already start.
+    # The notifier is closed last, after the commander has released its socket. So the next commander can already start
+    # while the last notifications are being sent.
     async with open_worker_notifier(launcher, environ) as notifier:
         commander = Commander(launcher, environ, notifier, delivery_run=delivery_run)
         await _run_while_needed(commander, launcher, delivery_run)
@@ -70,6 +71,6 @@ async def _run_while_needed(commander: Commander, launcher: RunLauncher, deliver
                 return
             await anyio.sleep(KEY_RETRY_SECONDS)
             continue
-        # A task may have been delegated just before the socket was closed, when this commander still looked active.
+        # A task may have been delegated just before the socket was closed, while this commander still seemed active.
         has_schedules = bool(await to_thread.run_sync(list_active_schedules, launcher.settings))
         is_needed = has_schedules or await to_thread.run_sync(has_work, store, commander.abandoned_runs)

@@ -52,9 +52,10 @@ async def delegate_to_worker(
 ) -> str:
     """Delegate a task to a worker on its own branch and return the id of its run.
 
-    `at` is a folder in the repository. For a reader, `branch` is only a name. `parent` is the run that starts the
-    worker, and `operation` is the operation in that run. `run` is an id chosen in advance; if that run exists, nothing
-    is done. `settings` override the launcher's. Raise Mistake if the worker or its checkout cannot be created.
+    `at` is a folder in the repository. A read-only worker gets no branch; `branch` is then only its name. `parent` is
+    the run that starts the worker, and `operation` is the operation in that run. `run` is an id chosen in advance; if
+    that run exists, nothing is done. `settings` are used instead of the launcher's settings. Raise Mistake if the
+    worker or its checkout cannot be created.
     """
     if run and await launcher.has_run(run):
         return run
@@ -122,7 +123,8 @@ async def enqueue_worker_run(
 ) -> str:
     """Write a worker's run to the store, so that a commander or a host starts it, and return its id.
 
-    `run` is an id chosen in advance; if that run exists, nothing is done. `settings` override the launcher's.
+    `run` is an id chosen in advance; if that run exists, nothing is done. `settings` are used instead of the launcher's
+    settings.
     """
     if run and await launcher.has_run(run):
         return run
@@ -137,7 +139,7 @@ async def enqueue_worker_run(
         notice=place.notice,
     )
     store = launcher.settings.store
-    # Shielded from cancellation: no process could claim a run that is written but never released.
+    # Shielded from cancellation: otherwise the run could be left unreleased, and no process could ever claim it.
     with CancelScope(shield=True):
         await to_thread.run_sync(send_keys, store, created.id, launcher.provider_variables)
         await created.release()
@@ -157,7 +159,10 @@ def _find_parent_team(store: StoreAddress, parent: str) -> str:
 
 
 def _find_preceding_runs(worker_index: WorkerIndex, root: str, branches: Iterable[str], branch: str) -> list[str]:
-    """Return the run of the newest worker on each branch. Raise Mistake if a branch has none, or is `branch`."""
+    """Return the run of the newest worker on each of `branches`.
+
+    Raise Mistake if one of them has never had a worker, or if one of them is `branch`, the new worker's own branch.
+    """
     found: list[str] = []
     for name in branches:
         if name == branch:

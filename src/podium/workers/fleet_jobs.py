@@ -34,7 +34,7 @@ class Fleet:
         return tuple(host for host in self.hosts if host.is_alive)
 
     def can_place(self, options: WorkerOptions) -> bool:
-        """Return whether a worker with these options should run on a host, if its repository has a remote."""
+        """Return whether a worker with these options should run on a host, provided its repository has a remote."""
         is_wanted = bool(self.alive) or bool(self.own_host) or (bool(self.hosts) and bool(options.labels))
         return is_wanted and not options.is_reader and not options.is_shared
 
@@ -44,7 +44,10 @@ NO_FLEET = Fleet()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerPlace:
-    """Where a worker runs: on a host, which claims `job`, or on this machine. `notice` says so on the timeline."""
+    """Where a worker runs: on a host, which claims `job`, or on this machine if `job` is None.
+
+    `notice` is a sentence for the run's timeline that says where the worker runs, or is empty.
+    """
 
     job: FleetJob | None = None
     notice: str = ""
@@ -57,7 +60,7 @@ async def find_fleet(store: StoreAddress) -> Fleet:
     """Return the hosts of a store. Only a PostgreSQL store has any."""
     if not isinstance(store, PostgresAddress):
         return NO_FLEET
-    from ..fleet.fleet_database import open_fleet_database  # imported here because the packages are an extra
+    from ..fleet.fleet_database import open_fleet_database  # imported here because it needs optional packages
     from ..store.postgres.host_statements import find_host_name
     from ..store.postgres.schema import load_migrations
 
@@ -148,7 +151,7 @@ def find_provider_name(agent: Agent, settings: Settings) -> str:
 async def submit_job(settings: Settings, job: FleetJob) -> None:
     """Queue a job for the hosts. If the queue is not available now, the hosts find the run themselves."""
     assert isinstance(settings.store, PostgresAddress)
-    from ..fleet.placement_choice import open_placement  # imported here because the packages are an extra
+    from ..fleet.placement_choice import open_placement  # imported here because it needs optional packages
 
     with suppress(PlacementUnavailable):
         async with open_placement(settings.store, settings.placement) as placement:

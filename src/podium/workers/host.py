@@ -51,7 +51,10 @@ PASSED_ON_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostOptions:
-    """What a host offers, and how long its workers may continue after it is asked to shut down."""
+    """The labels and slots that a host offers, and how long its workers may continue after a request to shut down.
+
+    `grace` is in seconds.
+    """
 
     labels: tuple[str, ...] = ()
     slots: int = 8
@@ -154,7 +157,7 @@ class HostPresence:
     async def report_forever(self) -> None:
         """Report the state of the host until cancelled."""
         while True:
-            with suppress(PlacementUnavailable):  # the loop says so
+            with suppress(PlacementUnavailable):  # the host loop reports this error
                 if await self._database.report_state("draining" if self._is_draining else "active"):
                     self._drain("requested by the fleet")
             await anyio.sleep(HEARTBEAT_SECONDS)
@@ -196,7 +199,7 @@ class HostWork:
         self._refused_until: dict[str, float] = {}
 
     async def run_job(self, claim: JobClaim, epoch: int) -> HandBack | None:
-        """Work on a run whose lease this host has won. Return None if the run has ended or is paused."""
+        """Work on a run whose lease this host has acquired. Return None if the run has ended or is paused."""
         run = claim.job.run
         try:
             if self._refused_until.get(run, 0.0) > time.monotonic():
@@ -210,7 +213,7 @@ class HostWork:
     async def _run_worker(self, run: str) -> HandBack | None:
         started, status, waiting = await to_thread.run_sync(self._read_run, run)
         if status != "open":
-            return None  # the sweep queues a run again that is resumed, or whose limit has reset
+            return None  # if the run is resumed or its limit resets, the sweep queues it again
         if waiting == "not yet":
             return HandBack(delay=WAITING_SECONDS)
         if waiting:
@@ -224,9 +227,10 @@ class HostWork:
         return HandBack() if status == "open" else None
 
     def _read_run(self, run: str) -> tuple[RunStarted, RunStatus, str]:
-        """Return a run's first event, its status, and why a preceding run prevents it from starting.
+        """Return a run's first event, its status, and the reason why it cannot start because of a preceding run.
 
-        The reason is `not yet` if the preceding run has not ended, a clause if it did not succeed, and otherwise empty.
+        The reason is `not yet` if a preceding run has not ended. If a preceding run did not succeed, the reason is a
+        clause about how that run ended. Otherwise, it is empty.
         """
         with StoreReader(self._launcher.settings.store) as reader:
             summary = reader.read_summary(run)
@@ -245,7 +249,7 @@ class HostWork:
         return started, derive_run_status(summary.last), waiting
 
     def _explain_unfit(self, started: RunStarted) -> str:
-        """Return why this machine cannot run the agents of a run, or an empty string."""
+        """Return the reason why this machine cannot run the agents of a run, or an empty string if it can."""
         if not are_compatible(started.version, __version__):
             return (
                 f"it was created by Podium {started.version}, which is not compatible with Podium {__version__} "

@@ -1,4 +1,4 @@
-"""Look for new issues in a source, and decide which of them may be taken."""
+"""Look for new issues in a source, and decide which of them to work on."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from ..workspace.issues.issue_source import Issue, IssueSource
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchOptions:
-    """Which issues to take from a source, and what to do with them.
+    """The options of a watcher: which issues it works on, and how.
 
-    If `agents` contains one agent, it works on every issue; otherwise triage chooses an agent. With `authors`, only
-    their issues are taken; otherwise, issues by strangers are skipped unless `is_any_author`. At most `limit` issues
-    are taken in a round, and at most `most_active` are worked on at once. `is_delegated` says whether the work is done
-    in worktrees; if it is None, worktrees are used if the agent can change files and there is a git repository. With
-    `comments`, the outcome is posted as a comment on the issue.
+    If `agents` contains one agent, it works on every issue; otherwise triage chooses an agent. If `authors` is set,
+    only issues by these authors are worked on; otherwise, issues by people who are not members of the project are
+    skipped unless `is_any_author` is set. Work is started on at most `limit` issues in a round, and at most
+    `most_active` issues are worked on at once. `is_delegated` says whether the work is done in worktrees; if it is
+    None, worktrees are used if the agent can change files and there is a git repository. If `comments` is set, the
+    outcome is posted as a comment on the issue.
     """
 
     agents: tuple[str, ...] = ()
@@ -35,9 +36,11 @@ class WatchOptions:
 
 @dataclass(slots=True, kw_only=True)
 class NewIssues:
-    """The new issues in a source: those to take, the number of others that must wait, and those by strangers.
+    """The new issues in a source.
 
-    If `is_waiting_exact` is false, at least `waiting` others must wait.
+    `found` are the issues to work on now. `waiting` is the number of issues that must wait for a later round; if
+    `is_waiting_exact` is false, there may be more. `by_strangers` are the issues by people who are not members of the
+    project, which are skipped.
     """
 
     found: list[Issue] = field(default_factory=list)
@@ -48,7 +51,7 @@ class NewIssues:
 
 
 class IssueScout:
-    """Looks for new issues in a source, and decides which of them may be taken."""
+    """Looks for new issues in a source, and decides which of them to work on."""
 
     def __init__(self, source: IssueSource, options: WatchOptions, claims: IssueClaims) -> None:
         self._source = source
@@ -59,7 +62,7 @@ class IssueScout:
         """The newest change that the source reported."""
 
     async def find_new(self, most: int, *, since: str = "") -> NewIssues:
-        """Return at most `most` new issues to take. Stop reading pages as soon as further issues must wait."""
+        """Find the new issues, with at most `most` to work on now. Stop reading pages as soon as an issue must wait."""
         new, seen = NewIssues(), set[str]()
         pages = self._source.list_pages(self._find_known, labels=self._options.labels, since=since)
         async with aclosing(pages) as reading:
@@ -82,7 +85,7 @@ class IssueScout:
             return
         if self._options.authors and issue.author.lower() not in {one.lower() for one in self._options.authors}:
             return
-        # An issue that has to wait is not worth a question to the forge: a later round asks.
+        # Do not query the forge about the author of an issue that has to wait; a later round does that.
         is_asking = len(new.found) < most or issue.is_by_member is not None
         if is_asking and not await self._may_start_work(issue):
             new.by_strangers.append(issue)

@@ -1,7 +1,7 @@
-"""Write the requests about an issue: to the agent that works on it, and to the agent that chooses that agent.
+"""Write the request to the agent that works on an issue, and the request to the agent that chooses who works on it.
 
-The text of an issue was written by others. It is quoted as data below Podium's own text, and what an agent may do is
-decided by the permission rules, whatever the text says.
+The text of an issue was written by others. It is quoted as data below Podium's own text. Whatever the text says, only
+the permission rules decide what an agent may do.
 """
 
 from __future__ import annotations
@@ -73,11 +73,11 @@ def _quote_issue(claim: IssueClaim) -> str:
 
 
 def find_candidates(roster: Roster, names: Sequence[str]) -> tuple[Agent, ...]:
-    """Return the agents that triage chooses between: those with these names or, by default, the repository's.
+    """Return the agents that triage chooses between: the agents with these names or, by default, the repository's.
 
-    If the repository has a squad, these are its team and its members. If it has no agents, they are the user's own or,
-    if there are none either, Podium's own worker. Agents with errors are left out. Raise BadAgent if one of the names
-    does not belong to a usable agent.
+    If the repository has a squad, only the squad's team and its members are returned. If the repository has no agents,
+    the user's own agents are returned. Agents with errors are left out. If no agent is left, Podium's built-in worker
+    is returned. Raise BadAgent if one of the names does not belong to a usable agent.
     """
     if names:
         return tuple(roster.resolve_team(name)[0] for name in dict.fromkeys(names))
@@ -104,7 +104,7 @@ def make_triage_team(candidates: Sequence[Agent]) -> tuple[Agent, ...]:
     Only their names and descriptions are needed, so a candidate that cannot run here does not prevent a choice.
     """
     agents = [Agent(name=agent.name, description=_describe_agent(agent)) for agent in candidates]
-    person = Agent(name=PERSON, description="Nobody fits, or it is not clear what is wanted.")
+    person = Agent(name=PERSON, description="No agent is suitable, or the issue is unclear.")
     listed = "\n".join(f"- {agent.name}: {agent.description}" for agent in agents)
     router = Router(destinations=tuple(agent.name for agent in agents), fallback=PERSON, is_choice_only=True)
     triage = Agent(

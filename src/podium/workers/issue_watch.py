@@ -1,4 +1,4 @@
-"""Watch a source of issues: take new ones, choose an agent for each, start the work, and report how it ended.
+"""Watch a source of issues: claim new ones, choose an agent for each, start the work, and report how it ended.
 
 An issue is claimed in the store before any work on it starts, and the ids of its runs are derived from the claim. So
 no work is lost or repeated if a process is killed at any point, or if two processes watch the same source. Runs belong
@@ -44,7 +44,10 @@ from .issue_triage import find_candidates, read_choice
 POLL_SECONDS = 1.0
 """How often to check whether a run has ended."""
 TRIAGE_SECONDS = 120.0
-"""How long a single round waits for agents to be chosen. After that, the next round continues."""
+"""How long a watcher that runs only one round waits for triage to choose agents.
+
+If triage takes longer, the next round starts the work.
+"""
 FULL_SCAN_SECONDS = 3600.0
 """How often all open issues are read; in between, only those that have changed are read."""
 
@@ -68,7 +71,7 @@ Report = Callable[[WatchEvent], None]
 
 
 class IssueWatch:
-    """Watches a source for a repository. `report` is called with everything that happens."""
+    """Watches a source of issues for a repository. `report` is called with each event."""
 
     def __init__(
         self,
@@ -95,7 +98,7 @@ class IssueWatch:
         self._reported: set[str] = set()
 
     async def run_round(self) -> None:
-        """Continue with the issues that have already been taken, and take new ones."""
+        """Continue the work on the issues that are already claimed, and claim new ones."""
         await self.advance(is_round=True)
         start = await self._load_start()
         open_claims = await self._list_open()
@@ -107,7 +110,7 @@ class IssueWatch:
         await self._take(new.found, start)
         self._report_others(new)
         self._since = scout.newest or self._since
-        # Issues that wait have to be found again, although they have not changed.
+        # Waiting issues have not changed, so only a full scan finds them again. Do one in the next round.
         self._scanned_at = 0.0 if new.waiting else now if is_full else self._scanned_at
 
     async def advance(self, *, is_round: bool = False) -> bool:
@@ -148,7 +151,7 @@ class IssueWatch:
         return hold_store_lock(self._settings.store, name, doing="starting work on issues")
 
     async def _load_start(self) -> IssueStart:
-        """Read the current agents. Raise Mistake if an agent that is needed cannot be used."""
+        """Return an `IssueStart` with the current agents. Raise Mistake if a required agent cannot be used."""
         roster = await to_thread.run_sync(load_roster, self._place, self._settings.home)
         candidates = find_candidates(roster, self._options.agents)
         if self._source.has_members:
@@ -163,7 +166,7 @@ class IssueWatch:
             is_delegated=self._options.is_delegated,
         )
 
-    # Taking issues
+    # Claiming new issues
 
     async def _take(self, issues: Sequence[Issue], start: IssueStart) -> None:
         if not issues:
@@ -204,10 +207,10 @@ class IssueWatch:
             self._reported.add(key)
             self._report(event)
 
-    # Continuing with issues that were taken
+    # Continuing the work on claimed issues
 
     async def _advance_all(self, start: IssueStart) -> None:
-        # Read under the lock: another watcher may have continued with them in the meantime.
+        # Read the claims under the lock, because another watcher may have changed them in the meantime.
         for claim in await self._list_open():
             if claim.is_active:
                 await self._try(self._advance_one, claim, start)
@@ -285,11 +288,11 @@ class IssueWatch:
 
 
 def _require_model(launcher: RunLauncher, settings: Settings, roster: Roster, candidates: Sequence[Agent]) -> None:
-    """Raise Mistake if an agent would only rehearse. People who write issues must not get rehearsed answers."""
+    """Raise Mistake if an agent's replies would be simulated. The authors of issues must not get simulated answers."""
     agents = [one for agent in candidates for one in roster.resolve_team(agent.name)]
     if rehearsed := launcher.find_rehearsed(agents, settings):
         raise Mistake(
-            f"no model is configured, so {rehearsed[0]} would only rehearse its answers; choose a model with podium "
+            f"no model is configured, so {rehearsed[0]} would only give simulated answers; choose a model with podium "
             "models, or try podium watch with a folder of issues"
         )
 
@@ -332,7 +335,7 @@ def _read_outcome(settings: Settings, run: str) -> Literal["succeeded", "failed"
 
 
 def _has_news(settings: Settings, claims: Sequence[IssueClaim], with_claimed: bool) -> bool:
-    """Return whether a claim's run has ended or, if `with_claimed`, whether a claim has no run yet."""
+    """Return whether the run of any claim has ended or, if `with_claimed` is set, whether any claim has no run yet."""
     runs = {"triage": "triage_run", "work": "run"}
     active = [getattr(claim, runs[claim.state]) for claim in claims if claim.state in runs]
     if with_claimed and any(claim.state == "claimed" for claim in claims):

@@ -52,7 +52,7 @@ from .provider_keys import announce_keys
 from .unfinished_workers import get_run_started, has_work
 
 POLL_SECONDS = 5.0
-"""How often to check whether a commander is running, because no wakeup is sent when one dies."""
+"""How often to check whether a commander is running. No wakeup is sent when a commander dies."""
 
 MAX_DEPTH = 3
 """The maximum nesting depth of workers."""
@@ -269,7 +269,7 @@ class IdleTracker:
 def _summarise_plan_step(entries: Sequence[Entry]) -> str:
     """Return a summary of a plan step owner's work for the next owner, or an empty string for other workers."""
     started = entries[0].event
-    assert isinstance(started, RunStarted), "the first entry of a run is RunStarted"
+    assert isinstance(started, RunStarted), "the first entry of a run must be RunStarted"
     if started.errand is None or not parse_plan_step(started.errand.operation):
         return ""
     return summarise_conversation(entries, started.agent)

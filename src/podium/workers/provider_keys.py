@@ -1,10 +1,10 @@
 """Deliver the provider keys for workers' runs to the commander, which stores them only in memory.
 
 A commander has the keys from the shell that started it. A later caller can delegate a task with other keys and
-addresses, or without any. The caller sends them over a socket that only its user can access, before the task is
-written to the store. If no commander is running, the caller starts one, which gets the keys from its environment.
-If another commander was just starting or exiting, the new process sends the keys to that commander, which waits for
-them while their delivery is registered.
+addresses, or with none. The caller sends them over a socket that only its user can access, before a commander can claim
+the task's run. If no commander is running, the caller starts one, which gets the keys from its environment. If another
+commander was just starting or exiting, the new process sends the keys to that commander. A commander waits for the keys
+of a run as long as a delivery is registered for the run.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def send_keys(store: StoreAddress, run: str, environ: Mapping[str, str]) -> bool
         before = path.lstat()
         ours.settimeout(SEND_TIMEOUT_SECONDS)
         ours.sendto(msgspec.json.encode(ProviderKeys(run, dict(environ))), str(path))
-        # A closing commander removes the socket first and then reads the buffered messages.
+        # A commander that is shutting down removes the socket before it reads the last messages. So if the socket still
+        # exists, the commander reads this message.
         return os.path.samestat(before, path.lstat())
     return False
 
@@ -78,7 +79,10 @@ class KeyReceiver:
             self._receive_pending()
 
     async def wait_for_keys(self, run: str, *, within: float = KEYS_TIMEOUT_SECONDS) -> None:
-        """Wait for a run's keys while their delivery is registered. Raise OutsideFailed after `within` seconds."""
+        """Wait until the keys for a run arrive, or until no delivery is registered for the run.
+
+        Raise OutsideFailed after `within` seconds.
+        """
         with move_on_after(within):
             # Check in this order, because the sender delivers the keys before it unregisters the delivery.
             while is_delivery_pending(self._store, run) and not self.get_keys(run):  # noqa: ASYNC110 - a lock cannot be awaited

@@ -28,7 +28,10 @@ from .worker_notifications import WorkerNotifications
 
 
 class RequestAnswers:
-    """Answers the requests from one commander's workers. A host only denies those that nobody answers in time."""
+    """Answers the requests from one commander's workers.
+
+    On a host, the only answer is to deny a request that nobody else answers in time.
+    """
 
     def __init__(
         self,
@@ -57,7 +60,8 @@ class RequestAnswers:
             self._logs.write_line(worker.run, f"request {id} cannot be read, so a person must decide: {error}")
             return
         if asked is not None:
-            # On a host, the worker has read the saved rules itself, and no answer of a host could allow anything.
+            # A host does not apply the rules here: its worker has read the saved rules itself, and the store lets a
+            # host only deny requests, not allow them.
             answer = None if self._is_host else self._decide_by_rules(worker, asked)
             if answer is not None:
                 await self._post_answer(worker, answer)

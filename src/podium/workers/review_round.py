@@ -47,7 +47,7 @@ def send_review(store: StoreAddress, worker: WorkerState, review: str, *, by: st
     if worker.is_over:
         raise RunOver(
             f"{worker.name} has ended ({worker.state}) and cannot receive messages; "
-            "start a worker that continues with the review"
+            "start a new worker that continues from its branch, with the review as its task"
         )
     with StoreReader(store) as reader:
         summary = reader.read_summary(worker.run)
@@ -65,8 +65,8 @@ async def delegate_review(
     require_own_branch(worker)
     if worker.also:
         raise Mistake(
-            f"{worker.name} worked in several repositories, so no other worker can continue from its branch with a "
-            "review; delegate a new task with --also"
+            f"{worker.name} worked in several repositories, so no new worker can continue from its branch; "
+            "delegate a new task with --also"
         )
     if run and await launcher.has_run(run):
         [known] = await to_thread.run_sync(load_worker_states, settings.store, [run])
@@ -104,4 +104,4 @@ def format_review_task(worker: WorkerState, review: str) -> str:
 
 
 def _describe(run: str, branch: str) -> SentReview:
-    return SentReview(run=run, branch=branch, text=f"a worker on {branch} continues with the review")
+    return SentReview(run=run, branch=branch, text=f"a worker on {branch} continues, with the review as its task")

@@ -1,8 +1,8 @@
 """Start scheduled runs when they are due.
 
 A commander or a host does this for the schedules of its machine, and holds a lock in the store while it starts runs.
-The id of a run is derived from its schedule and its due time, so no due time gets two runs, even if a process is killed
-while it starts one.
+The id of a run is derived from its schedule and its due time, so a schedule never starts two runs for the same time,
+even if a process is killed while it starts one.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from .fleet_jobs import HERE, WorkerPlace
 LATE_SECONDS = 600.0
 """How late a run can be started. Older due times count as missed."""
 CHECK_SECONDS = 30.0
-"""How often to check the clock, because it can jump, for example when a laptop wakes up."""
+"""The maximum time between two checks of the clock, which can jump, for example when a laptop wakes up."""
 HOST_CHECK_SECONDS = 5.0
-"""How often a host checks the schedules, because a new one may be due soon."""
+"""How often a host checks the schedules. The interval is short, because a new schedule may be due soon."""
 MOST_MISSED = 10_000
-"""The maximum number of missed due times that are counted. After a long downtime, the rest are skipped."""
+"""The maximum number of missed due times to count. After a long downtime, further missed times are not counted."""
 
 GetSettings = Callable[[str], Settings]
 
@@ -86,7 +86,7 @@ class ScheduleFiring:
             try:
                 await self._fire_all()
             except StoreFailed:
-                return CHECK_SECONDS  # another process holds the lock, or the store is gone for now
+                return CHECK_SECONDS  # another process holds the lock, or the store is temporarily unavailable
             active = await to_thread.run_sync(list_active_schedules, self._launcher.settings)
         if not active:
             return None
@@ -94,7 +94,7 @@ class ScheduleFiring:
 
     async def _fire_all(self) -> None:
         async with hold_store_lock(self._launcher.settings.store, "schedules", doing="starting scheduled runs"):
-            # Read under the lock: another process may have started them in the meantime.
+            # Read the schedules under the lock, because another process may have started their runs in the meantime.
             for schedule in await to_thread.run_sync(list_active_schedules, self._launcher.settings):
                 if schedule.next_at <= self._now():
                     await self._fire(schedule)

@@ -20,7 +20,7 @@ from ..setup.settings import Settings
 from ..system.locations import find_home_folder
 
 STABLE_AFTER_NS = 1_000_000_000
-"""A file that changed more recently than this can change again without a new timestamp, so it is not cached."""
+"""How long a file must have been unchanged before it is cached. Until then, it can change without a new timestamp."""
 
 
 class FileStamp(NamedTuple):
@@ -40,7 +40,7 @@ class CachedSettings(NamedTuple):
 
 
 class SettingsCache:
-    """The current settings in an environment, for any repository."""
+    """A cache of the current settings in an environment, with an entry for each repository."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ

@@ -42,7 +42,7 @@ CAN_FORK = sys.platform == "linux"
 GRACE_SECONDS = 2.0
 UNREAD_SECONDS = 60.0
 LOST_EXIT_CODE = -int(signal.SIGKILL)
-"""The exit code of workers whose fork server has exited: the operating system kills them."""
+"""The exit code for workers whose fork server has exited. The operating system kills these workers with SIGKILL."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -61,7 +61,8 @@ def load_unfinished_workers(
     """
     worker_index = WorkerIndex(store)
     rows = worker_index.list_open()
-    fleet_runs = worker_index.list_fleet_runs()  # after the rows: a run and its job are created together
+    # Read the jobs after the rows. A run and its job are created together, so no job of a run in `rows` is missed.
+    fleet_runs = worker_index.list_fleet_runs()
     statuses: dict[str, RunStatus] = {}
     end_texts: dict[str, str] = {}
     started: dict[str, RunStarted] = {}
@@ -144,13 +145,13 @@ def was_paused_by(store: StoreAddress, run: str, pid: int) -> bool:
 
 
 def describe_ending(summary: RunSummary) -> str:
-    """Return a clause that says how a worker ended, for the workers that wait for it."""
+    """Return a clause that says how a worker ended, for the workers that depend on it."""
     how, why = "did not succeed", ""
     if isinstance(summary.last.event, RunEnded):
         outcome, failure = summary.last.event.outcome, summary.last.event.failure
         how = describe_outcome(outcome)
         why = "" if failure is None else f": {failure}"
-    return f"it waits for {get_worker_name(summary.id, get_run_started(summary))}, which {how}{why}"
+    return f"it depends on {get_worker_name(summary.id, get_run_started(summary))}, which {how}{why}"
 
 
 def make_job(run: str, started: RunStarted) -> Job:

@@ -61,7 +61,7 @@ class WorkPush:
         return _PushedWork(self, tools)
 
     def start(self) -> None:
-        """Push now, and from now on after every step."""
+        """Push now, and then again after every step."""
         self._timeline.listeners.append(self._apply_entry)
         self._step_ended.set()
         self._tasks.start_soon(self._push_after_steps)
@@ -98,13 +98,14 @@ class WorkPush:
             try:
                 await self._push_files()
             except StoreFailed:
-                return  # another process owns the run now, or the store is gone: the run itself ends because of that
+                # Another process owns the run now, or the store has failed. Either way, work on the run stops here.
+                return
             except (PodiumError, OSError) as error:
                 self._record_failure(str(error))
 
     async def _push_files(self) -> None:
         timeline = self._timeline
-        # A process that has lost the run finds that out here, and pushes nothing.
+        # If another process owns the run now, this raises LeaseLost, and nothing is pushed.
         await timeline.wait_written()
         through, has_acted, self._has_acted = timeline.seq, self._has_acted, False
         known = timeline.find_events_below("", WorkPushed)

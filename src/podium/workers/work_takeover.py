@@ -51,7 +51,7 @@ async def fetch_code(launcher: RunLauncher, run: str, worker_task: WorkerTask) -
 
 
 async def _list_needed_commits(launcher: RunLauncher, worker_task: WorkerTask, work: TravelledWork) -> list[str]:
-    """Return the commits that the work needs: those of the last push or, if there is none, those at its start."""
+    """Return the commits in the last push or, if nothing was pushed, the commits that the work starts from."""
     if work.pushed is not None:
         return [work.pushed.head, work.pushed.commit]
     commits = [worker_task.base] if worker_task.base else []
@@ -75,7 +75,7 @@ async def _bring_commits(
             await import_run(mirror, Repository.at(Path(worker_task.root)), run)
         return
     if not commits:
-        raise Mistake(f"the work in {origin.remote} cannot start, because its base commit is not known")
+        raise Mistake(f"cannot clone {origin.remote} for this run, because the base commit of the run is not known")
     await open_run_clone(mirror, runs[0], commits[0])
 
 

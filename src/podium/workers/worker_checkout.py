@@ -58,7 +58,8 @@ async def ensure_also_checkouts(
             found.append(await _ensure_checkout(launcher, environ, run, part, before_setup=share))
             await share(found[-1])
     except BaseException:
-        with CancelScope(shield=True), suppress(PodiumError):  # the error that is raised matters more
+        # If the cleanup fails too, only the original error is raised.
+        with CancelScope(shield=True), suppress(PodiumError):
             if not any(isinstance(entry.event, WorkerPlaced) for entry in await launcher.read_entries(run)):
                 await _remove_checkouts(launcher.settings.store, run, worker_task)
         raise
@@ -70,7 +71,7 @@ async def _share_slot(home: Path, owner: Path, repository: Path, checkout: Check
 
 
 async def _remove_checkouts(store: StoreAddress, run: str, worker_task: WorkerTask) -> None:
-    """Remove the checkouts that were created for a worker that has not worked in them, and their new branches."""
+    """Remove a worker's unused checkouts, and the branches that were created for them."""
     ledger = Ledger(store)
     for root in worker_task.roots:
         repository = Repository.at(Path(root))
@@ -109,7 +110,7 @@ async def _ensure_checkout(
     # A shared checkout belongs to the team's run and is in use while that run is active.
     owner = worker_task.parent if worker_task.is_shared else run
     if travelled is not None:
-        # A merge of preceding workers' commits that was never pushed is made again.
+        # If nothing was pushed, the merge of the preceding workers' commits is lost and must be repeated.
         is_lost = travelled.pushed is None and bool(worker_task.after)
         base = await resolve_base_commit(launcher, repository, worker_task) if is_lost else travelled.base
         return await restore_checkout(of, run, worker_task, travelled, base, setup)

@@ -37,7 +37,7 @@ def apply_options_to_agent(options: WorkerOptions, agent: Agent, settings: Setti
 
 
 def apply_options_to_settings(options: WorkerOptions, settings: Settings) -> Settings:
-    """Return the settings with the allow rules of the options and the role, and with plan mode for a reader.
+    """Add the allow rules of the options and the role to the settings. A read-only worker also gets plan mode.
 
     Raise Mistake for an invalid rule or an unknown role.
     """
@@ -47,7 +47,7 @@ def apply_options_to_settings(options: WorkerOptions, settings: Settings) -> Set
     rules = (*options.approved, *(() if role is None else role.rules))
     if not rules:
         return settings
-    from ..policy.rule import parse_rule  # imported here for start-up time: most workers have no rules
+    from ..policy.rule import parse_rule  # imported here to keep start-up fast: most workers have no rules
 
     for rule in rules:
         parse_rule(rule)

@@ -32,8 +32,8 @@ from .wire.wire_message import Handshake, Order, PermissionRequest, Report
 from .wire.worker_connection import connect_to_commander
 
 EXIT_DONE, EXIT_INTERRUPTED, EXIT_FAILED, EXIT_STORE_LOST, EXIT_RUN_HELD = 0, 3, 1, 4, 5
-"""Exit codes: the run has ended or is paused, the run was interrupted, the worker failed, or the store's server went
-away or another process took over the run."""
+"""Exit codes, in this order: the run has ended or is paused; the run was interrupted; the worker failed; the store's
+server could not be reached or the lease on the run was lost; another process was already working on the run."""
 
 PR_SET_PDEATHSIG = 1
 

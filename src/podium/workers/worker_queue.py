@@ -54,7 +54,7 @@ def plan_worker_starts(
             continue
         failed = [run for run in job.after if statuses.get(run, "failed") in ("failed", "timed_out", "cancelled")]
         if failed:
-            why = (end_texts or {}).get(failed[0], f"it waits for {failed[0]}, which did not succeed")
+            why = (end_texts or {}).get(failed[0], f"it depends on {failed[0]}, which did not succeed")
             unstartable.append((job.run, why))
             continue
         has_place = len(running) + len(start) < most and busy[job.root] < (within or {}).get(job.root, most)

@@ -84,7 +84,7 @@ async def test_an_action_without_a_request_is_on_record(tmp_path: Path) -> None:
         await session.ask("Write it.")
 
     [began] = lab.events(ActionBegan)
-    assert (began.action.tool, began.allowed_by) == ("write_file", "nobody: the agent did not request permission")
+    assert (began.action.tool, began.allowed_by) == ("write_file", "nobody (the agent did not request permission)")
 
 
 async def test_a_message_of_a_person_is_the_next_prompt_of_the_same_turn(lab: AgentLab) -> None:
@@ -181,7 +181,7 @@ async def test_an_agent_without_the_mode_in_which_it_asks_is_not_used(lab: Agent
 
     async with lab.session(["Hi."]) as session:
         with pytest.raises(
-            AgentFailed, match="not offer the mode careful, in which it asks for permission; it offers: auto, ask"
+            AgentFailed, match="not offer careful, the mode in which it asks for permission; it offers: auto, ask"
         ):
             await session.ask("Speak.")
 

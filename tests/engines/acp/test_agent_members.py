@@ -263,5 +263,5 @@ async def test_an_agent_that_is_not_installed_is_reported_before_the_run(studio:
 async def test_a_model_with_another_api_is_refused_before_the_run(mates: Studio, repo: Path) -> None:
     add_mate(mates, "helper", "hi", model="openai:gpt-5")
 
-    with pytest.raises(Mistake, match="mate can use only the model it is set up with"):
+    with pytest.raises(Mistake, match="mate can use only its own configured model"):
         await run(mates, repo, "helper")

@@ -211,7 +211,9 @@ async def test_an_agent_that_never_asks_for_the_tools_is_prompted_all_the_same_a
         reply = await session.ask("Report.")
 
     assert reply.text == "Done."
-    assert lab.events(Noticed)[-1].text == "scripted has not asked for Podium's tools, so it cannot use them."
+    assert (
+        lab.events(Noticed)[-1].text == "scripted has not requested the list of Podium's tools, so it cannot use them."
+    )
 
 
 async def test_a_row_can_turn_the_tools_off(tmp_path: Path) -> None:

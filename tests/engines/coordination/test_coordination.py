@@ -256,7 +256,7 @@ async def test_the_stdio_server_with_a_forged_token_is_refused(tmp_path: Path) -
 
     assert done.stdout.count(b"\n") == 1
     assert b'"id": 7' in done.stdout
-    assert b"Podium refused the call (403)" in done.stdout
+    assert b"Podium rejected the request (HTTP status 403)" in done.stdout
     assert len(desk.events(ActionRefused)) == 2
 
 

@@ -82,7 +82,7 @@ def test_a_line_that_is_no_message_is_reported_in_one_sentence(bad: bytes) -> No
     with pytest.raises(BadFrame) as caught:
         decode_from_worker(bad)
 
-    assert str(caught.value).startswith("a line is not a message: ")
+    assert str(caught.value).startswith("received an invalid message: ")
     assert str(caught.value).isprintable()
 
 

@@ -86,7 +86,7 @@ def count_prompt_tokens(call: ModelCall, agent: Agent) -> PromptTokens:
 
 
 class _MeasuringWire:
-    """Records the measured agent's first call and makes all its calls fail. Other agents get rehearsed replies."""
+    """Records the measured agent's first call and makes all its calls fail. Other agents get simulated replies."""
 
     def __init__(self, agent: str) -> None:
         self.call: ModelCall | None = None
@@ -96,7 +96,7 @@ class _MeasuringWire:
     async def stream(self, call: ModelCall) -> AsyncGenerator[ReplyPart, None]:
         if call.agent == self._agent:
             self.call = self.call or call
-            raise OutsideFailed("the prompt was measured")
+            raise OutsideFailed("the model is not called, because only the tokens of the prompt are counted")
         async with aclosing(self._rehearsal.stream(call)) as parts:
             async for part in parts:
                 yield part

@@ -81,7 +81,7 @@ def format_agent(agent: Agent) -> Iterator[str]:
 
 
 def guidance_fields(agent: Agent, guidance: Guidance | None) -> dict[str, Any]:
-    """Return the JSON fields for what an agent is told about the repository."""
+    """Return an agent's instructions, skills and memory for the repository as JSON fields."""
     skills = () if guidance is None or not can_load_skills(agent) else guidance.skills
     memory = None if guidance is None else guidance.memories.get(agent.name)
     return {
@@ -92,7 +92,7 @@ def guidance_fields(agent: Agent, guidance: Guidance | None) -> dict[str, Any]:
 
 
 def format_guidance(agent: Agent, guidance: Guidance | None, notices: list[str]) -> Iterator[str]:
-    """Yield the lines that show what an agent is told about the repository, followed by the notices."""
+    """Yield the lines that show an agent's instructions, skills and memory for the repository, then the notices."""
     for text in describe_guidance(guidance, agent):
         yield ""
         yield text
@@ -115,6 +115,6 @@ def format_tokens(agent: Agent, tokens: PromptTokens | None) -> Iterator[str]:
 
 
 def _measure_tokens(agent: Agent, settings: Settings, repo: Path) -> PromptTokens | None:
-    from .prompt_tokens import measure_prompt  # imported here for start-up time: without --tokens, nothing is run
+    from .prompt_tokens import measure_prompt  # imported here to keep start-up fast: only --tokens needs it
 
     return anyio.run(measure_prompt, agent, settings, repo)

@@ -136,7 +136,7 @@ class TranscriptPrinter:
 
 
 def skip_printed_text(printed: str, text: str) -> str:
-    """Return `text` without the prefix that `printed` already ends with. Without an overlap, start a new line."""
+    """Return `text` without its longest prefix that `printed` ends with. If there is none, start a new line."""
     for size in range(min(len(printed), len(text)), 0, -1):
         if printed.endswith(text[:size]):
             return text[size:]

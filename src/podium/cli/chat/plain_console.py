@@ -81,7 +81,7 @@ class PlainConsole:
         return "\n" if was_prompted else ""
 
     def restore_line(self, text: str) -> None:
-        """Print the line, because text cannot be put into the terminal's own input line."""
+        """Print the line that was not sent. It cannot be put back into the input line, which the terminal controls."""
         self.print_line(f"  not sent: {text}")
 
     def clear_line(self) -> None:

@@ -135,7 +135,7 @@ class PromptConsole:
         self._redraw_while_busy()
 
     def _redraw_while_busy(self) -> None:
-        """Redraw the prompt, and schedule the next redraw while there is an activity."""
+        """Redraw the prompt. While an activity is in progress, also schedule the next redraw."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = (

@@ -1,4 +1,4 @@
-"""Print a reply that arrives in pieces: print each complete part, and show the rest until it is complete."""
+"""Print a streamed reply: print each part when it is complete, and show the incomplete part as a preview."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ReplyPrinter(Protocol):
         ...
 
     def end_text(self) -> None:
-        """Print the rest, even if it is incomplete. Call this before something else is printed."""
+        """Print the remaining text, even if its last part is incomplete. Call this before printing anything else."""
         ...
 
 
@@ -69,7 +69,7 @@ class MarkdownReplyPrinter:
         self._console.show_partial_text("")
 
     def _print_finished_blocks(self) -> None:
-        # Imported here for start-up time: the chat is shown before the first reply arrives.
+        # Imported here to keep start-up fast: the chat is shown before the first reply arrives.
         from ..terminal.rendered_markdown import split_finished_blocks
 
         # The last line is not parsed until it is complete: it could look like the start of another block.

@@ -42,7 +42,8 @@ def approve_command(id: str, for_run: bool, for_good: bool, everywhere: bool) ->
     rule = one.asked.always if for_good else ""
     if for_good and not rule:
         raise Mistake(
-            f"--always cannot be used for {one.asked.id}: no safe rule covers it; approve it once, or with --run"
+            f"--always cannot be used for {one.asked.id}, because no safe rule covers it; approve it only once, or use "
+            "--run to approve it until the run ends"
         )
     decision: Decision = "always" if for_good else "run" if for_run else "once"
     given = PermissionAnswered(

@@ -86,7 +86,7 @@ def describe_effective_time(limits: Budget) -> str:
     return (
         "immediately"
         if limits == Budget(seconds=limits.seconds)
-        else "from the next model call; the time limit applies immediately"
+        else "from the next model call, except the time limit, which applies immediately"
     )
 
 

@@ -29,7 +29,7 @@ PERSON: Literal["person"] = "person"
 DECISION = Agent(
     name="decision",
     description="A decision that a person makes; no model is called.",
-    engine="scripted",  # an engine that needs no key; the agent never gets a turn
+    engine="scripted",  # no model is called, so any engine that needs no key will do
 )
 
 

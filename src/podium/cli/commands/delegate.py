@@ -44,7 +44,9 @@ class FiniteSeconds(click.FloatRange):
 @click.argument("task")
 @click.option("--agent", default=DEFAULT_WORKER_AGENT, show_default=True, help="Agent that does the task.")
 @click.option("--model", help="Model for the worker, e.g. openai:gpt-5-mini.")
-@click.option("--provider", help="Provider of --model; without --model, its default or only model is used.")
+@click.option(
+    "--provider", help="Provider of the model; without --model, the provider's default or only model is used."
+)
 @click.option("--engine", help="Engine for the worker.")
 @click.option("--role", help=f"Role from the settings, or one of {', '.join(ROLES)}.")
 @click.option("--auto-approve", "approved", metavar="TOOL,…", help="Tools or permission rules to allow without asking.")
@@ -62,10 +64,17 @@ class FiniteSeconds(click.FloatRange):
 @click.option("--budget", type=BudgetParamType(), help="Limits for the worker, e.g. usd=2,tokens=200000.")
 @click.option("--max-restarts", type=click.IntRange(min=0), help="Maximum number of restarts after a crash.")
 @click.option("--label", "labels", multiple=True, help="On a fleet: run on a host with this label.")
-@click.option("--priority", type=int, default=0, help="On a fleet: higher numbers start first.")
+@click.option(
+    "--priority",
+    type=int,
+    default=0,
+    help="On a fleet: priority of the worker; workers with higher numbers start first.",
+)
 @click.option("--times", type=click.IntRange(2, 10), help="Do the task this many times and keep the best result.")
 @click.option(
-    "--choose", type=click.Choice(("checks", "judge", "person")), help="Who chooses with --times; default: judge."
+    "--choose",
+    type=click.Choice(("checks", "judge", "person")),
+    help="Who chooses the best result of --times; default: judge.",
 )
 @click.option("--read-only", "is_reader", is_flag=True, help="Only read files; the worker gets no checkout.")
 @no_input_option
@@ -95,10 +104,14 @@ def delegate_command(
     if choose is not None and times is None:
         raise click.UsageError("--choose needs --times; give both")
     if times is not None and option_values["is_reader"]:
-        raise click.UsageError("--times needs checkouts to compare; it cannot be combined with --read-only")
+        raise click.UsageError(
+            "--times cannot be combined with --read-only, because it compares checkouts and a reader has none"
+        )
     if option_values["also"] and (times is not None or option_values["is_reader"]):
         other = "--times" if times is not None else "--read-only"
-        raise click.UsageError(f"--also needs one worker with its own checkouts; it cannot be combined with {other}")
+        raise click.UsageError(
+            f"--also cannot be combined with {other}: it needs a single worker that has its own checkouts"
+        )
     place = find_repo(repo or Path())
     settings = Settings.load(repo=place)
     option_values["model"] = choose_model(provider, option_values["model"], settings, os.environ)
@@ -106,11 +119,12 @@ def delegate_command(
     require_known_tools(rules)
     options = WorkerOptions(**option_values, approved=rules, is_unattended=is_input_disabled())
     if options.model and not settings.model:
-        # If a model is specified, an unreachable provider is an error; the run is not rehearsed instead.
+        # If a model is specified but its provider cannot be reached, fail instead of falling back to a rehearsal.
         settings = Settings.load(repo=place, model=options.model)
     agent_team = load_roster(place, settings.home).resolve_team(agent)
     if times is not None:
-        from ...workers.best_of_team import make_best_of_team  # imported here for start-up time: few tasks need it
+        # Imported here to keep start-up fast: only --times needs it.
+        from ...workers.best_of_team import make_best_of_team
 
         first, *others = agent_team
         lead, member = make_best_of_team(first, times, choose, settings, options)
@@ -131,7 +145,7 @@ def require_known_tools(rules: Sequence[str]) -> None:
     """Raise Mistake if a rule refers to an unknown tool."""
     if not rules:
         return
-    from ...policy.rule import TOOLS  # imported here for start-up time: most workers have no rules
+    from ...policy.rule import TOOLS  # imported here to keep start-up fast: most workers have no rules
     from ...tools.toolset import CHECKOUT_TOOLS, PLAIN_TOOLS
 
     others = [name for name in (*CHECKOUT_TOOLS, *PLAIN_TOOLS, *DELEGATING_TOOLS) if name not in TOOLS]
@@ -147,7 +161,7 @@ def require_known_tools(rules: Sequence[str]) -> None:
 
 def _print_notices(settings: Settings, run: str) -> None:
     """Print the notices on a new run's timeline about where it will run, for example that no host has its labels."""
-    from ...store.reader import StoreReader  # imported here for start-up time: few workers have labels
+    from ...store.reader import StoreReader  # imported here to keep start-up fast: few workers have labels
 
     with StoreReader(settings.store) as reader:
         for entry in reader.read_entries(run):
@@ -158,7 +172,7 @@ def _print_notices(settings: Settings, run: str) -> None:
 async def _delegate_task(
     settings: Settings, place: Path, agents: tuple[Agent, ...], branch: str, task: str, options: WorkerOptions
 ) -> str:
-    from ...app import App  # imported here for start-up time: the help does not need it
+    from ...app import App  # imported here to keep start-up fast: the help does not need it
     from ...workers.delegate import delegate_to_worker, start_commander
     from ...workers.provider_keys import announce_keys
 

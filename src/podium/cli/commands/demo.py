@@ -1,6 +1,6 @@
 """`podium demo`: run a team, kill the process midway, resume the run and check that nothing was lost.
 
-Then one team reflects, and another plans a feature and builds it in a repository.
+Then run a team in reflect mode, and a team that plans a feature and builds it in a repository.
 """
 
 from __future__ import annotations
@@ -72,12 +72,15 @@ FOREIGN_PREFIXES = ("PODIUM_", "GIT_")
 
 @click.command("demo")
 @click.option("--keep", "is_kept", is_flag=True, help="Keep the demo's folder, so that you can explore it.")
-@click.option("--open", "opens", is_flag=True, help="Afterwards, show the demo's runs in the browser, until Ctrl-C.")
-@click.option("--local", "is_local", is_flag=True, help="Use an installed local model: nothing is simulated.")
+@click.option(
+    "--open", "opens", is_flag=True, help="After the demo, show its runs in the browser until you press Ctrl-C."
+)
+@click.option("--local", "is_local", is_flag=True, help="Use an installed local model instead of simulated replies.")
 def demo_command(is_kept: bool, opens: bool, is_local: bool) -> int:
     """Run a team of six agents, kill its process midway and resume the run. Then run two other teams.
 
-    One reflects on its work. The other plans a feature and builds it in steps, in a repository with worktrees.
+    The first of these two teams evaluates and improves its own work. The second plans a feature and builds it in
+    steps, in a repository with worktrees.
 
     Everything happens in a temporary folder with the rehearsal engine: the flow is real, the replies
     are simulated. The demo needs no key and no network, and changes none of your files.
@@ -87,7 +90,7 @@ def demo_command(is_kept: bool, opens: bool, is_local: bool) -> int:
     console = Console(markup=False, highlight=False, emoji=False, soft_wrap=True)
     demo, agents, model = Demo, AGENTS, REHEARSAL
     if is_local:
-        from ..demo import local_demo  # imported here for start-up time: most demos are rehearsed
+        from ..demo import local_demo  # imported here to keep start-up fast: only --local needs it
 
         demo, agents, model = local_demo.LocalDemo, local_demo.AGENTS, local_demo.find_demo_model()
     with make_demo_folder(agents, model, is_kept=is_kept) as folder:
@@ -230,7 +233,7 @@ class Demo:
         return run
 
     def _show_timeline(self, run: str, calls: Sequence[str]) -> None:
-        """Draw a run, and check that it made exactly these model calls and was not altered."""
+        """Draw the tree of a run, and check that it made exactly the model calls in `calls` and was not altered."""
         self._start_section("The run, as recorded on its timeline:")
         timeline = self._read_entries(run)
         run_view = RunView.from_entries(timeline)
@@ -238,11 +241,15 @@ class Demo:
             draw_run_tree(run_view, self._console, choose_symbols(self._console.encoding), is_live=False)
         )
         done = list_reply_keys(timeline)
-        self._check_claim(f"there are {len(done)} model replies, none of them repeated", sorted(done) == sorted(calls))
+        self._check_claim(
+            f"there are {len(done)} model replies, and no model call was repeated", sorted(done) == sorted(calls)
+        )
         self._check_claim(f"all {len(timeline)} entries are unaltered", self._has_intact_chain(run))
 
     def _show_reflection(self) -> None:
-        self._start_section("A team that reflects: the lead plans, the members work, the lead evaluates, and so on.")
+        self._start_section(
+            "A team in reflect mode: the lead plans, the members work, and the lead evaluates, until the goal is met."
+        )
         reflected = self._run_podium("run", TEAM, GOAL, "--plain")
         loop = [entry.event for entry in self._read_entries(self._newest_run())]
         scores = [f"{event.score:.1f}" for event in loop if isinstance(event, Evaluated)]
@@ -255,12 +262,13 @@ class Demo:
 
     def _show_collaboration(self) -> None:
         """Run a team that works on a plan in worktrees, and show its decision, its handover and the merged branch."""
-        self._start_section("A team that collaborates: a plan, a vote, a handover, reviews, and one merged branch.")
+        self._start_section("A team in collaborate mode: a plan, a vote, a handover, reviews, and one merged branch.")
         if not self._folder.create_repository():
             self._print_text("This part needs git, which is not installed here.")
             return
         done = self._run_podium("run", PLANNERS, FEATURE, "--quiet")
-        run = self._newest_run(PLANNERS)  # its workers have their own runs, which are newer
+        # The newest run of all belongs to one of the team's workers, which have runs of their own.
+        run = self._newest_run(PLANNERS)
         kinds = [word for kind in WORK_KINDS for word in ("--kind", KINDS[kind])]
         self._print_text(self._run_podium("logs", run, *kinds).answer)
         self._print_text(self._run_podium("plan", run).answer)
@@ -301,7 +309,7 @@ class Demo:
     # Reading the store
 
     def _newest_run(self, agent: str = "") -> str:
-        """Return the newest run, or the newest one that was started with this agent."""
+        """Return the id of the newest run. If `agent` is given, return the newest run that was started with it."""
         with StoreReader(self._folder.store) as reader:
             runs = reader.list_runs()
         started = {run.id: run.first.event for run in runs}

@@ -49,7 +49,7 @@ def _check_placement() -> list[Fact]:
 
 
 async def _open_placement(store: PostgresAddress, placement: str) -> None:
-    from ...fleet.placement_choice import open_placement  # imported here because the packages are an extra
+    from ...fleet.placement_choice import open_placement  # imported here because it needs optional packages
 
     async with open_placement(store, placement) as queue:
         await queue.list_jobs()

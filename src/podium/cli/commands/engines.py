@@ -23,9 +23,9 @@ from ..terminal.text import align_columns, as_json, escape_for_terminal, print_t
 @json_option
 @click.pass_context
 def engines_command(ctx: click.Context, repo: Path | None, is_json: bool) -> None:
-    """List the coding agents that can be used as engines, with their versions, and how to install the missing ones.
+    """List the coding agents that can be used as engines, with their versions or how to install them.
 
-    An agent selects one with engine: NAME in its file.
+    To use one of them, set engine: NAME in an agent's file.
     """
     if ctx.invoked_subcommand is not None:
         return require_no_group_options(ctx, repo=repo, json=is_json)

@@ -49,7 +49,7 @@ CreateFork = Callable[[App], Awaitable[ForkedRun]]
 @click.option(
     "--decide", "choice", metavar="DECISION=OPTION", help="Choose another option in one of the run's decisions."
 )
-@click.option("--budget", type=BudgetParamType(), help="New limits; usage recorded in the shared entries counts too.")
+@click.option("--budget", type=BudgetParamType(), help="New limits; usage before the fork counts towards them.")
 @permissions_option
 @no_sandbox_option
 @park_option

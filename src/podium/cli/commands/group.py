@@ -144,7 +144,7 @@ def group_order_command(names: tuple[str, ...], is_newest: bool) -> None:
     The other groups or runs follow, newest first. Pinned groups and runs come before all of them.
     """
     if not names and not is_newest:
-        raise click.UsageError("give the groups or runs to list first, or --newest")
+        raise click.UsageError("name the groups or runs that should come first in the list, or use --newest")
     with open_groups() as groups:
         things = find_groups_and_runs(groups, names)
         named = [thing for thing in things if isinstance(thing, Group)]
@@ -167,7 +167,7 @@ def group_order_command(names: tuple[str, ...], is_newest: bool) -> None:
 
 
 def clear_order(groups: Groups, named: Sequence[Group], runs: Sequence[GroupedRun]) -> None:
-    """Sort the runs in the given groups or, if no group is given, the groups themselves, newest first again.
+    """Restore the default order, newest first, of the runs in the given groups or, if none is given, of all groups.
 
     Raise Mistake if runs are given.
     """
@@ -218,9 +218,8 @@ def confirm_delete(group: Group, count: int, unfinished: Sequence[str]) -> bool:
     """Ask the user at the terminal to confirm the deletion. Raise Mistake if there is no terminal."""
     if not sys.stdin.isatty():
         raise Mistake(
-            f"deleting {describe_target(group)} removes {format_count(count, 'run')} from all lists, "
-            "and there is no terminal for confirmation; "
-            "give --yes to confirm"
+            f"deleting {describe_target(group)} removes {format_count(count, 'run')} from all lists and must be "
+            "confirmed, but there is no terminal; give --yes to confirm"
         )
     stopped = f", stopping {len(unfinished)} of them first" if unfinished else ""
     question = f"Delete {describe_target(group)} with {format_count(count, 'run')}{stopped}? This cannot be undone."
@@ -238,7 +237,7 @@ def remove_clean_worktrees(repo: Path, runs: Sequence[str]) -> None:
     # Imported here, because the other subcommands do not need git.
     import anyio
 
-    from ...runs.worker_lookup import open_worktrees  # imported here for start-up time: rarely needed
+    from ...runs.worker_lookup import open_worktrees  # imported here to keep start-up fast: few commands need it
     from ...workspace.git.repository import Repository
     from ...workspace.worktrees.cleanup import clean_up_worktrees_of_runs
 
@@ -252,10 +251,10 @@ def remove_clean_worktrees(repo: Path, runs: Sequence[str]) -> None:
 
 def end_runs_and_wait(settings: Settings, runs: Sequence[str]) -> None:
     """Stop runs, even if other processes are working on them, and wait until they have ended."""
-    # Imported here for start-up time: the other subcommands do not need it.
+    # Imported here to keep start-up fast: the other subcommands do not need it.
     import anyio
 
-    from ...app import App  # imported here for start-up time: only deleting a group ends runs
+    from ...app import App  # imported here to keep start-up fast: only deleting a group ends runs
     from ...runs.run_lookup import is_over
     from ...runs.run_wait import wait_for_end_or_pause
     from ...store.reader import StoreReader

@@ -22,7 +22,7 @@ from .hosts import require_host_store
 @click.option(
     "--name",
     default="",
-    help="Expected name of this host; refuse to start if the store's address has a different login.",
+    help="Expected name of this host; refuse to start if the store's address contains the login of another host.",
 )
 @click.option(
     "--grace",
@@ -54,7 +54,7 @@ async def _offer_machine(
 ) -> None:
     settings = Settings.load(environ)
     store = require_host_store(settings.store)
-    # Imported here because the packages are an extra.
+    # Imported here because these modules need optional packages.
     from ...app import App
     from ...workers.host import HostOptions, require_host_login, run_host
 

@@ -62,7 +62,7 @@ def hosts_add_command(name: str, is_json: bool) -> None:
     """
     check_name(name, "host")
     store = require_host_store(Settings.load().store)
-    from ...store.postgres.login import replace_login  # imported here because the packages are an extra
+    from ...store.postgres.login import replace_login  # imported here because it needs optional packages
 
     password = secrets.token_urlsafe(24)
     login = _call_fleet(lambda database: database.add_host(name, password), installs_queue=True)

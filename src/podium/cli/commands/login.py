@@ -28,7 +28,11 @@ from ..terminal.text import align_columns, escape_for_terminal, print_to_stderr
 @click.argument("address", required=False)
 @click.option("--code", help="Code from the address that podium serve prints, if ADDRESS does not contain it.")
 @click.option("--token", help="Token from podium serve tokens --create, instead of a code; - reads standard input.")
-@click.option("--fingerprint", help="Expected SHA-256 fingerprint of the certificate; needed without a terminal.")
+@click.option(
+    "--fingerprint",
+    help="Expected SHA-256 fingerprint of the certificate; required if this machine does not trust the certificate and "
+    "there is no terminal to confirm it.",
+)
 @click.option("--forget", "is_forgotten", is_flag=True, help="Sign out, and delete the token.")
 def login_command(
     address: str | None, code: str | None, token: str | None, fingerprint: str | None, is_forgotten: bool
@@ -42,7 +46,7 @@ def login_command(
     if address is None:
         list_servers(home)
         return exit_codes.GOAL_MET
-    # Imported here for start-up time: the list does not need it.
+    # Imported here to keep start-up fast: the list does not need it.
     from ...web.client.server_client import ServerClient
 
     if is_forgotten:
@@ -76,12 +80,12 @@ def list_servers(home: Path) -> None:
 
 
 def choose_fingerprint(address: str, expected: str | None) -> str:
-    """Return the fingerprint to expect from now on, which the user gives or confirms.
+    """Return the fingerprint that the certificate must have from now on, as given or confirmed by the user.
 
-    It is empty if connections are not encrypted, or if this machine trusts the certificate anyway. Raise Mistake if the
-    certificate has a different fingerprint, or if the user does not confirm it.
+    It is empty if connections are not encrypted, or if `expected` is None and this machine trusts the certificate.
+    Raise Mistake if the certificate does not have the expected fingerprint, or if the user does not confirm it.
     """
-    from ...web.client.server_client import read_certificate  # imported here for start-up time
+    from ...web.client.server_client import read_certificate  # imported here to keep start-up fast
 
     seen = read_certificate(address)
     if seen is None or (seen.is_trusted and expected is None):
@@ -89,12 +93,12 @@ def choose_fingerprint(address: str, expected: str | None) -> str:
     says = f"the certificate of {address} has the SHA-256 fingerprint {seen.fingerprint}"
     if expected is not None:
         if seen.fingerprint.replace(":", "") != expected.replace(":", "").strip().upper():
-            raise Mistake(f"{says}, not {expected}; use the fingerprint that podium serve printed there")
+            raise Mistake(f"{says}, not {expected}; use the fingerprint that podium serve printed on the server")
         return seen.fingerprint
     if not is_attended():
-        raise Mistake(f"{says}; if podium serve printed the same one there, give it with --fingerprint")
+        raise Mistake(f"{says}; if podium serve printed the same fingerprint on the server, give it with --fingerprint")
     print_to_stderr(says)
-    if not click.confirm("Did podium serve print the same fingerprint there?", err=True):
+    if not click.confirm("Did podium serve print the same fingerprint on the server?", err=True):
         raise Mistake("not signed in, because the fingerprint is not the one that podium serve printed")
     return seen.fingerprint
 
@@ -102,5 +106,8 @@ def choose_fingerprint(address: str, expected: str | None) -> str:
 def ask_for_code() -> str:
     """Return the code that the user types. Raise Mistake if there is no terminal."""
     if not is_attended():
-        raise Mistake("no code; give the whole address that podium serve prints, or --code or --token")
+        raise Mistake(
+            "the address contains no sign-in code; give the whole address that podium serve prints, or use --code or "
+            "--token"
+        )
     return str(click.prompt("Code from the address that podium serve printed, after #code=", err=True)).strip()

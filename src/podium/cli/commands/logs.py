@@ -45,7 +45,7 @@ MOST_NEWEST = 100
     "--last",
     type=click.IntRange(min=1),
     metavar="N",
-    help=f"Number of entries to show without RUN; default: {MOST_NEWEST}.",
+    help=f"Number of entries to show if RUN is not given; default: {MOST_NEWEST}.",
 )
 def logs_command(
     run: str,
@@ -106,7 +106,7 @@ def follow_run(settings: Settings, run: str, wanted: EntryFilter, *, after: int,
 
 
 def select_entries(reader: StoreReader, run: str, wanted: EntryFilter, *, after: int) -> Iterable[Entry]:
-    """Return the entries of a run that meet all criteria; only those are read."""
+    """Return the entries of a run that meet all criteria, without reading the others."""
     if wanted.is_empty:
         return reader.read_entries(run, after)
     with EntryIndex(reader.path) as index:

@@ -21,7 +21,7 @@ def mcp_command(repo: Path | None) -> None:
     get_result and pending_approvals. Clients that support elicitation ask you about permission requests;
     podium approvals lists all of them.
     """
-    from ...protocols.mcp_server import serve_mcp  # imported here for start-up time: the MCP package is large
+    from ...protocols.mcp_server import serve_mcp  # imported here to keep start-up fast: the MCP package is large
 
     place = find_repo(repo or Path())
     anyio.run(serve_mcp, place, partial(Settings.load, repo=place))

@@ -48,10 +48,14 @@ from ..workers.pull_request_conclusion import conclude_with_requests
     "--pull-request",
     "is_request",
     is_flag=True,
-    help="Push the branches and open pull requests; the target does not move.",
+    help="Push the branches and open pull requests instead of moving the target.",
 )
 @click.option("--yes", "is_agreed", is_flag=True, help="Move the target, or open pull requests, without asking.")
-@click.option("--tree", metavar="TREE", help="Move the target only to this tree, which an earlier merge reported.")
+@click.option(
+    "--tree",
+    metavar="TREE",
+    help="Move the target only if the merge results in this tree, as an earlier merge reported.",
+)
 @repo_option
 @json_option
 @click.pass_context
@@ -80,7 +84,8 @@ def merge_command(
     With --pull-request, each branch that merges and passes is pushed to the remote unchanged, and gets a pull request
     with a description of its run, using gh or glab. If a branch already has an open pull request, no second one is
     opened.
-    With --only, which can be repeated, the branch's other changes stay on it and can be merged later.
+    With --only, which can be repeated, only the changes in the given files and folders are merged. The branch keeps its
+    other changes, which can be merged later.
     A branch whose worker worked in several repositories is merged in all of them, or in none.
     """
     _check_usage(branches, is_all, commands, names, resolver if not is_resolving else None, tree)
@@ -88,7 +93,9 @@ def merge_command(
     print_finished_moves(there.settings)
     checks = {**there.settings.checks, **{text: (SHELL, "-c", text) for text in commands}}
     if is_request and (names or tree is not None):
-        raise click.UsageError("--pull-request needs whole branches; it cannot be combined with --only or --tree")
+        raise click.UsageError(
+            "--pull-request pushes whole branches and moves no target; it cannot be combined with --only or --tree"
+        )
     place = anyio.run(find_request_place, there) if is_request else None
     target = onto or anyio.run(read_current_branch, there.repository)
     team = load_resolver_team(there, resolver or DEFAULT_WORKER_AGENT) if is_resolving else ()
@@ -107,7 +114,9 @@ def merge_command(
             require_single_repository(candidates, "--resolve" if is_resolving else "--pull-request")
         return merge_together(there, candidates, target, onto, options)
     if not checks:
-        print_to_stderr("no checks are configured, so the branches are only merged; add one with --check COMMAND")
+        print_to_stderr(
+            "no checks are configured, so the branches are merged without checks; add one with --check COMMAND"
+        )
     check = CheckRunner(there.settings, checks, print_to_stderr)
     show = None if is_json else _print_forecast
     outcome = anyio.run(partial(run_merge_train, there.repository, candidates, target, check, on_forecast=show))
@@ -141,7 +150,7 @@ def _check_usage(
     if not all(text.strip() for text in commands):
         raise click.UsageError("--check is empty; give a command that must pass, e.g. 'make test'")
     if names and len(branches) != 1:
-        raise click.UsageError("--only needs exactly one branch; give one, without --all")
+        raise click.UsageError("--only works with exactly one branch; give one branch, and do not use --all")
     if tree is not None and len(tree) < SHORT:
         raise click.UsageError(f"--tree {tree!r} is too short; give at least {SHORT} digits")
 

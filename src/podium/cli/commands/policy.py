@@ -172,7 +172,8 @@ def policy_explain_command(
     if is_json:
         click.echo(as_json({"schema": SCHEMA, "command": text, "agent": agent, "mode": effective.mode, **explained}))
         return
-    # If the command can be parsed, other text that might be a command is shown only if a rule matches it.
+    # Besides its parts, a command can contain text that a program may run as a command. If the command can be parsed,
+    # such text is shown only if a rule matches it.
     carried = [one for one in explained["carried"] if one["rule"] or not explained["parts"]]
     rows = [[one["decision"], one["command"], one["reason"]] for one in (*explained["parts"], *carried)]
     lines = (
@@ -278,7 +279,7 @@ def _find_rule_files(home: Path, repo: Path | None) -> Iterator[tuple[Path, Path
 
 def _read_mapping(path: Path, root: Path | None) -> MappingNode:
     """Parse a settings file, or the frontmatter of an agent file, and return its mapping."""
-    from ...roster import agent_file  # imported here for start-up time: only `policy test` reads files
+    from ...roster import agent_file  # imported here to keep start-up fast: only `policy test` reads files
     from ...system import bounded_file
     from ...values.yaml_parser import parse_yaml_mapping
 

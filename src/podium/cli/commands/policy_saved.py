@@ -38,7 +38,10 @@ def policy_list_command(is_json: bool) -> None:
 @repo_option
 @json_option
 def policy_revoke_command(rule: str, repo: Path | None, is_json: bool) -> None:
-    """Delete a saved rule, by its text or by its number in podium policy list. Runs ask about such actions again."""
+    """Delete a saved rule, given by its text or by its number in podium policy list.
+
+    Actions that only this rule allowed need permission again.
+    """
     home = find_home_folder()
     revoked = revoke_allowed_rule(home, rule, repo or find_repo(Path.cwd(), home=home))
     if is_json:

@@ -69,7 +69,7 @@ def ps_command(is_all: bool, is_flat: bool, is_json: bool) -> int:
             parts = [GroupSection(parts[0].group, [run.id for run in short])]
         click.echo(format_runs_table(short, parts, arrangement, now=now, most=shutil.get_terminal_size().columns))
         if missing := format_omissions(older=len(listed) - len(short), archived=len(runs) - len(listed)):
-            print_to_stderr(f"not shown: {missing}; podium ps --all lists them")
+            print_to_stderr(f"not shown: {missing}; podium ps --all lists all runs")
     elif not damaged:
         print_to_stderr(NO_RUNS)
     if not is_json and (warning := describe_unattended_wakeups(settings.store, short)):
@@ -83,7 +83,7 @@ def _read_runs(store: StoreAddress) -> tuple[RunList, Arrangement]:
     if not store.exists():
         return RunList([], []), Arrangement()
     with open_reader(store) as reader, Groups(store) as groups:
-        # Read the runs first: then each of them is in a group when the groups are read.
+        # Read the runs before the groups, so that every run that was read has a group.
         return reader.read_run_list(), groups.load_arrangement()
 
 
@@ -92,7 +92,7 @@ def describe_unattended_wakeups(store: StoreAddress, runs: Iterable[RunSummary])
     waiting = [run.id for run in runs if derive_run_state(run) == "waiting"]
     if not waiting:
         return ""
-    # Imported here for start-up time: few runs wait for limits.
+    # Imported here to keep start-up fast: few runs wait for a limit to reset.
     from ...store.worker_index import WorkerIndex
     from ...workers.commander_socket import commander_socket_path, is_commander_listening
 
@@ -107,8 +107,8 @@ def describe_unattended_wakeups(store: StoreAddress, runs: Iterable[RunSummary])
 
 def format_omissions(*, older: int, archived: int) -> str:
     """Describe how many older and archived runs the list omits."""
-    counts = ((older, "older ended"), (archived, "archived"))
-    return ", ".join(f"{count} {what}" for count, what in counts if count)
+    counts = ((older, "older ended run"), (archived, "archived run"))
+    return ", ".join(format_count(count, what) for count, what in counts if count)
 
 
 def format_runs_table(

@@ -64,7 +64,9 @@ class ResultsPage:
 @click.argument("run", required=False)
 @click.option("--workers", "is_workers", is_flag=True, help="Report on all workers in this repository.")
 @click.option("--synthesis", "is_summed_up", is_flag=True, help="Have the lead summarise the report in a new run.")
-@click.option("--agent", help="Agent for --synthesis; default: the lead of RUN, or with --workers, the agent worker.")
+@click.option(
+    "--agent", help='Agent for --synthesis; default: the lead of RUN or, with --workers, the agent named "worker".'
+)
 @repo_option
 @click.option("--json", "is_json", is_flag=True, help="Print the report as JSON.")
 @click.option("--markdown", "is_markdown", is_flag=True, help="Print the report as Markdown that is safe to paste.")
@@ -231,7 +233,7 @@ def _format_part(part: ReportPart, report: Report) -> list[str]:
 
 
 def _explain_part(part: ReportPart, report: Report) -> str:
-    """Return why a part has no result. Return an empty string if it has one, or if the run's own reason is the same."""
+    """Return why a part has no result. Return an empty string if it has one, or if the run's reason includes this."""
     return "" if part.why in report.why else part.why
 
 

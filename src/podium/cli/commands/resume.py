@@ -61,8 +61,8 @@ def resume_command(
 
     If several runs were interrupted, they are listed, and you choose which to resume. Without a terminal, give RUN or
     --all. Finished steps are read from the timeline and not repeated. A paused run is resumed only if you give its id.
-    Workers are resumed in the background, by their commander. A run that is waiting for a provider's limit to reset
-    then continues by itself; give its id to continue it now.
+    Workers are resumed in the background, by their commander. A run that is waiting for a provider's limit continues
+    by itself when the limit resets; give its id to continue it now.
     """
     if run is not None and is_all:
         raise click.UsageError("give a run or --all, not both")
@@ -139,7 +139,7 @@ def _worker_id_fields(workers: Sequence[WorkerState]) -> list[dict[str, str]]:
 def _resume_interrupted_runs(
     settings: Settings, shown: OutputOptions, overrides: dict[str, Any], *, is_all: bool
 ) -> int:
-    """Resume the interrupted run. If there are several, resume all with --all; otherwise ask the user to choose."""
+    """Resume the interrupted runs. If there are several and `is_all` is False, the user chooses which to resume."""
     found = find_resumable_runs(settings.store)
     if found.choices > 1 and not is_all:
         if not is_attended():

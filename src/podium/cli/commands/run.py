@@ -41,7 +41,9 @@ from ..terminal.text import as_json, print_to_stderr
 @click.argument("request")
 @click.option("--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Repository to work in.")
 @click.option("--model", help="Model for agents that do not specify one, e.g. openai:gpt-5-mini.")
-@click.option("--provider", help="Provider of --model; without --model, its default or only model is used.")
+@click.option(
+    "--provider", help="Provider of the model; without --model, the provider's default or only model is used."
+)
 @click.option("--force-model", help="Model for all agents, in place of the models in their files.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Rehearse the whole flow without calling a model.")
 @click.option("--budget", type=BudgetParamType(), help="Limits for the run, e.g. usd=2,tokens=200000,seconds=600.")

@@ -29,7 +29,10 @@ from ..terminal.text import align_columns, as_json, escape_for_terminal, print_t
 LONGEST_REQUEST = 40
 ELSEWHERE = "on another machine"
 START_SECONDS = 5.0
-"""How long to wait for a new commander, so that the next podium schedule list finds it."""
+"""How long to wait until a new commander is listening.
+
+Without this wait, a podium schedule list that follows immediately could report that no process is running.
+"""
 
 
 @click.group("schedule", invoke_without_command=True)
@@ -102,7 +105,9 @@ def schedule_list_command(is_json: bool = False) -> None:
         if one.error:
             print_to_stderr(f"{one.id}: the last run could not be started: {one.error}")
     if any(one.host != machine for one in found):
-        print_to_stderr(f"{ELSEWHERE}: its runs are started there, because its repository is there")
+        print_to_stderr(
+            f'the runs of a schedule marked "{ELSEWHERE}" are started on that machine, because its repository is there'
+        )
     _print_if_unattended(settings)
 
 
@@ -121,7 +126,7 @@ def schedule_remove_command(schedule: str) -> None:
 @schedule_command.command("pause")
 @click.argument("schedule")
 def schedule_pause_command(schedule: str) -> None:
-    """Pause a schedule. Times that pass in the meantime are not counted as missed."""
+    """Pause a schedule. Runs that would be due while it is paused are not counted as missed."""
     settings = Settings.load(repo=find_repo(Path()))
     schedules = Schedules(settings.store)
     found = schedules.find(schedule)
@@ -133,7 +138,7 @@ def schedule_pause_command(schedule: str) -> None:
 @schedule_command.command("resume")
 @click.argument("schedule")
 def schedule_resume_command(schedule: str) -> None:
-    """Resume a paused schedule. Times that passed in the meantime are skipped."""
+    """Resume a paused schedule. Runs that were due while it was paused are skipped."""
     settings = Settings.load(repo=find_repo(Path()))
     schedules = Schedules(settings.store)
     found = schedules.find(schedule)
@@ -156,7 +161,8 @@ def schedule_start_command() -> None:
 
 def _start_commander(settings: Settings) -> None:
     """Make sure that a commander is running, and have it read the schedules again."""
-    from ...workers.commander_socket import commander_socket_path, is_commander_listening  # for start-up time
+    # Imported here to keep start-up fast: the list does not need them.
+    from ...workers.commander_socket import commander_socket_path, is_commander_listening
     from ...workers.delegate import start_commander
 
     publish_schedule_key(settings.store, settings.home)
@@ -168,7 +174,7 @@ def _start_commander(settings: Settings) -> None:
 
 
 def _print_if_unattended(settings: Settings) -> None:
-    from ...workers.schedule_firing import describe_unattended_schedules  # imported here for start-up time
+    from ...workers.schedule_firing import describe_unattended_schedules  # imported here to keep start-up fast
 
     if told := describe_unattended_schedules(settings):
         print_to_stderr(told)

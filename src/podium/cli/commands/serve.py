@@ -90,10 +90,10 @@ def serve_command(
     if is_lan and host is not None:
         raise click.UsageError("--lan chooses the address itself; give --lan or --host, not both")
     require_web_packages()
-    from ...web.serving import ServeOptions, serve_until_signal  # imported here for start-up time
+    from ...web.serving import ServeOptions, serve_until_signal  # imported here to keep start-up fast
 
     if is_lan:
-        from ...web.certificate import find_lan_address  # imported here for start-up time
+        from ...web.certificate import find_lan_address  # imported here to keep start-up fast
 
         host = find_lan_address()
     place = find_repo(repo or Path())
@@ -128,15 +128,17 @@ def serve_command(
 def print_address(server: RunningServer, address: str) -> None:
     """Print a sign-in URL, with a QR code if other devices can connect, and with the certificate's fingerprint."""
     if not server.options.is_local and sys.stderr.isatty():
-        import segno  # imported here for start-up time
+        import segno  # imported here to keep start-up fast
 
         segno.make(address, micro=False).terminal(out=sys.stderr, compact=True)
     click.echo(address)
     within = "2 minutes" if server.options.is_remembered else "10 minutes"
     print_to_stderr(f"the code in this address works once, within {within}; press Ctrl-C to stop serving")
     if server.fingerprint:
-        print_to_stderr("if your browser does not trust the certificate, accept it only if its SHA-256")
-        print_to_stderr(f"fingerprint is {server.fingerprint}")
+        print_to_stderr(
+            "if your browser does not trust the certificate, accept it only if it has this SHA-256 fingerprint:"
+        )
+        print_to_stderr(f"  {server.fingerprint}")
 
 
 def _print_another(server: RunningServer) -> None:
@@ -148,7 +150,7 @@ def _print_another(server: RunningServer) -> None:
 
 def require_web_packages() -> None:
     """Raise ModuleNotFoundError, which names the extra to install, if the web packages are missing."""
-    from importlib.util import find_spec  # imported here for start-up time
+    from importlib.util import find_spec  # imported here to keep start-up fast
 
     for package in ("litestar", "uvicorn", "segno", "cryptography"):
         if find_spec(package) is None:
@@ -162,7 +164,7 @@ def require_web_packages() -> None:
 @click.option("--json", "is_json", is_flag=True, help="Print the list, or the new token, as JSON.")
 def serve_tokens_command(name: str | None, scopes: tuple[str, ...], revoked: str | None, is_json: bool) -> None:
     """List the tokens for browsers and programs, or create or revoke one."""
-    from ...web.api.access_tokens import TokenFile  # imported here for start-up time
+    from ...web.api.access_tokens import TokenFile  # imported here to keep start-up fast
 
     if name is not None and revoked is not None:
         raise Mistake("--create and --revoke cannot be combined; give one of them")
@@ -192,6 +194,6 @@ def serve_tokens_command(name: str | None, scopes: tuple[str, ...], revoked: str
 
 
 def _fields(token: object) -> dict[str, object]:
-    from msgspec import structs  # imported here for start-up time
+    from msgspec import structs  # imported here to keep start-up fast
 
     return structs.asdict(token)  # type: ignore[arg-type]

@@ -16,7 +16,10 @@ from ..terminal.text import as_json
 
 @click.command("status")
 @click.option(
-    "--watch", "is_watching", is_flag=True, help="Keep the overview on the screen, with keys to answer requests."
+    "--watch",
+    "is_watching",
+    is_flag=True,
+    help="Keep the overview on the screen and up to date; you can answer requests there.",
 )
 @click.option("--json", "is_json", is_flag=True, help="Print the overview as JSON.")
 def status_command(is_watching: bool, is_json: bool) -> None:
@@ -28,7 +31,7 @@ def status_command(is_watching: bool, is_json: bool) -> None:
     if is_watching and not is_json:
         if not is_attended():
             raise click.UsageError("--watch needs a terminal; use podium status or podium status --json")
-        from ..terminal.status_screen import StatusScreen  # imported here for start-up time
+        from ..terminal.status_screen import StatusScreen  # imported here to keep start-up fast
 
         StatusScreen(settings.store).run()
         return

@@ -83,7 +83,9 @@ def store_check_command(is_json: bool) -> int:
     "--state", "states", default="", metavar="STATES", help="Remove only runs in these states, e.g. succeeded,failed."
 )
 @click.option("--archive", type=click.Path(path_type=Path), metavar="DIR", help="Folder for the archived runs.")
-@click.option("--no-archive", "is_lost", is_flag=True, help="Do not archive the runs; they cannot be restored.")
+@click.option(
+    "--no-archive", "is_lost", is_flag=True, help="Remove the runs without archiving them; they cannot be restored."
+)
 @click.option("--dry-run", "is_dry", is_flag=True, help="List the runs, and remove nothing.")
 @click.option("--json", "is_json", is_flag=True, help="Print the runs as JSON.")
 def store_prune_command(
@@ -144,8 +146,8 @@ def store_import_command(file: Path) -> None:
     if report.existing:
         print_to_stderr(f"not imported: {format_count(len(report.existing), 'run')} that the store already has")
     if report.foreign_worktrees:
-        count = format_count(report.foreign_worktrees, "worktree")
-        print_to_stderr(f"not imported: {count} on other machines, because a SQLite store belongs to one machine")
+        worktrees = format_count(report.foreign_worktrees, "worktree")
+        print_to_stderr(f"not imported: {worktrees} on other machines, because a SQLite store is for one machine only")
     print_to_stderr(f"imported {format_count(len(report.added), 'run')} into {store}")
 
 

@@ -39,16 +39,16 @@ MEANINGS = {
     SERVER: "a tool server, started or called for agents that use its tools",
     "engines.": "a program that runs in place of model calls",
     "checks.": "a command that agents can run as a check",
-    "worktrees.folder": "the folder for workers' checkouts, which determines where files are written on this machine",
+    "worktrees.folder": "the folder on this machine in which workers' checkouts are created",
     "worktrees.quota": "the disk space that workers' worktrees can use; when it is used up, no more are created",
     "worktrees.": "a command that runs in workers' checkouts, after they are created or before they are removed",
-    "providers.": "the address of a model provider, which receives agents' prompts and your key",
-    "model": "a model on a local server, which receives agents' prompts",
+    "providers.": "the address of a model provider, to which agents' prompts and your key are sent",
+    "model": "a model on a local server, to which agents' prompts are sent",
     "hooks.": "commands that are called when events occur in runs",
     "agents.": "commands that are called for an agent's actions",
-    "mcp__": "a tool whose description on its server has changed since it was trusted",
+    "mcp__": "a tool whose description was changed by its server after you trusted the tool",
 }
-"""How items are used. The first entry whose key is a prefix of an item's key applies."""
+"""Descriptions of the items, by prefix of their keys. The first prefix that matches an item's key applies."""
 
 
 @click.command("trust")

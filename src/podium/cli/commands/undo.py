@@ -50,12 +50,12 @@ def format_plan(plan: UndoPlan) -> Iterator[str]:
     if not plan.files:
         yield f"run {plan.run} left no changes in your checkout"
     for file in plan.files:
-        origin = "" if file.is_certain else " (by a command in the run, or by someone else during it)"
+        origin = "" if file.is_certain else " (by a command in the run, or by someone else while the run was active)"
         yield f"{file.path}: {file.change}{origin}: {file.state}"
 
 
 def format_outcome(shown: UndoPlan, done: UndoPlan) -> Iterator[str]:
-    """Yield the number of restored files, and a line for each file that was shown as undoable but was not restored."""
+    """Yield the number of restored files, and a line for each file that was to be restored but was not."""
     undone = {file.path for file in done.files if file.state == "undone"}
     yield f"restored {format_count(len(undone), 'file')} to the state before run {done.run}"
     states = {file.path: file.state for file in done.files}

@@ -1,4 +1,4 @@
-"""`podium watch`: take new issues from a source and have agents work on them."""
+"""`podium watch`: pick up new issues from a source and have agents work on them."""
 
 from __future__ import annotations
 
@@ -44,9 +44,14 @@ FOREVER = float("inf")
 @click.option(
     "--agent", "agents", multiple=True, metavar="NAME", help="Agent for the issues; triage chooses if you give several."
 )
-@click.option("--label", "labels", multiple=True, metavar="LABEL", help="Take only issues with this label.")
-@click.option("--author", "authors", multiple=True, metavar="NAME", help="Take only issues by this author.")
-@click.option("--any-author", "is_any_author", is_flag=True, help="On a forge, also take issues by non-members.")
+@click.option("--label", "labels", multiple=True, metavar="LABEL", help="Pick up only issues with this label.")
+@click.option("--author", "authors", multiple=True, metavar="NAME", help="Pick up only issues opened by this author.")
+@click.option(
+    "--any-author",
+    "is_any_author",
+    is_flag=True,
+    help="On a forge, also pick up issues opened by people who are not members of the project.",
+)
 @click.option("--once", "is_once", is_flag=True, help="Check for new issues once and exit, e.g. from cron.")
 @click.option("--wait", "is_waiting", is_flag=True, help="With --once, wait until the work has ended.")
 @click.option(
@@ -69,9 +74,11 @@ FOREVER = float("inf")
     help="Work on a branch in a worktree, or in the repository; default: on a branch if the agent can change files.",
 )
 @click.option("--comment", "comments", is_flag=True, help="Comment on each issue when the work on it has ended.")
-@click.option("--dry-run", "is_dry", is_flag=True, help="Only show which issues would be taken.")
-@click.option("--list", "is_list", is_flag=True, help="List the issues that were taken, with their states.")
-@click.option("--forget", metavar="ISSUE", help="Forget that this issue was taken, so that it can be taken again.")
+@click.option("--dry-run", "is_dry", is_flag=True, help="Only show which issues would be picked up.")
+@click.option("--list", "is_list", is_flag=True, help="List the issues that were picked up, with their states.")
+@click.option(
+    "--forget", metavar="ISSUE", help="Forget that this issue was picked up, so that it can be picked up again."
+)
 @repo_option
 @json_option
 def watch_command(
@@ -93,12 +100,12 @@ def watch_command(
     repo: Path | None,
     is_json: bool,
 ) -> int:
-    """Take new issues from SOURCE, choose an agent for each, and have it work on the issue.
+    """Pick up new issues from SOURCE, choose an agent for each, and have it work on the issue.
 
     SOURCE is a folder of Markdown files, github:OWNER/REPOSITORY or gitlab:GROUP/PROJECT; by default the forge of the
-    repository's remote, using gh or glab. No issue is taken twice. The work is done by runs in the background, which
-    ask for permission as usual. On a forge, only issues by members of the project are taken, unless --author or
-    --any-author is given. Nothing is written to the source without --comment.
+    repository's remote, using gh or glab. No issue is picked up twice. The work is done by runs in the background,
+    which ask for permission as usual. On a forge, only issues opened by members of the project are picked up, unless
+    --author or --any-author is given. Nothing is written to the source without --comment.
     """
     seconds = parse_age(every)
     if seconds is None or not SHORTEST_SECONDS <= seconds <= 86400:
@@ -109,7 +116,7 @@ def watch_command(
     settings = Settings.load(repo=place)
     if is_list and not source:
         return print_claims(IssueClaims(settings.store).list_all(most=MOST_LISTED), is_json=is_json)
-    from ...workers.issue_scout import WatchOptions  # imported here for start-up time: the help does not need it
+    from ...workers.issue_scout import WatchOptions  # imported here to keep start-up fast: the help does not need it
 
     options = WatchOptions(
         agents=agents,
@@ -135,7 +142,11 @@ def watch_command(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rounds:
-    """How often to check a source: the interval as given and in seconds, or only once."""
+    """How often to check a source: once, or at an interval.
+
+    `every` is the interval as the user gave it, and `seconds` is its length. With `is_once`, the source is checked only
+    once; with `is_waiting`, the command then waits until the work has ended.
+    """
 
     every: str
     seconds: float
@@ -159,20 +170,23 @@ def _forget_issue(settings: Settings, source: IssueSource, issue: str) -> int:
     name = issue.removeprefix("#")
     found = [one for one in claims.list_all(source.key, most=100_000) if one.issue in (name, f"{name}.md")]
     if not found:
-        raise Mistake(f"issue {issue!r} from {source.name} was not taken; podium watch --list lists those that were")
+        raise Mistake(
+            f"issue {issue!r} from {source.name} has not been picked up; podium watch --list lists the issues that "
+            "have been picked up"
+        )
     if found[0].is_active:
         raise Mistake(
-            f"issue {issue!r} from {source.name} is being worked on; stop it first with podium stop {found[0].run}"
+            f"issue {issue!r} from {source.name} is being worked on; stop its run first with podium stop {found[0].run}"
         )
     claims.remove(found[0])
-    print_to_stderr(f"forgot {issue}; it will be taken again if it is still open")
+    print_to_stderr(f"removed the record of {issue}; the issue will be picked up again if it is still open")
     return exit_codes.GOAL_MET
 
 
 async def _watch(
     settings: Settings, place: Path, source: IssueSource, options: WatchOptions, output: IssueOutput, rounds: Rounds
 ) -> int:
-    from ...app import App  # imported here for start-up time: the help does not need it
+    from ...app import App  # imported here to keep start-up fast: the help does not need it
     from ...workers.issue_watch import IssueWatch
 
     with anyio.CancelScope() as scope, _cancel_at_signal(scope) as signals:
@@ -188,7 +202,7 @@ async def _watch(
 
 
 async def _run_once(watch: IssueWatch, output: IssueOutput, *, is_waiting: bool) -> None:
-    from ...workers.issue_watch import TRIAGE_SECONDS  # imported here for start-up time: the help does not need it
+    from ...workers.issue_watch import TRIAGE_SECONDS  # imported here to keep start-up fast: the help does not need it
 
     await watch.run_round()
     await watch.wait(until=FOREVER if is_waiting else time.time() + TRIAGE_SECONDS, is_triage_only=not is_waiting)
@@ -214,7 +228,7 @@ async def _run_forever(watch: IssueWatch, output: IssueOutput, seconds: float) -
 @contextmanager
 def _cancel_at_signal(scope: anyio.CancelScope) -> Iterator[list[int]]:
     """Cancel a scope on Ctrl-C or SIGTERM. Yield a list that collects the received signals."""
-    import asyncio  # imported here for start-up time: the help does not need it
+    import asyncio  # imported here to keep start-up fast: the help does not need it
 
     received: list[int] = []
 

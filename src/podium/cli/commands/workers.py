@@ -18,6 +18,7 @@ from ...runs.worker_lookup import RepoContext, load_worker_states, read_worktree
 from ...store.worker_index import WorkerIndex
 from ...system.locations import format_path
 from ...values.event import SCHEMA
+from ...values.plain_text import format_count
 from ...values.worker_task import WorkerTask
 from ...views.worker_state import WorkerState
 from ...workspace.worktrees.worktree_status import WorktreeStatus
@@ -42,7 +43,7 @@ class WorkersCommandGroup(click.Group):
         if cmd_name not in NAMES:
             return None
         if cmd_name == "merge":
-            from .merge import merge_command  # imported here for start-up time: rarely called
+            from .merge import merge_command  # imported here to keep start-up fast: the list does not need it
 
             return merge_command
         module = import_module(f"podium.cli.workers.{cmd_name}")
@@ -88,7 +89,9 @@ def workers_command(ctx: click.Context, is_all: bool, repo: Path | None, is_json
             escape_for_terminal(format_workers_table(listed, statuses, now=time.time(), most=most, with_place=is_all))
         )
         if missing := len(workers) - len(listed):
-            print_to_stderr(f"not shown: {missing} older finished; podium workers --all lists them")
+            print_to_stderr(
+                f"not shown: {format_count(missing, 'older finished worker')}; podium workers --all lists all workers"
+            )
 
 
 def filter_recent_workers(workers: list[WorkerState]) -> list[WorkerState]:

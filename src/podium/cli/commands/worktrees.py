@@ -80,9 +80,9 @@ def worktrees_command(ctx: click.Context, repo: Path | None, is_json: bool) -> N
 async def _load_worktrees(
     worktrees: Worktrees,
 ) -> tuple[list[WorktreeSummary], WorktreeDiskUsage, list[AlsoWorktree]]:
-    """Return the repository's worktrees, the disk usage of all worktrees in the store, and worktrees elsewhere.
+    """Return the repository's worktrees, the disk usage of all worktrees in the store, and the other worktrees.
 
-    The last are the worktrees that this repository's workers have in other repositories.
+    The other worktrees are those that this repository's workers have in other repositories.
     """
     listed = await list_worktrees(worktrees)
     elsewhere = await list_also_worktrees(worktrees.ledger, worktrees.repository)

@@ -1,1 +1,1 @@
-"""Implement the parts of `podium demo` other than the command itself."""
+"""Implement `podium demo --local`, which uses a real model on this machine."""

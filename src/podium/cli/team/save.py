@@ -23,14 +23,19 @@ from .team_lookup import load_team_context, print_overridden_builtin
 @click.argument("name")
 @click.option("--from", "file", metavar="FILE", help="Read the team from FILE, written by podium team export.")
 @click.option("--mine", "is_mine", is_flag=True, help="Save only your own copy; write nothing to the repository.")
-@click.option("--yes", "is_agreed", is_flag=True, help="Save without asking, even if something is lost or replaced.")
+@click.option(
+    "--yes",
+    "is_agreed",
+    is_flag=True,
+    help="Save without asking for confirmation, even if settings are lost or another team is replaced.",
+)
 @repo_option
 def team_save_command(name: str, file: str | None, is_mine: bool, is_agreed: bool, repo: Path | None) -> None:
-    """Save the team NAME as .squad in the repository, and a copy as a team of your own.
+    """Save the team NAME in the folder .squad of the repository, and a copy as a team of your own.
 
     If FILE is -, it is read from standard input. Other files in .squad are kept. A member that is no
-    longer in the team moves to agents/_alumni. If a squad cannot store all of the team, or if another team
-    would be replaced, the command says so and asks first.
+    longer in the team moves to agents/_alumni. If the folder cannot store all settings of the team, or if another
+    team would be replaced, the command asks for confirmation first.
     """
     context = load_team_context(repo)
     team: Team | None = None

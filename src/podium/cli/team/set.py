@@ -38,9 +38,10 @@ DEFAULT_MODEL_WORD = "default"
 def team_set_command(name: str, member: str | None, model: str | None, prompt: str | None, repo: Path | None) -> None:
     """Change the model or the prompt of MEMBER in the stored definition of the team NAME.
 
-    This edits the charter in a squad, or a preset. A built-in team is copied to a team of your own with the
-    same name. Agent files are not changed; edit them yourself. With RUN/MEMBER instead of NAME and
-    MEMBER, change the member only in that unfinished run, starting with its next task.
+    If the team is a squad, the member's charter is edited; if it is a preset, the preset is edited. If the team is
+    built in, a changed copy with the same name is saved as a team of your own. Agent files are not changed; edit them
+    yourself. With RUN/MEMBER instead of NAME and MEMBER, change the member only in that unfinished run, starting with
+    its next task.
     """
     if member is None and "/" not in name:
         raise click.UsageError("give the team and the member, or RUN/MEMBER")

@@ -7,7 +7,7 @@ from ...values.plain_text import format_count, join_words
 from .text import format_money
 
 BASIS = (
-    "estimated from rehearsed replies, which are usually shorter than real ones, at four characters per token; "
+    "estimated from simulated replies, at four characters per token; real replies are usually longer; "
     "no model was called"
 )
 
@@ -27,7 +27,7 @@ def _format_known_cost(estimate: RunEstimate) -> str:
         return ""
     shares = [f"{format_money(one.usd)} with {one.model}" for one in estimate.models if one.usd is not None]
     if not estimate.usd:
-        return f"at no cost with {join_words([one.model for one in estimate.models if one.usd is not None])}"
+        return f"no cost for {join_words([one.model for one in estimate.models if one.usd is not None])}"
     if len(shares) == 1:
         return f"about {shares[0]}"
     return f"about {format_money(estimate.usd)} ({', '.join(shares)})"

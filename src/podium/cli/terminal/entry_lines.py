@@ -47,7 +47,7 @@ class EntryLines:
         return error if short == clean_message(error) else short if ": " in short else f"{short} failed"
 
     def _take_held_call(self, entry: Entry) -> list[str]:
-        """Return the line for a failed call that was held back, unless the failure is why its operation ended."""
+        """Return the held-back line about a failed call, or nothing if the operation ended because of that failure."""
         event = entry.event
         if entry.operation not in self._held or (isinstance(event, TurnEnded) and event.failure is not None):
             return []

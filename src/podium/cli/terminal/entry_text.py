@@ -174,7 +174,7 @@ def _format_operation_event(entry: Entry) -> str | None:
         case ModelAskedAgain() as event:
             return f"asked again: {event.reason}"
         case ToolCalled() as event:
-            origin = " (read from its text)" if event.is_from_text else ""
+            origin = " (the model wrote this call as text)" if event.is_from_text else ""
             return f"uses {event.action.tool} {_format_arguments(event.action)}{origin}"
         case ToolAnswered(is_error=True) as event:
             return f"tool error: {truncate_line(event.text, LONGEST_QUOTE)}"
@@ -242,7 +242,7 @@ def _format_team_event(entry: Entry) -> str | None:
             return f"{event.winner} was chosen by {event.by}{why}"
         case WorkRestored(branch="") as event:
             which = f" of iteration {event.iteration}" if event.iteration else ""
-            return f"the files{which} at {event.commit[:12]} are now in the checkout"
+            return f"the checkout now contains the files{which} from commit {event.commit[:12]}"
         case WorkRestored() as event:
             return f"the chosen work was merged into {event.branch} at {event.commit[:12]}"
         case Broadcast() as event:
@@ -313,7 +313,7 @@ def _format_permission_request(event: PermissionAsked) -> str:
 
 
 def format_hook_call(event: HookRan) -> str:
-    """Return how a hook ended, with its reason and the start of the context that it added."""
+    """Describe the outcome of a hook, with its reason and the start of the context that it added."""
     reason = f": {event.reason}" if event.reason else ""
     context = f"; it adds {_quote_text(event.context)}" if event.context else ""
     return f"hook {event.event} {event.outcome}{reason}{context} ({truncate_line(event.hook, LONGEST_QUOTE)})"

@@ -96,8 +96,8 @@ async def _work_on_run(
                         await _follow_run(run, run_view, view, past, settings, notices)
                     notices.report_error(run)
             except Exception as error:
-                # Leaving the block would stop the run, even if, for example, only the output pipe was closed.
-                # Cancelling leaves the run resumable.
+                # After an error such as a closed output pipe, leaving the block normally would stop the run.
+                # Cancel instead, so that the run can be resumed.
                 cause = find_first_error(error)
                 scope.cancel()
                 await checkpoint()

@@ -36,7 +36,7 @@ class IssueOutput:
         self.has_problems = False
 
     def print_event(self, event: WatchEvent) -> None:
-        """Print an event, to standard error if it is a problem or if issues were not taken, else to standard output."""
+        """Print an event. If it is not printed as JSON, problems and skipped or waiting issues go to standard error."""
         self._has_printed = True
         self.has_problems |= event.kind == "problem"
         if self._is_json:
@@ -50,12 +50,13 @@ class IssueOutput:
 
     def print_problem(self, text: str) -> None:
         """Print a problem that is not specific to one issue."""
-        from ...workers.issue_watch import WatchEvent  # imported here for start-up time: most commands need no workers
+        # Imported here to keep start-up fast: most commands need no workers.
+        from ...workers.issue_watch import WatchEvent
 
         self.print_event(WatchEvent(kind="problem", text=text))
 
     def print_end(self) -> None:
-        """If nothing was printed, print that there was nothing to do."""
+        """Print that there are no new issues, unless an event was printed or the output is JSON."""
         if not self._has_printed and not self._is_json:
             print_to_stderr(f"no new issues in {self._source}")
 
@@ -69,16 +70,16 @@ def format_event(event: WatchEvent) -> str:
             return f"{format_count(event.count, 'new issue')}{event.text} will have to wait for a later round"
         case "skipped":
             return (
-                f"{event.text} was skipped, because the author is not a member of the project; to take it, use "
+                f"{event.text} was skipped, because the author is not a member of the project; to pick it up, use "
                 "--author or --any-author"
             )
         case "problem":
             return event.text if claim is None else f"{name}: {event.text}; it will be tried again in the next round"
-    assert claim is not None, "all other events are about a claim"
+    assert claim is not None, "only waiting, skipped and problem events can have no claim"
     match event.kind:
         case "taken":
             by = f" by {claim.author}" if claim.author else ""
-            return f"{name} taken{by}: {truncate_line(claim.title, LONGEST_TITLE)}"
+            return f"{name}{by} was picked up: {truncate_line(claim.title, LONGEST_TITLE)}"
         case "started":
             where = f" on branch {claim.branch}" if claim.branch else ""
             return f"{name} assigned to {claim.agent}{where}: run {claim.run}"
@@ -120,7 +121,7 @@ def claim_fields(claim: IssueClaim) -> dict[str, Any]:
 
 
 def print_claims(claims: Sequence[IssueClaim], *, is_json: bool) -> int:
-    """Print the issues that were taken, newest first, and return the exit code."""
+    """Print the issues that were picked up, newest first, and return the exit code."""
     if is_json:
         listed = [{"source": claim.source, **claim_fields(claim)} for claim in claims]
         click.echo(as_json({"schema": SCHEMA, "issues": listed}))
@@ -128,7 +129,7 @@ def print_claims(claims: Sequence[IssueClaim], *, is_json: bool) -> int:
     for row in align_columns([_format_row(claim) for claim in claims]):
         click.echo(escape_for_terminal("  ".join(row).rstrip()))
     if not claims:
-        print_to_stderr("no issues have been taken yet; podium watch SOURCE takes them")
+        print_to_stderr("no issues have been picked up yet; start with podium watch SOURCE")
     return exit_codes.GOAL_MET
 
 
@@ -148,8 +149,8 @@ def _format_row(claim: IssueClaim) -> tuple[str, ...]:
 
 
 def print_dry_run(settings: Settings, place: Path, source: IssueSource, options: WatchOptions, *, is_json: bool) -> int:
-    """Print which issues would be taken now, and return the exit code. Nothing is changed."""
-    from ...roster.discovery import load_roster  # imported here for start-up time: the help does not need it
+    """Print which issues would be picked up now, and return the exit code. Nothing is changed."""
+    from ...roster.discovery import load_roster  # imported here to keep start-up fast: the help does not need it
     from ...workers.issue_scout import IssueScout
     from ...workers.issue_triage import find_candidates
 
@@ -169,10 +170,15 @@ def print_dry_run(settings: Settings, place: Path, source: IssueSource, options:
 
 
 def _print_new(new: NewIssues, agents: Sequence[str], *, is_triage: bool) -> None:
-    who = f"triage would choose between {join_words([*agents, 'a person'])}" if is_triage else f"for {agents[0]}"
+    who = (
+        f"triage would choose between {join_words([*agents, 'a person'])}"
+        if is_triage
+        else f"{agents[0]} would work on them"
+    )
     for issue in new.found:
         by = f" by {issue.author}" if issue.author else ""
-        click.echo(escape_for_terminal(f"{issue.name} would be taken{by}: {truncate_line(issue.title, LONGEST_TITLE)}"))
+        title = truncate_line(issue.title, LONGEST_TITLE)
+        click.echo(escape_for_terminal(f"{issue.name}{by} would be picked up: {title}"))
     for issue in new.by_strangers:
         print_to_stderr(f"{issue.name} by {issue.author or 'an unknown author'} would be skipped")
     for problem in new.problems:
@@ -180,4 +186,4 @@ def _print_new(new: NewIssues, agents: Sequence[str], *, is_triage: bool) -> Non
     if new.waiting:
         more = "" if new.is_waiting_exact else " or more"
         print_to_stderr(f"{format_count(new.waiting, 'new issue')}{more} would have to wait")
-    print_to_stderr(who if new.found else "no issue would be taken")
+    print_to_stderr(who if new.found else "no issues would be picked up")

@@ -94,7 +94,7 @@ class LiveTree:
             self._live.start()
 
     def shorten_error(self, error: str) -> str:
-        return error  # the tree does not repeat the messages in the error
+        return error  # nothing to remove: the tree omits the messages that the error contains
 
     def _draw_tree(self, *, is_live: bool) -> None:
         self._live.update(draw_run_tree(self._run_view, self._console, self._signs, is_live=is_live), refresh=True)

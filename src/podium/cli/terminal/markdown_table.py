@@ -35,7 +35,7 @@ def choose_widths(rows: Sequence[Sequence[Cell]], width: int) -> list[int] | Non
         widest = max(widths)
         if widest <= NARROWEST:
             return None
-        # Narrow only the widest columns, at most to the width of the next widest column.
+        # Narrow only the widest columns, and never below the width of the next widest column.
         count = widths.count(widest)
         target = max([NARROWEST, *(one for one in widths if one < widest)])
         target = max(target, widest - -(-(sum(widths) - room) // count))
@@ -64,7 +64,7 @@ def layout_row(row: Sequence[Cell], widths: Sequence[int], is_right: Sequence[bo
 
 
 def list_cells(rows: Sequence[Sequence[Cell]], width: int) -> list[Line]:
-    """Return the lines of a table with its cells below one another, each labelled with the header of its column."""
+    """Return the lines of a table where each cell starts on a new line, labelled with the header of its column."""
     lines: list[Line] = []
     for number, row in enumerate(rows[1:]):
         lines += [[]] if number else []

@@ -20,9 +20,9 @@ from .text import (
 )
 
 NOTHING = {
-    "Needs you": "nothing; requests, questions, plans and decisions appear here",
-    "Working": 'nobody; start a run with: podium run AGENT "request"',
-    "Finished": "nothing yet",
+    "Needs you": "nothing is waiting for you; requests, questions, plans and decisions appear here",
+    "Working": 'no agents are working; start a run with: podium run AGENT "request"',
+    "Finished": "no runs have finished yet",
 }
 
 

@@ -1,4 +1,4 @@
-"""Tell the user once what works on a system other than Linux."""
+"""Tell the user once what works on an operating system other than Linux."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from ...values.errors import PodiumError
 from .text import print_to_stderr
 
 NOTICES = {
-    "darwin": "macOS is not tested: runs, teams and workers should work, but there is no sandbox, so a command that "
-    "you allow can access everything that you can",
+    "darwin": "Podium is not tested on macOS: runs, teams and workers should work, but there is no sandbox, so a "
+    "command that you allow can access everything that you can",
     "win32": "on native Windows, agents and teams can only be listed and drawn; to run them, use WSL 2",
 }
-OTHER = "this system is not tested: Podium is made for Linux, and there is no sandbox here"
+OTHER = "Podium is not tested on this operating system: it is made for Linux, and no sandbox is available here"
 FILE_NAME = "platform-notice"
 
 
 def print_platform_notice(platform: str) -> None:
-    """Print what works on this system, unless it was printed before."""
+    """Print what works on this operating system, unless it was printed before."""
     with suppress(OSError, PodiumError):  # without a home folder, the notice is printed again next time
         marker: Path = find_home_folder() / FILE_NAME
         if marker.exists():

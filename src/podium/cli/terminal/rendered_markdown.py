@@ -190,7 +190,7 @@ class _InlineFormatter:
     def __init__(self, styles: Iterable[TextStyle]) -> None:
         self._styles = frozenset(styles)
         self._open: list[TextStyle | None] = []
-        """The emphasis around the current token. None stands for a mark inside a word, which is shown: `2*3*4`."""
+        """The style of each open emphasis mark, or None for a mark inside a word, as in `2*3*4`, which is printed."""
         self._last = self._address = self._link_text = ""
 
     def find_styles(self, token: Token) -> frozenset[TextStyle]:

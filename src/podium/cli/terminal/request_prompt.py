@@ -57,7 +57,7 @@ LATER = "s"
 HELP = "?"
 ESC = "\x1b"
 KEY_ROWS = (f"yr{ALWAYS}", f"nxa{LATER}{HELP}")
-"""The keys in display order: the first row allows the action, and the second row does not."""
+"""The keys in display order: those in the first row allow the action, and those in the second row do not."""
 HELP_LINES = {
     "y": "allow it this time; ask again next time",
     "r": "allow this exact action until the run ends",
@@ -75,7 +75,7 @@ SEQUENCE_SECONDS = 0.1
 """The maximum time between the characters sent by one key press."""
 LONG_SECONDS = 5.0
 """If a request has waited for longer than this, its prompt shows the waiting time."""
-NO_ANSWER = "that is not an answer; press Enter, then one of the keys"
+NO_ANSWER = "that is not a valid answer; press Enter, then one of the keys shown"
 
 
 class Keyboard(Protocol):
@@ -230,7 +230,7 @@ class RequestPrompter:
         """Return the first key that answers the request, postpones it or leaves it open."""
         offered = list_answer_keys(asked)
         while True:
-            # A key that is still held down from the last answer, or the rest of pasted text, must not count.
+            # Ignore input from a key that is still held down after the last answer, and the rest of pasted text.
             await sleep(GUARD_SECONDS)
             self._keyboard.discard_input()
             rows = ("  ".join(f"[{key}] {offered[key]}" for key in row if key in offered) for row in KEY_ROWS)
@@ -246,7 +246,7 @@ class RequestPrompter:
                 await self._keyboard.discard_line()
 
     async def _confirm_rule(self, asked: PermissionAsked) -> bool:
-        """Show the rule that would be saved, with examples, and return whether the next key saves it."""
+        """Show the rule that would be saved, with examples, and return whether the user confirms it."""
         await sleep(GUARD_SECONDS)
         self._keyboard.discard_input()
         self._tell(format_rule_question(asked))

@@ -10,7 +10,7 @@ from ...views.request_text import escape_in_line
 
 
 def format_rule_question(asked: PermissionAsked) -> str:
-    """Return the rule that the answer "always" saves, with examples, and the keys."""
+    """Return the text that asks whether to save a rule, with examples and the keys for the answer."""
     examples = find_rule_examples(asked.always, asked.action)
     return "\n".join(
         [

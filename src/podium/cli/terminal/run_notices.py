@@ -19,7 +19,7 @@ async def open_run_notices(
 
     With `is_shown`, notifications may be shown on the terminal. `tell` prints a message to the user.
     """
-    from ...runs.notifier import open_notifier  # imported here for start-up time: following a run sends nothing
+    from ...runs.notifier import open_notifier  # imported here to keep start-up fast: podium follow does not need it
 
     terminal = make_terminal_notifier(settings.notify, is_shown=is_shown)
     async with open_notifier(lambda: settings.notify, home=settings.home, tell=tell) as notifier:

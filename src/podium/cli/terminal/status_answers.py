@@ -32,8 +32,9 @@ def describe_keys(one: OpenRequest) -> str:
     if asked.kind == "review":
         return "y accepts the step, n rejects it with a note"
     if not asked.choices:
-        return "press a to type an answer"
-    return "press the number of a choice, or a to type " + ("an answer" if asked.kind == "question" else "it")
+        return 'press "a" to type an answer'
+    what = "an answer" if asked.kind == "question" else "a choice"
+    return f'press the number of a choice, or press "a" to type {what}'
 
 
 def has_verdict(one: OpenRequest) -> bool:
@@ -54,11 +55,14 @@ def make_denial(one: OpenRequest) -> PermissionAnswered:
 
 
 def make_rejection(asked: QuestionAsked, note: str) -> QuestionAnswered:
-    """Return the answer that rejects a plan or a review with a note. Raise Mistake if the note would approve it."""
+    """Return the answer that rejects a plan or a review with a note. Raise Mistake if the note is an approval."""
     approval, rejection = asked.choices[:2]
     words = note.strip()
     if words.casefold() == approval.casefold():
-        raise Mistake(f"{truncate_text(words)!r} would approve it; write what has to change, or press Esc and then y")
+        raise Mistake(
+            f"{truncate_text(words)!r} would be taken as an approval; describe what has to change, or press Esc and "
+            "then y to approve"
+        )
     return _make_answer(asked, words or rejection)
 
 
@@ -72,7 +76,7 @@ def make_typed_answer(asked: QuestionAsked, text: str) -> QuestionAnswered:
 def make_choice(asked: QuestionAsked, number: int) -> QuestionAnswered:
     """Return the answer for the choice with this number. Raise Mistake if the question has no such choice."""
     if not asked.choices:
-        raise Mistake(f"{asked.id} has no choices; press a to type an answer")
+        raise Mistake(f'{asked.id} has no choices; press "a" to type an answer')
     return _make_answer(asked, resolve_choice(asked, str(number)))
 
 

@@ -20,7 +20,7 @@ PUSH_TITLE, POP_TITLE = "\x1b[22;2t", "\x1b[23;2t"
 """Save and restore the title. Terminals that do not support these sequences ignore them."""
 IDLE_TITLE = "podium"
 WITHOUT_SEQUENCES = ("", "dumb", "unknown")
-"""Values of TERM for which nothing is written."""
+"""Values of TERM for terminals that get no notifications, because they may not support escape sequences."""
 WITHOUT_TITLE = ("linux",)
 DESKTOP_PROGRAMS = ("iTerm.app", "WezTerm", "ghostty")
 """Values of TERM_PROGRAM for terminals that show a desktop notification for OSC 9."""
@@ -72,7 +72,10 @@ class TerminalNotifier:
 
 
 def make_terminal_notifier(targets: Collection[NotifyTarget], *, is_shown: bool = True) -> TerminalNotifier:
-    """Return a notifier for standard error. It does nothing if that is not a terminal, or if `is_shown` is False."""
+    """Return a notifier for standard error.
+
+    It does nothing if `is_shown` is False, if standard error is not a terminal, or if TERM is in `WITHOUT_SEQUENCES`.
+    """
     can_show = is_shown and sys.stderr.isatty() and os.environ.get("TERM", "") not in WITHOUT_SEQUENCES
     return TerminalNotifier(sys.stderr, targets if can_show else (), os.environ)
 

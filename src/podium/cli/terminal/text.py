@@ -77,7 +77,7 @@ def display_width(text: str) -> int:
     """Return the width of `text` in terminal columns."""
     if text.isascii() or _NARROW.fullmatch(text):
         return len(text)
-    from wcwidth import wcswidth  # imported here for start-up time: only text in other scripts needs it
+    from wcwidth import wcswidth  # imported here to keep start-up fast: most text is Latin and does not need it
 
     # A control character has no defined width; it is counted as one column.
     return wcswidth(_CONTROL.sub("?", text))
@@ -87,7 +87,7 @@ def count_fitting(text: str, most: int) -> int:
     """Return how many characters of `text` fit into `most` columns, without splitting a grapheme."""
     if _NARROW.fullmatch(text):
         return max(min(len(text), most), 0)
-    from wcwidth import iter_graphemes  # imported here for start-up time: only text in other scripts needs it
+    from wcwidth import iter_graphemes  # imported here to keep start-up fast: most text is Latin and does not need it
 
     columns = kept = 0
     for sign in iter_graphemes(text):
@@ -117,7 +117,8 @@ def _find_fitting_end(line: str, most: int) -> int:
     """Return the start index of the longest suffix that fits into `most` columns."""
     if _NARROW.fullmatch(line):
         return max(len(line) - most, 0)
-    from wcwidth import iter_graphemes_reverse  # imported here for start-up time: only text in other scripts needs it
+    # Imported here to keep start-up fast: most text is Latin and does not need it.
+    from wcwidth import iter_graphemes_reverse
 
     columns, start = 0, len(line)
     for sign in iter_graphemes_reverse(line):

@@ -34,7 +34,7 @@ async def send_resolvers(context: RepoContext, result: Train, team: tuple[Agent,
     unresolved_branches = [one for one in result.left_out if one.reason in ("conflict", "check")]
     if not unresolved_branches:
         return []
-    from ...app import App  # imported here for start-up time: most merges do not need it
+    from ...app import App  # imported here to keep start-up fast: most merges do not need it
     from ...workers.conflict_resolution import delegate_resolution
     from ...workers.delegate import start_commander
     from ...workers.provider_keys import announce_keys
@@ -80,5 +80,7 @@ def print_resolvers(resolver_runs: Iterable[ResolverRun], *, is_json: bool) -> N
     for one in resolver_runs:
         if not is_json:
             click.echo(escape_for_terminal(f"resolving: {one.branch}: worker {one.run} on {one.on}"))
-        print_to_stderr(f"{one.on}: see podium workers for its state and podium approvals for its requests;")
-        print_to_stderr(f"  when it is complete, podium merge {one.on} merges it instead of {one.branch}")
+        print_to_stderr(f"{one.on}: see podium workers for the worker's state and podium approvals for its requests;")
+        print_to_stderr(
+            f"  when the worker has finished, merge its branch instead of {one.branch} with: podium merge {one.on}"
+        )

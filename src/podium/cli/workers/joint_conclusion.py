@@ -69,7 +69,7 @@ def _make_check(commands: Sequence[str], context: RepoContext) -> CheckRunner:
     """Return a runner for the repository's own checks and the commands given on the command line."""
     checks = {**context.settings.checks, **{text: (SHELL, "-c", text) for text in commands}}
     if not checks:
-        print_to_stderr(f"no checks are configured in {context.root}, so the branches are only merged there")
+        print_to_stderr(f"no checks are configured in {context.root}, so its branches are merged without checks")
     return CheckRunner(context.settings, checks, print_to_stderr)
 
 
@@ -87,11 +87,11 @@ def _print_report(outcome: JointOutcome) -> None:
 
 
 def _find_refusal(outcome: JointOutcome, onto: str, options: MoveOptions) -> int | None:
-    """Return None if the targets can move. Otherwise, print why they cannot and return the exit code."""
+    """Return None if the targets may be moved. Otherwise, print the reason and return the exit code."""
     if options.tree is not None and not outcome.tree.startswith(options.tree):
         print_to_stderr(
-            f"no target was moved: the result has the tree {outcome.tree[:SHORT]}, not {options.tree[:SHORT]}; "
-            "a branch or a target has changed since that tree was reported"
+            f"no target was moved: the merge results in the tree {outcome.tree[:SHORT]}, not in the given tree "
+            f"{options.tree[:SHORT]}; a branch or a target has changed since the given tree was reported"
         )
         return exit_codes.CONFLICT
     if options.is_agreed:
@@ -127,7 +127,7 @@ def _ask_person(outcome: JointOutcome) -> bool:
     try:
         is_agreed = click.confirm(f"Move {format_count(len(moved), 'target')}?", default=None, err=True)
     except click.Abort:
-        click.echo(err=True)  # end the line of the question
+        click.echo(err=True)  # print a newline after the question
         anyio.run(discard_results, outcome)
         raise
     if not is_agreed:
@@ -136,7 +136,7 @@ def _ask_person(outcome: JointOutcome) -> bool:
 
 
 def _try_to_move(there: RepoContext, outcome: JointOutcome) -> PodiumError | None:
-    """Move all targets. If that fails, return the error."""
+    """Move all targets. Return None, or the error if the move failed."""
     try:
         anyio.run(move_together, there.settings.home, there.store, outcome.moves)
     except PodiumError as error:

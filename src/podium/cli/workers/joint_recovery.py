@@ -12,10 +12,10 @@ FOLDER = "merges"
 
 
 def print_finished_moves(settings: Settings) -> None:
-    """Complete or undo interrupted target moves, and print a sentence about each."""
+    """Complete or undo merges that were interrupted while their targets were moved, and print each result."""
     if not (settings.home / FOLDER).is_dir():
         return
-    # Imported here for start-up time: few people merge several repositories.
+    # Imported here to keep start-up fast: merges in several repositories are rare.
     from ...workspace.merging.joint_move import finish_joint_moves
 
     for sentence in anyio.run(finish_joint_moves, settings.home, settings.store):

@@ -82,15 +82,17 @@ def _remove_merged_refs(there: RepoContext, result: Train) -> None:
 
 
 def _find_refusal(repository: Repository, result: Train, options: MoveOptions) -> int | None:
-    """Return None if the target can move. Otherwise, print why it cannot and return the exit code."""
+    """Return None if the target may be moved. Otherwise, print the reason and return the exit code."""
     assert result.ref is not None
     branch = result.ref.removeprefix(HEADS)
     if options.tree is not None and not result.tree.startswith(options.tree):
         print_to_stderr(
-            f"{result.target} was not moved: the result has the tree {result.tree[:SHORT]}, not {options.tree[:SHORT]}"
+            f"{result.target} was not moved: the merge results in the tree {result.tree[:SHORT]}, not in the given "
+            f"tree {options.tree[:SHORT]}"
         )
         print_to_stderr(
-            f"a branch or {result.target} has changed since that tree was reported; review {branch} and use its tree"
+            f"a branch or {result.target} has changed since the given tree was reported; review {branch}, then give "
+            "its tree with --tree"
         )
         return exit_codes.CONFLICT
     if options.is_agreed:
@@ -110,7 +112,7 @@ def _ask_person(repository: Repository, result: Train) -> bool:
     try:
         is_agreed = click.confirm(escape_for_terminal(question), default=None, err=True)
     except click.Abort:
-        click.echo(err=True)  # end the line of the question
+        click.echo(err=True)  # print a newline after the question
         _discard_result(repository, result)
         raise
     if not is_agreed:
@@ -128,7 +130,7 @@ def _discard_result(repository: Repository, result: Train) -> None:
 
 
 def _try_to_move(repository: Repository, result: Train) -> PodiumError | None:
-    """Move the target to the result. If that fails, return the error."""
+    """Move the target to the result. Return None, or the error if the move failed."""
     try:
         anyio.run(_move_target, repository, result)
     except PodiumError as error:

@@ -82,13 +82,17 @@ def format_agree_command(result: Train, commands: Sequence[str], names: Sequence
 def format_remaining_branches(branches: Sequence[str], folder: Path | None) -> list[str]:
     """Return lines about the remaining integration branches, with the command that removes them.
 
-    `folder` is the repository, or None if it contains the current folder.
+    `folder` is the repository that the command must name. It is None if the current folder is in the repository.
     """
     if not branches:
         return []
-    what, them = ("an integration branch is", "it") if len(branches) == 1 else ("integration branches are", "them")
+    intro = (
+        "an integration branch still exists; when you no longer need it, remove it with:"
+        if len(branches) == 1
+        else "integration branches still exist; when you no longer need them, remove them with:"
+    )
     place = [] if folder is None else ["-C", str(folder)]
     return [
-        f"{what} left; when you no longer need {them}, remove {them} with:",
+        intro,
         f"  {shlex.join(['git', *place, 'branch', '-D', *branches[:MOST_BRANCHES]])}",
     ]

@@ -21,9 +21,9 @@ from .merge_conclusion import MoveOptions, get_left_out_code
 
 
 def conclude_with_requests(there: RepoContext, outcome: TrainOutcome, place: RequestPlace, options: MoveOptions) -> int:
-    """Push the merged branches and open their requests if the user agrees, and return the exit code.
+    """Push the merged branches and open pull requests for them if the user agrees, and return the exit code.
 
-    The target does not move, and the integration branch is removed.
+    The target is not moved, and the integration branch is removed.
     """
     result = outcome.train
     branches = [one.branch for one in result.merged]
@@ -63,7 +63,7 @@ async def _open_requests(
 
 
 def _find_refusal(branches: Sequence[str], place: RequestPlace, options: MoveOptions) -> int | None:
-    """Return None if the branches can be pushed. Otherwise, print why not and return the exit code."""
+    """Return None if the branches may be pushed. Otherwise, print the reason and return the exit code."""
     if options.is_agreed:
         return None
     where = f"{place.remote.name} ({place.remote.url.text})"

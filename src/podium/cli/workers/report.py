@@ -73,7 +73,7 @@ def _format_facts(worker: WorkerState, status: WorktreeStatus | None) -> Iterato
             f"{worker.worker_task.branch}"
         )
     elif status is not None:
-        yield f"so far {format_line_count(worker, status)}, not committed"
+        yield f"{format_line_count(worker, status)} so far, not committed yet"
     if all_commits:
         yield f"commits: {', '.join(commit[:12] for commit in all_commits)}"
     if files:

@@ -167,7 +167,7 @@ class WorkerWaiter:
                     f"the commander did not start after {MAX_COMMANDER_STARTS} attempts; logs/commander.log in "
                     "Podium's home directory may show why"
                 )
-            from ...workers.delegate import start_commander  # imported here for start-up time: rarely needed
+            from ...workers.delegate import start_commander  # imported here to keep start-up fast: few waits need it
 
             start_commander(self._settings)
             self._starts, self._quiet_since = self._starts + 1, now
@@ -195,7 +195,11 @@ class WorkerWaiter:
 
 
 def can_progress(workers: Collection[WorkerState]) -> bool:
-    """Return whether any worker is active, startable, waiting for a limit to reset, or due to be marked unstartable."""
+    """Return whether the state of any worker can still change.
+
+    This is the case if a worker is active, can be started, is waiting for a limit to reset, or still has to be
+    marked as unable to start.
+    """
     jobs = [Job(worker.run, worker.name, worker.worker_task.after) for worker in workers if not worker.is_over]
     statuses: dict[str, RunStatus] = {worker.run: RUN_STATUSES.get(worker.state, "open") for worker in workers}
     live = [worker.run for worker in workers if _is_live(worker)]

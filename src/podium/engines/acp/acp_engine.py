@@ -21,7 +21,7 @@ from .podium_tools import open_podium_tools
 
 
 class AcpEngine:
-    """Opens sessions with one coding agent. `model` is the model that it uses, or None for the one it is set up with.
+    """Opens sessions with one coding agent. `model` is the model to use, or None for the agent's own configured model.
 
     `executable` is the program's location, `home` is Podium's home folder, and `sandbox` starts the processes.
     """

@@ -58,9 +58,9 @@ Pieces = MemoryObjectSendStream[Piece]
 
 
 class AcpSession:
-    """One conversation with a coding agent. `agent` is its own session, and `name` is the engine's name for display.
+    """One conversation with a coding agent. `agent` is the coding agent's own session.
 
-    `tools` are Podium's own tools for the agent.
+    `name` is the engine's display name. `tools` are Podium's own tools for the agent, or None if there are none.
     """
 
     is_restored = False
@@ -84,7 +84,7 @@ class AcpSession:
         self._history = list(spec.history)
         self._cost = 0.0
         self._is_reply_call = False
-        """Whether a call to one of Podium's tools was the reply in this turn, or ended the turn."""
+        """Whether the agent replied in this turn by calling one of Podium's tools, or such a call ended the turn."""
         self._untold: list[str] = []
         """A person's messages that the agent did not accept during a prompt."""
         self._reported = [0] * len(USAGE_FIELDS)
@@ -131,16 +131,17 @@ class AcpSession:
             if number == MAX_PROMPTS or not (told or said):
                 break
             words = "\n\n".join(filter(None, (told, said)))
-            # The text of an agent that stopped at a refusal is not its answer: the next prompt asks again.
+            # If the agent stopped because an action was refused, its text is not its answer, and it is prompted again.
             await pieces.send(Superseded() if told else Text("\n\n"))
         await self._end_turn(turn, reply, text, pieces)
         self._history.append(PastTurn(prompt=prompt, reply=text, scope=turn))
 
     def _add_earlier_events(self, prompt: str) -> str:
-        """Return the prompt, preceded by what the agent does not know about its last turn.
+        """Return the prompt, preceded by notes about the agent's last turn.
 
-        The agent is told which actions were refused and why. If one of Podium's tools ended the turn, it is also told
-        which of these tools it called, because some agents forget a turn that was stopped.
+        The notes list the actions that were refused, with the reasons, if the agent was not told during that turn. If
+        one of Podium's tools ended the turn, the notes also list the calls to these tools, because some agents forget a
+        turn that was stopped.
         """
         if not self._history:
             return prompt
@@ -178,7 +179,7 @@ class AcpSession:
         if reply.stop == "refusal" and not text.strip():
             raise self._make_failure("refused", f"{self._program.name} declined to answer")
         if reply.stop == "cancelled" and not refused:
-            raise OutsideFailed(f"{self._program.name} cancelled the turn by itself")
+            raise OutsideFailed(f"{self._program.name} cancelled the turn without being asked to")
         is_free_text = self._spec.schema is None and self._spec.reply_format() is None
         if reply.stop == "max_tokens" and is_free_text:
             await pieces.send(Text(CUT_OFF_MARK))
@@ -239,7 +240,7 @@ class AcpSession:
                 await handler.close_calls()
                 self._untold += await handler.collect_untold()
                 return self._record_reply(place, handler, answer)
-        raise AssertionError("the last attempt returns or raises")
+        raise AssertionError("unreachable: the last attempt either returns or raises an error")
 
     async def _attempt_prompt(
         self, words: str, turn: Scope, handler: PromptHandler, place: Scope, group: TaskGroup, *, is_first: bool
@@ -327,7 +328,7 @@ class AcpSession:
         if not handler.sent:
             return
         usage = self._read_usage({}, handler)
-        with suppress(StoreFailed):  # the turn already ends for another reason
+        with suppress(StoreFailed):  # the turn is already ending for another reason
             place.record_each_time(CallCut(model=self._name, text=replace_surrogates(handler.text), usage=usage))
 
     def _read_usage(self, answer: Params, handler: PromptHandler) -> Usage:

@@ -24,7 +24,7 @@ HOMES_FOLDER = "agent-homes"
 KEPT_SECONDS = 14 * 24 * 3600.0
 """How long the home folders of a run are kept after their last use."""
 NO_KEY = "none"
-"""A placeholder for the key, for an agent that gets none: most agents do not start without a key."""
+"""A placeholder for the key of an agent that gets no real key, because most agents do not start without one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,9 +81,9 @@ def prepare_home(program: AgentProgram, folder: Path, run: str, *, user_home: st
 def build_agent_environment(
     program: AgentProgram, home: Path, environ: Mapping[str, str], model: AgentModel | None
 ) -> dict[str, str]:
-    """Return the environment of an agent: a few inherited variables, those that `program` sets, and those of its model.
+    """Return an agent's environment: a few inherited variables, those that `program` sets, and those for the model.
 
-    Only an agent that uses the model it is set up with gets the user's keys.
+    If `model` is None, the agent uses its own configured model. Only then does it get the user's keys.
     """
     wanted = program.passed_variables if model is None else ()
     passed = {name: environ[name] for name in wanted if environ.get(name)}

@@ -1,8 +1,8 @@
 """Run a coding agent as a child process, and exchange ACP messages with it over stdio.
 
 The agent runs in its own process group. Its error output is read continuously, so that a full pipe never blocks the
-agent, and the last part is kept for error messages. When the agent exits, nothing waits for it any longer, even if a
-process that it started keeps its pipes open.
+agent, and the last part is kept for error messages. When the agent exits, all open calls to it end, even if one of its
+child processes keeps the pipes open.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .agent_home import AgentModel
 
 PROTOCOL_VERSION = 1
 START_SECONDS = 60.0
-"""How long an agent can take to answer its first request. Some check their installation first."""
+"""How long an agent can take to answer its first request. Some agents check their installation before they answer."""
 STOP_SECONDS = 2.0
 DRAIN_SECONDS = 0.5
 """How long to read output after the agent has exited. Only a process that has left its group can keep the pipe open."""
@@ -39,9 +39,9 @@ SHOWN_OUTPUT_CHARACTERS = 400
 class AgentCommand:
     """The command that starts an agent, with its environment, the checkout that it works in, and its home folder.
 
-    `model` is the model that the agent uses, or None for its own. `coordination` answers the agent's calls to Podium's
-    tools. `report` is called with notes for the user. `also` are checkouts of additional repositories that the agent
-    works in.
+    `model` is the model to use, or None for the agent's own configured model. `coordination` answers the agent's calls
+    to Podium's tools. `report` is called with notes for the user. `also` lists the checkouts of additional repositories
+    that the agent works in.
     """
 
     argv: tuple[str, ...]
@@ -84,10 +84,10 @@ def serve_nowhere(router: CoordinationRouter) -> AbstractAsyncContextManager[str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSandbox:
-    """Where an agent's processes run. `name` is shown in requests, and `open_child` starts a process.
+    """The sandbox that an agent's processes run in. `name` is shown in permission requests.
 
-    `model_url` is the address that processes use to reach the model named in their command; if it is empty, they use
-    the model's own address. `serve_coordination` serves Podium's tools to a process.
+    `open_child` starts a process. `model_url` is the address that processes use to reach the model named in their
+    command; if it is empty, they use the model's own address. `serve_coordination` serves Podium's tools to a process.
     """
 
     name: str
@@ -229,7 +229,8 @@ class AgentProcess:
         """Wait until the agent exits, then end its process group, its open requests and all open calls."""
         await self._child.wait_exit()
         for handler in self.handlers.values():
-            handler.cancel_requests()  # so that an answer does not begin an action of a dead agent
+            # Cancel open requests, so that a later answer does not start an action for an agent that has exited.
+            handler.cancel_requests()
         await self._child.end(grace=0)
         with move_on_after(DRAIN_SECONDS):
             await self._output_ended.wait()

@@ -76,7 +76,8 @@ class AgentProcesses:
                 task_status.started(held)
                 await held.released.wait()
         except Exception:
-            # A process that was started fails only its own sessions, whose calls have ended with it.
+            # Raise only errors at the start. A later error affects only the sessions of this process, and their open
+            # calls have already failed.
             if held is None:
                 raise
         finally:

@@ -26,20 +26,20 @@ McpTransport = Literal["", "http", "stdio", "off"]
 
 
 class AgentProgram(Struct, frozen=True, kw_only=True):
-    """A coding agent. The defaults describe one that follows the protocol and has no quirks.
+    """The definition of a coding agent. The defaults are for an agent that follows the protocol and has no quirks.
 
-    `command` is the program with its arguments. `package` is the npm package and `version` the version that the row was
-    tested with; `binary` is the program's path in that package if npm does not link it. `mode` is the mode that makes
-    the agent ask before it acts. `env` is always set, `passed_variables` are taken from the user's environment, and
-    `login_files` are copied from the user's home folder into the agent's own. `model_env` and `model_files` make the
-    agent use a model that the agent's file names, for each kind of API. With `asks_late`, it reports the start of a
-    call before it asks for permission. With `reports_totals`, the usage that it reports is the total for the session.
-    `hosts` are the hosts that it must reach to use the model and the login that it is set up with, and `readable` are
-    the folders that it must read, besides the one it is installed in. `creatable` are configuration files in the
-    checkout that it can create in the sandbox; the sandbox prevents all other agents from creating them. With
-    `is_sandboxed`, it runs in Podium's sandbox where there is one. `mcp` is how it connects to Podium's tools; with
-    `lists_late`, it requests the list of these tools only after its first prompt. `caution` is a known limitation that
-    Podium cannot remove.
+    `command` is the program with its arguments. `package` is the npm package, and `version` is the version that this
+    definition was tested with. `binary` is the program's path in the package if npm does not link it. `mode` is the
+    mode in which the agent asks before it acts. The variables in `env` are always set, `passed_variables` are copied
+    from the user's environment, and `login_files` are copied from the user's home folder into the agent's own.
+    `model_env` and `model_files` are the variables and files that make the agent use a model that the user chose, for
+    each kind of API. With `asks_late`, the agent reports the start of a call before it asks for permission. With
+    `reports_totals`, the usage that the agent reports is the total for the session. `hosts` are the hosts that the
+    agent must reach to use its own configured model and login. `readable` are the folders that it must read, besides
+    its installation folder. `creatable` are configuration files in the checkout that the agent can create in the
+    sandbox; the sandbox prevents all other agents from creating them. With `is_sandboxed`, the agent runs in Podium's
+    sandbox if one is available. `mcp` is how the agent connects to Podium's tools. With `lists_late`, it requests the
+    list of these tools only after its first prompt. `caution` is a known limitation that Podium cannot remove.
     """
 
     name: str
@@ -71,7 +71,7 @@ class AgentProgram(Struct, frozen=True, kw_only=True):
 
     def find_executable(self, home: Path | None, path: str) -> str | None:
         """Return the program's location, on the PATH or where the install command puts it, or None if it is missing."""
-        import shutil  # imported here for start-up time: every command reads this table
+        import shutil  # imported here to keep start-up fast: only coding agents need it
 
         if (found := shutil.which(self.command[0], path=path)) is not None or home is None or not self.package:
             return found
@@ -87,7 +87,7 @@ class AgentProgram(Struct, frozen=True, kw_only=True):
         for one in (provider, wire):
             if one in self.model_env:
                 return one
-        known = " or ".join(f"models with the {one} API" for one in self.model_env) or "the model it is set up with"
+        known = " or ".join(f"models with the {one} API" for one in self.model_env) or "its own configured model"
         raise Mistake(f"{agent} uses {self.name} with the model {model}, but {self.name} can use only {known}")
 
     def describe_installation(self, home: Path | None) -> str:
@@ -227,8 +227,8 @@ _ROWS = (
         model_files={"openai": {".codex/config.toml": _CODEX_CONFIG}},
         after_denial="ends_turn",
         shares_process=True,
-        caution="its own sandbox cannot run inside Podium's, so a command works only if its model asks to run it "
-        "outside that sandbox, which needs permission; in the mode agent-full-access, it never asks",
+        caution="its own sandbox cannot run inside Podium's, so commands work only if the model asks to run them "
+        "without codex's sandbox, which needs permission; in the mode agent-full-access, codex never asks",
     ),
     AgentProgram(
         name="claude",

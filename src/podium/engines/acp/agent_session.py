@@ -88,12 +88,12 @@ class AgentSession:
         return is_loaded
 
     async def check_tools(self, report: Report, seconds: float = 0.0) -> None:
-        """Wait until the agent has asked for Podium's tools. If it has not done so in time, report that once."""
+        """Wait until the agent requests the list of Podium's tools. If it does not do so in time, report that once."""
         if not self._has_servers or self._tools is None or self._held is None:
             return
         self._has_servers = False
         if not await self._tools.session.wait_listed(seconds):
-            report(f"{self._held.agent.name} has not asked for Podium's tools, so it cannot use them.")
+            report(f"{self._held.agent.name} has not requested the list of Podium's tools, so it cannot use them.")
 
     async def _open_on(self, agent: AgentProcess, known: str) -> bool:
         servers = [] if self._tools is None else self._tools.connect(agent, self._program.mcp)
@@ -121,16 +121,16 @@ class AgentSession:
         if wanted not in offered:
             known = ", ".join(offered) or "none"
             raise OutsideFailed(
-                f"{agent.name} does not offer the mode {wanted}, in which it asks for permission; it offers: {known}"
+                f"{agent.name} does not offer {wanted}, the mode in which it asks for permission; it offers: {known}"
             )
         await agent.call("session/set_mode", {"sessionId": session, "modeId": wanted})
 
     async def prompt(self, text: str, handler: PromptHandler, group: TaskGroup) -> Params:
-        """Send a prompt and return the agent's final answer; `handler` gets everything before it.
+        """Send a prompt and return the agent's final answer. `handler` receives the messages that precede it.
 
         If one of Podium's tools ends the turn, the agent is stopped, and the stop reason is STOPPED_BY_TOOL. Raise
         AgentLost if the agent's process ends, and OutsideFailed if the agent reports an error. A task in `group` waits
-        for the answer, and continues to do so for a moment after a cancellation.
+        for the answer, and keeps waiting briefly after a cancellation.
         """
         assert self._held is not None
         agent, call, session = self._held.agent, _PromptCall(), self.id

@@ -2,7 +2,7 @@
 
 Agents describe a call in several messages with the same id, which are combined; some give few details. A call that has
 an equivalent among Podium's tools gets that tool's name and arguments. An argument without an equivalent is kept, so
-that rules do not judge a call that they understand only in part.
+that no rule allows a call that it covers only in part.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class AgentToolCall:
     paths: list[str] = field(default_factory=list)
 
     def add_update(self, update: Params) -> None:
-        """Add what an update or a permission request says about the call. Fields that it leaves out do not change."""
+        """Update the call with the fields of an update or a permission request. Omitted fields do not change."""
         self.title = _read_text(update, "title") or self.title
         self.kind = _read_text(update, "kind") or self.kind
         self.status = _read_text(update, "status") or self.status
@@ -204,7 +204,7 @@ def _complete_command(arguments: dict[str, Any], raw_input: Any, directory: str)
 
 
 def is_mcp_call(message: Params) -> bool:
-    """Return whether an agent marks a call as a call to an MCP server. codex does, and calls it a command."""
+    """Return whether an agent marks a call as an MCP call. codex marks such calls, but reports them as commands."""
     meta = read_mapping(message, "_meta")
     return meta.get("is_mcp_tool_call") is True or meta.get("is_mcp_tool_approval") is True
 

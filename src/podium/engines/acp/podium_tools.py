@@ -1,8 +1,8 @@
-"""Offer Podium's own tools to a coding agent's session, which connects to them as an MCP server.
+"""Offer Podium's own tools to a coding agent's session as an MCP server.
 
-An agent reports its calls to these tools like any others, and may ask for permission to make them. Podium permits them
-at once and does not record these reports: the calls themselves reach Podium, which checks them at its gate and records
-them.
+An agent reports its calls to these tools like all its other calls, and may ask for permission to make them. Podium
+grants the permission at once and does not record the reports, because it receives the calls themselves. It checks and
+records those.
 """
 
 from __future__ import annotations
@@ -60,11 +60,12 @@ class PodiumTools:
         return [{"name": SERVER_NAME, "command": program, "args": args, "env": env}]
 
     def recognise_call(self, message: Params, earlier: str) -> str:
-        """Return which of this server's tools a message about a tool call names, or an empty string for any other.
+        """Return the name of the Podium tool that a message about a tool call refers to, or an empty string.
 
-        `earlier` is the tool that earlier messages about the same call named; it is returned if this message names no
-        tool. A call that the agent describes as access to files, commands or the network is never a call to one of
-        these tools, unless the agent marks it as a call to an MCP server. The title of a marked call is ignored.
+        The string is empty if the call is to any other tool. `earlier` is the tool that earlier messages about the same
+        call named; it is returned if this message names no tool. A call that the agent describes as access to files,
+        commands or the network is never a call to one of Podium's tools, unless the agent marks it as a call to an MCP
+        server. The title of a marked call is ignored.
         """
         is_marked, own_name = is_mcp_call(message), find_own_name(message)
         title = None if is_marked else message.get("title")
@@ -79,7 +80,7 @@ class PodiumTools:
         """Return the tool that an agent means by this name, or an empty string."""
         if not isinstance(name, str) or (found := OWN_NAME.fullmatch(name)) is None:
             return ""
-        tool = (found["tool"] or found["first"]).replace(" ", "_")  # some agents show names as words
+        tool = (found["tool"] or found["first"]).replace(" ", "_")  # some agents write `ask person` for `ask_person`
         return tool if tool in self._names else ""
 
     def disconnect(self) -> None:

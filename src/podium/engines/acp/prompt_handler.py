@@ -37,9 +37,9 @@ REPORT_SECONDS = 1.0
 """How long an agent can take to report the end of a call that ended its turn."""
 STOPPED_BY_TOOL = "tool"
 """The stop reason for a prompt ended by one of Podium's tools."""
-NO_REPORT = "The agent did not report how this ended."
+NO_REPORT = "The agent did not report the outcome of this call."
 NO_GATE = "nothing is permitted in this session"
-NO_CHOICE = "the agent offers no way to permit it only once"
+NO_CHOICE = "the agent did not offer to allow the action only once"
 
 
 class RunningCall:
@@ -96,7 +96,7 @@ class PromptHandler:
         self._message_id = ""
         self._calls: dict[str, RunningCall] = {}
         self._taken: set[str] = set()
-        """The paths of the scopes that were given to calls since this process started."""
+        """The paths of the scopes that this handler has assigned to calls."""
         self._waiting: set[CancelScope] = set()
 
     @property
@@ -122,13 +122,13 @@ class PromptHandler:
             self._group.start_soon(self._wait_for_report)
 
     async def _wait_for_report(self) -> None:
-        """Wait until the agent reports the end of the call, because an agent that is stopped earlier may forget it."""
+        """Wait briefly until the agent reports the end of the call. An agent stopped earlier may forget the call."""
         with move_on_after(REPORT_SECONDS):
             await self._last_call_reported.wait()
         self.done.set()
 
     async def add_tool_piece(self, piece: ToolStarted | ToolFinished) -> None:
-        """Add a piece to the reply that reports the start or the end of a call to one of Podium's tools."""
+        """Add a piece to the reply: the start or the end of a call to one of Podium's tools."""
         await self._send(piece)
         if isinstance(piece, ToolStarted):
             self.tool_calls += 1
@@ -194,7 +194,9 @@ class PromptHandler:
         """End the turn if the agent has left the mode in which it asks for permission."""
         if self._mode and mode != self._mode:
             self.fail(
-                OutsideFailed(f"{self._program.name} left the mode {self._mode}, in which it asks for permission")
+                OutsideFailed(
+                    f"{self._program.name} switched out of {self._mode}, the mode in which it asks for permission"
+                )
             )
 
     async def _send(self, piece: Piece) -> None:
@@ -232,7 +234,7 @@ class PromptHandler:
             await self._follow_podiums_call(call)
             return
         is_waiting = call.said.status in ("", "pending") or (self._program.asks_late and not call.said.is_over)
-        # Some agents report, after they have loaded a session, that a call of their killed process has failed.
+        # After loading a session, some agents report the failure of a call that their previous, killed process made.
         is_old = call.said.status == "failed" and not call.said.is_described
         if call.ended.is_set() or (call.place is None and (is_waiting or is_old)):
             await self._send(Reasoning(""))
@@ -297,7 +299,7 @@ class PromptHandler:
         )
 
     def _choose_place(self, action: EngineAction) -> Scope:
-        """Return the scope for an action: the first one that no earlier or running call for the same action uses."""
+        """Return the scope for an action: the first one that has no answer and is not yet assigned by this handler."""
         elsewhere = (action.directory,) if action.directory else ()
         digest = compute_digest(action.tool, dict(action.arguments), action.shown, *elsewhere)[:12]
         for number in count(1):
@@ -305,7 +307,7 @@ class PromptHandler:
             if place.path not in self._taken and not place.has_child_outcome("tool_answered#1"):
                 self._taken.add(place.path)
                 return place
-        raise AssertionError("there is always a free number")
+        raise AssertionError("unreachable: there is always an unused number")
 
     async def _end_call(self, call: RunningCall, output: str, *, is_error: bool) -> None:
         assert call.place is not None
@@ -340,6 +342,7 @@ class PromptHandler:
         call.said.add_update(said)
         call.is_requested = True
         options = read_objects(params, "options")
+        # "Always allow" is never selected: Podium's own rules implement it, and some agents would never ask again.
         allow = next((one for one in options if one.get("kind") == "allow_once"), None)
         marks = {**read_mapping(params, "_meta"), **read_mapping(said, "_meta")}
         if allow is not None and self._is_podiums(call, {**said, "_meta": marks}):
@@ -350,7 +353,6 @@ class PromptHandler:
             return _select(allow)
         if allow is None:
             self._refuse_call(call, NO_CHOICE)
-        # "Always" is decided by Podium's rules: some agents save it in their home and never ask again.
         rejecting = [one for kind in ("reject_once", "reject_always") for one in options if one.get("kind") == kind]
         return _select(rejecting[0]) if rejecting else CANCELLED
 

@@ -36,8 +36,8 @@ def describe_refusals(refused: Iterable[ActionRefused]) -> str:
     """Return a prompt that tells an agent which of its actions were refused, and why."""
     lines = "\n".join(f"- {_describe_refusal(one)}" for one in refused)
     return (
-        f"These actions of yours were not permitted, and were not done:\n{lines}\nDo not try to achieve the same "
-        "effect another way. Continue without them, or say what you need."
+        f"These actions were not permitted and were not performed:\n{lines}\nDo not try to achieve the same effect "
+        "another way. Continue without them, or say what you need."
     )
 
 

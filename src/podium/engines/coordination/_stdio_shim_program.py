@@ -1,10 +1,10 @@
-"""An MCP server on stdin and stdout that passes every message on to Podium's server over HTTP.
+"""An MCP server on stdin and stdout that forwards every message to Podium's server over HTTP.
 
 Usage: PODIUM_COORDINATION_TOKEN=TOKEN python -I -S _stdio_shim_program.py URL
 
-It is for agents that start MCP servers as child processes but cannot call them over HTTP. It runs inside the sandbox
-and uses only the standard library. All messages after `initialize` are passed on in parallel, because a tool may take
-a long time to answer.
+It is for agents that support MCP servers only as child processes, not over HTTP. It runs inside the sandbox and uses
+only the standard library. All messages after `initialize` are forwarded in parallel, because a tool may take a long
+time to answer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _version = ""
 
 
 def main(url: str, token: str) -> None:
-    """Pass messages on until stdin ends."""
+    """Forward messages until stdin ends."""
     running: list[threading.Thread] = []
     for line in sys.stdin.buffer:
         if not line.strip():
@@ -34,7 +34,8 @@ def main(url: str, token: str) -> None:
         except ValueError:
             continue
         if isinstance(message, dict) and message.get("method") == "initialize":
-            pass_message(url, token, message)  # the other messages need the version that it agrees on
+            # All other messages need the protocol version that this message negotiates, so wait for its answer.
+            pass_message(url, token, message)
             continue
         thread = threading.Thread(target=pass_message, args=(url, token, message))
         thread.start()
@@ -61,7 +62,7 @@ def pass_message(url: str, token: str, message: Any) -> None:
     except urllib.error.HTTPError as error:
         answer = error.read()
         if id is not None and b'"jsonrpc"' not in answer:
-            answer = _build_error(id, f"Podium refused the call ({error.code})")
+            answer = _build_error(id, f"Podium rejected the request (HTTP status {error.code})")
     except OSError as error:
         answer = b"" if id is None else _build_error(id, f"Podium cannot be reached: {error}")
     if id is None or not answer:

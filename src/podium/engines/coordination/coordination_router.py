@@ -32,7 +32,7 @@ class CoordinationRouter:
 
     @contextmanager
     def add_session(self, session: CoordinationSession, application: Application) -> Iterator[None]:
-        """Answer a session's requests with its application during the block."""
+        """Route a session's requests to its application for the duration of the block."""
         self._applications[session] = application
         try:
             yield

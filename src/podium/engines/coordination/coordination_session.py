@@ -1,10 +1,13 @@
 """The coordination tools of one agent session, for agents that do not run in Podium's own tool loop.
 
-A call that takes a long time is answered before the agent gives up on it, with an id that lets the agent continue
-waiting. An agent that was restarted makes the same calls again, and calls have no position in a recorded reply, so a
-call is identified by its name, its arguments and how many times the turn has made it before. A call that already has an
-answer on the timeline, such as a question to a person, is not repeated. A resumed turn starts with the calls that are
-on the timeline, even if the agent does not repeat them: tools and patterns read the state of their work from them.
+If a call takes a long time, the agent gets an interim answer before it gives up on the call. The interim answer
+contains an id that lets the agent continue waiting.
+
+A restarted agent makes the same calls again, and a call has no position in a recorded reply. So a call is identified by
+its name, its arguments and the number of earlier identical calls in the turn. If its answer is already on the timeline,
+such as a person's answer to a question, the agent gets that answer. A resumed turn begins by repeating the calls that
+are on the timeline, even if the agent does not make them again, because tools and patterns derive their state from
+these calls.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from ...values.errors import StoreFailed, find_first_error
 from ...values.event import ActionRefused, ToolCalled, ToolUse
 
 POLL_SECONDS = 45.0
-"""A call gets an answer within this many seconds. Many agents give up on a call after 60 s."""
+"""How long a call can run before the agent gets an interim answer. Many agents give up on a call after 60 s."""
 CALLS_A_MINUTE = 120
 """How many of a session's calls can start per minute. Further calls wait."""
 MOST_RUNNING = 64
@@ -62,7 +65,7 @@ def select_coordination_tools(tools: Sequence[Tool]) -> tuple[Tool, ...]:
 
 
 def find_calls(scope: Scope) -> list[tuple[str, ToolCalled]]:
-    """Return the calls that are on the timeline below a scope, in order, each with the last part of its path."""
+    """Return the calls on the timeline below a scope, in order. Each is paired with the last part of its path."""
     entries = scope.timeline.find_entries_below(scope.path, ToolCalled)
     found = [(entry.scope.rpartition("/")[2], entry.event) for entry in entries]
     return [
@@ -82,7 +85,7 @@ class PendingCall:
 
 
 class CoordinationTurn:
-    """The calls of one turn. `is_ended` is true if a tool ended the turn, `has_replied` if a call was the reply."""
+    """The calls of one turn. `is_ended` is true if a tool ended the turn, `has_replied` if a call is the reply."""
 
     def __init__(
         self,
@@ -114,7 +117,8 @@ class CoordinationTurn:
     async def repeat_known_calls(self, *, is_over: bool) -> None:
         """Repeat the calls that an earlier attempt at the turn made, in order, and wait for those with answers.
 
-        A call without an answer is started again, unless `is_over`: the attempt has ended, so nobody needs the answer.
+        A call without an answer is started again, unless `is_over` is set, which means that the attempt has ended and
+        the answer is no longer needed.
         """
         for segment, called in find_calls(self.scope):
             is_answered = self.scope.child(segment).has_child_outcome("tool_answered#1")
@@ -194,9 +198,9 @@ class CoordinationSession:
     ) -> AsyncIterator[CoordinationTurn]:
         """Answer calls during the block. Calls that are still running at its end are cancelled.
 
-        `on_piece` is called when a call starts and when it ends, with the piece that the engine adds to its reply:
-        patterns read from the reply which tools an agent called. `on_end` is called when a tool ends the turn. An error
-        that ends the turn, such as an exhausted budget, cancels the block and is raised from it.
+        `on_piece` is called when a call starts and when it ends, with a piece that the engine adds to its reply.
+        Patterns use these pieces to find out which tools an agent called. `on_end` is called when a tool ends the turn.
+        An error that ends the turn, such as an exhausted budget, cancels the block and is raised from it.
         """
         try:
             async with create_task_group() as group:
@@ -234,14 +238,16 @@ class CoordinationSession:
         return self._listed.is_set()
 
     def note_listed(self) -> None:
-        """Note that the agent has asked for the list of tools."""
+        """Note that the agent has requested the list of tools."""
         self._listed.set()
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> ToolAnswer:
         """Return the answer to a call or, if that takes too long, instructions for continuing to wait."""
         turn = self._turn
         if turn is None:
-            return ToolAnswer(text="Not now: you can use this tool only while you work on a request.", is_error=True)
+            return ToolAnswer(
+                text="This tool is not available now: you can use it only while you work on a request.", is_error=True
+            )
         if name == WAIT_TOOL:
             pending = turn.find_call(str(arguments.get("id", "")))
             problem = "There is no call with this id; call the tool itself again."
@@ -259,7 +265,10 @@ class CoordinationSession:
         return pending.answer
 
     def record_refusal(self, reason: str) -> None:
-        """Record a refused call in the current or last turn. Skip it before the first turn or beyond MOST_REFUSALS."""
+        """Record a refused call in the current or last turn.
+
+        Do nothing if there has been no turn yet, or if MOST_REFUSALS refusals are already recorded.
+        """
         if self._last_scope is not None and self._refusals < MOST_REFUSALS:
             self._refusals += 1
             action = Action(run=self._last_scope.timeline.run, agent=self.agent, tool="coordination")

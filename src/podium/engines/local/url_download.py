@@ -1,6 +1,6 @@
 """Download a model file from a URL given by the user, and continue a download that was interrupted.
 
-A second file, the mark, is stored next to an unfinished file. It contains the URL and the server's version of the
+A second file, the marker, is stored next to an unfinished file. It contains the URL and the server's version of the
 content (`ETag` or `Last-Modified`). If the server sends no version, an interrupted download starts from the beginning.
 """
 
@@ -26,7 +26,7 @@ CHUNK = 1024 * 1024
 
 
 class _DownloadMark(Struct, frozen=True, kw_only=True):
-    """The URL of an unfinished file, and the server's version of the content. `version` is empty if it sends none."""
+    """The content of the marker file: the URL, and the server's version of the content, or "" if it sends none."""
 
     url: str
     version: str
@@ -42,7 +42,8 @@ async def download_url(
     """Download a URL to a file. If the file already contains the beginning of the content, only the rest is downloaded.
 
     `check_size` is called with the size of the whole content before it is downloaded, if the server sends the size.
-    Raise OutsideFailed if the download fails; what has arrived stays in the file. Raise Mistake if the URL is not HTTP.
+    Raise OutsideFailed if the download fails; the part that was downloaded stays in the file. Raise Mistake if the
+    URL is not an HTTP URL.
     """
     import aiohttp  # imported here for start-up time
 
@@ -68,13 +69,13 @@ async def download_url(
 
 
 def forget_download(file: Path) -> None:
-    """Remove an unfinished file and its mark."""
+    """Remove an unfinished file and its marker file."""
     for path in (_mark_path(file), file):
         path.unlink(missing_ok=True)
 
 
 def finish_download(file: Path) -> None:
-    """Remove the mark of a file that is complete."""
+    """Remove the marker file, which shows that a download is unfinished."""
     _mark_path(file).unlink(missing_ok=True)
 
 

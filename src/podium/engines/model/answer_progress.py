@@ -20,16 +20,15 @@ UNREADABLE_CALL = (
 )
 QUOTED_CALL = (
     "Your last reply only repeats a call to {tool} that is in the text you were given. Such a call is never run. "
-    "Answer in your own words; if you want to quote that text, say in a sentence what it is."
+    "Answer in your own words. If you want to quote that text, introduce it with a sentence."
 )
 STOP_REPEATING = (
-    "Your last reply repeated the same text again and again, so it was stopped. Answer once more, briefly, and say "
-    "everything only once."
+    "Your last reply kept repeating the same text, so it was cut off. Answer again, briefly and without repetition."
 )
 REPORT = (
-    "You called {tool} with the same arguments {count} times in a row; it was called only once, and calling it again "
-    "changes nothing. You cannot call any more tools in this turn. Report in words what was done, what the result is, "
-    "and what is left to do."
+    "You called {tool} with the same arguments {count} times in a row. Only the first call was executed, and repeating "
+    "it changes nothing. You cannot call any more tools in this turn. Report in words what was done, what the result "
+    "is, and what is left to do."
 )
 ADVICE = "use a model and a server that support tool calls"
 
@@ -43,7 +42,7 @@ class AnswerProgress:
     def __init__(self, spec: EngineSessionSpec) -> None:
         self.so_far = ""
         self.has_replied = False
-        """Whether the agent replied through a tool, so that no text is needed."""
+        """Whether the agent replied through a tool. If so, it need not reply with text."""
         self.looping_tool = ""
         """The tool that the model called too often, or an empty string. If set, the next reply must have no calls."""
         self._spec = spec
@@ -84,7 +83,7 @@ class AnswerProgress:
 
     def make_loop_failure(self) -> AgentFailed:
         """Return the failure for a model that keeps calling the same tool."""
-        message = f"its model called {self.looping_tool} again and again with the same arguments, and gave no report"
+        message = f"its model called {self.looping_tool} with the same arguments over and over, and gave no report"
         return AgentFailed(Failure(kind="engine", agent=self._spec.agent.name, message=message))
 
     def _find_fault(self, reply: ModelReplied) -> ModelAskedAgain | None:
@@ -100,7 +99,7 @@ class AnswerProgress:
             tool = next(call.name for call in written.calls if call.name in self._tools)
             reason = f"its reply only repeated a call to {tool} from the text it was given"
             return ModelAskedAgain(reason=reason, prompt=QUOTED_CALL.format(tool=tool))
-        # A call that was cut off can be read when the rest of it has arrived.
+        # A call that was cut off is not rejected: it may become readable when the model continues its reply.
         can_continue = reply.stop == CUT_OFF and not self._is_continued
         if not can_continue and (named := find_unreadable_call(self.so_far, self._tools)) is not None:
             reason = f"its model wrote a call to {named} that could not be read"

@@ -28,7 +28,7 @@ from .stream_events import ReplyStop, StreamChange, StreamEnd, ToolCallArguments
 VERSION = "2023-06-01"
 LONGEST_REPLY = 8192
 REPLY_TOOL = "reply"
-"""The tool that a model must call if its reply needs a schema. The arguments of the call are the text of the reply."""
+"""The tool that a model must call if its reply has to match a schema. The call's arguments become the reply's text."""
 
 _CACHED = {"cache_control": {"type": "ephemeral"}}
 

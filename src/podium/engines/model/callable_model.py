@@ -25,7 +25,7 @@ ToolCallMode = Literal["auto", "native", "text"]
 
 
 def add_zero_cost(usage: Usage) -> Usage:
-    """Return the usage unchanged, for a model that costs nothing."""
+    """Return the usage as it is: the model is free, so there is no cost to add."""
     return usage
 
 
@@ -64,10 +64,11 @@ class Model:
 
     @property
     def emulates_tools(self) -> bool:
-        """Whether tools are offered in the prompt, and called in the text of the reply.
+        """Whether tools are described in the prompt and called in the text of the reply.
 
-        A model without a tool interface that writes its calls as text anyway needs no emulation if the server is
-        known not to enforce JSON schemas.
+        Unless the settings decide this, tools are emulated for a model that cannot use the tool interface. The
+        exception is a model that writes its calls as text even without emulation, if its server is known not to enforce
+        JSON schemas.
         """
         if self.tool_calls != "auto":
             return self.tool_calls == "text"

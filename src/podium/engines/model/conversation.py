@@ -39,9 +39,9 @@ class Conversation:
     def __init__(self, history: Iterable[PastTurn] = ()) -> None:
         self.messages: list[Message] = []
         self.left_out = 0
-        """The number of replies that were left out, because they could not be used."""
+        """The number of replies that were left out of the conversation, because they could not be used."""
         self._is_corrected = False
-        """Whether the last message is a prompt whose reply was left out; the next prompt is added to that message."""
+        """Whether the reply to the last message was left out. If so, the next prompt is appended to that message."""
         for past in history:
             self._add_past_turn(past)
 
@@ -49,7 +49,7 @@ class Conversation:
         """Add a prompt or a later user message. Images marked in the text are read from the timeline of `place`."""
         images = () if place is None else _load_images(text, place)
         if self._is_corrected and self.messages[-1].role == "user":
-            # Some models accept only alternating roles, so a correction does not become a second user message.
+            # Some models accept only alternating roles, so the correction is appended to the previous user message.
             refused = self.messages.pop()
             text, images = f"{refused.text}\n\n{text}", (*refused.images, *images)
         self._is_corrected = False
@@ -78,7 +78,7 @@ class Conversation:
         self.messages.append(Message(role="tool", text=text, answers=call.id))
 
     def compact(self, compacted: ContextCompacted) -> None:
-        """Replace the summarised messages with the summary. Keep the first and the last request; cut long ones."""
+        """Replace the summarised messages with the summary. Keep the first and last request, shortened if necessary."""
         asked = [message.text for message in self.messages[: compacted.replaced] if message.role == "user"]
         first, last = truncate_middle(asked[0], LONGEST_KEPT_REQUEST), truncate_middle(asked[-1], LONGEST_KEPT_REQUEST)
         text = f"{first}\n\n[summary of the conversation so far]\n{compacted.summary}\n[end of the summary; continue]"
@@ -142,7 +142,7 @@ class Conversation:
         The first `before` messages and the user's messages also stay. The next prompt asks for a correction.
         """
         while len(self.messages) > before and self.messages[-1].role == "tool":
-            self.messages.pop()  # the result of a call with which the model replied
+            self.messages.pop()  # the result of a tool call that was the refused reply
         kept: list[Message] = []
         while len(self.messages) > before and self.messages[-1].role != "tool":
             message = self.messages.pop()

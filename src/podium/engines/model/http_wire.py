@@ -28,7 +28,7 @@ from .providers import LOCAL, describe_stopped_server
 from .stream_events import ReplyFormat, ReplyParser, encode
 
 SHORTEST_SECRET = 8
-"""A shorter key is a placeholder such as "x"; redacting it would garble every message."""
+"""The minimum length of a key that is redacted. Shorter keys are placeholders: redacting "x" would garble messages."""
 
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -180,10 +180,13 @@ class _SilenceTimer:
         self._started_at = time.monotonic()
 
     async def limit(self, waiting: Awaitable[T]) -> T:
-        """Wait for the server. Raise OutsideFailed if too much time has passed since the last part of the reply."""
+        """Wait for the server and return the result of `waiting`. Raise OutsideFailed if that takes too long.
+
+        The time counts from the start of the call or, later, from the last part of the reply.
+        """
         if self._seconds is None:
             return await waiting
-        # A cancel scope takes as long as parsing a part, so there is none unless a limit is set.
+        # A cancel scope costs as much time as parsing a part, so it is used only if a limit is set.
         with anyio.CancelScope(deadline=self._started_at + self._seconds):
             return await waiting
         raise self._make_failure(

@@ -19,7 +19,7 @@ LIMIT_STATUSES = (402, 403, 413, 429, 503, 529)
 """The response statuses that can indicate a limit. Rate limit headers of other responses are ignored."""
 
 EPOCH = 1_000_000_000.0
-"""A larger number of seconds is a Unix timestamp, not a duration."""
+"""The threshold above which a number of seconds is a Unix timestamp and not a duration."""
 
 _RATE_RESET = re.compile(r"(?:x-|anthropic-)?ratelimit-(?:reset(?P<kind>-[a-z-]+)?|(?P<start>[a-z-]+)-reset)$")
 _DURATION = re.compile(

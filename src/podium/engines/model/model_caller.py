@@ -41,7 +41,7 @@ BUDGET_WAIT_SECONDS = 10.0
 """How long a call waits for budget before it checks again. It is woken earlier when another call ends."""
 
 GRACE = 1.25
-"""The turn's timeout for each part of a reply, as a multiple of the call's own limit."""
+"""The turn's silence timeout as a multiple of the call's own. It is longer, so that the call times out first."""
 
 
 class ContextTooLong(Exception):
@@ -163,7 +163,7 @@ class ModelCaller:
         return True
 
     async def _wait_for_reset(self, at: Scope, candidate: int, until: float) -> None:
-        """Wait until a model's limit resets. The time does not count against the agent."""
+        """Wait until a model's limit resets. This time does not count towards the agent's timeouts."""
         model, agent = self.models[candidate], self._spec.agent.name
         message = model.throttle.find_limit(model.name).message
         at.record_each_time(
@@ -212,7 +212,7 @@ class ModelCaller:
         reply = ReplyRecorder(call, model.add_cost)
         throttle, expected = model.throttle, reply.estimate_usage(self._expected_output_tokens)
         estimate = self._estimate_call(model, expected)
-        # A schema that does the same as the only tool needs no emulation.
+        # If the reply's schema is equivalent to the only tool, that tool need not be emulated.
         is_emulated = emulates_tools and not call.schema_tool
         # The text of an emulated call is JSON; only the answer in it is shown.
         answer = AnswerStream() if is_emulated and call.tools else None
@@ -334,7 +334,7 @@ def _require_no_limit(model: Model) -> None:
 
 
 def _allow_silence(limits: CallLimits) -> Postponed:
-    """Return the piece that makes the turn wait longer than the limits of a call, so that the call fails first."""
+    """Return a piece that makes the turn's silence timeout longer than the call's, so that the call times out first."""
     return Postponed((limits.first_token or 0.0) * GRACE, pause=(limits.silence or 0.0) * GRACE)
 
 

@@ -39,7 +39,7 @@ class ModelCandidates:
         """The indices of models that their providers do not offer. These models are not tried again."""
 
     def find_first(self) -> int:
-        """Return the index of the model to try first. If all are at their limits, it is the first of them."""
+        """Return the index of the model to try first. If all are at their limits, return that of the first model."""
         known = [place for place in range(len(self._models)) if place not in self._unknown]
         limited = self._find_limited()
         return next(self._iter_allowed(known, limited), known[0] if known else 0)
@@ -60,9 +60,9 @@ class ModelCandidates:
     def find_next(self, failed: int, limited: dict[int, float]) -> int | None:
         """Return the index of the model to try after the model `failed`, or None if none is left.
 
-        `limited` are the models that turned out to be at their limits in this call, with the reset times.
-        Models that are known to be at their limits are added. If only such models are left, return the one whose limit
-        resets first.
+        `limited` maps the index of each model that reached its limit during this call to the time when the limit
+        resets. Other models that are known to be at their limits are added to it. If only such models are left, return
+        the one whose limit resets first.
         """
         for place, until in self._find_limited().items():
             limited.setdefault(place, until)

@@ -23,10 +23,10 @@ def is_same_model(asked: str, replied: str) -> bool:
     if ours == theirs or not theirs or ours in ANY_MODEL:
         return True
     if _LATEST.search(ours):
-        # An alias for the newest model of a family: gemini-flash-latest answers as gemini-2.5-flash.
+        # An alias for the newest model of a family: the reply to gemini-flash-latest names gemini-2.5-flash.
         return set(_split_words(_LATEST.sub("", ours))) <= set(_split_words(theirs))
     if ":" not in ours or ":" not in theirs:
-        # Without a tag on one side, the tag says nothing about the model: llama3 and llama3:latest, x and x:free.
+        # If only one of the names has a tag, ignore it: llama3 is the same model as llama3:latest, and x as x:free.
         ours, theirs = ours.partition(":")[0], theirs.partition(":")[0]
     return ours == theirs or _DATE.sub("", theirs) == ours or _DATE.sub("", ours) == theirs
 

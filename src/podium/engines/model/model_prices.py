@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MILLION = 1_000_000
 
 _BASE = -1
-"""The threshold of the base tier: every call has more input tokens than this."""
+"""The threshold of the base tier. Every call has more input tokens than this, so there is always a matching tier."""
 
 _PRICE_LIST_NAMES = {"gemini": "google", "xai": "x-ai", "bedrock": "aws", "vertex": "google"}
 """Provider names in the price list that differ from Podium's."""
@@ -104,7 +104,7 @@ def find_similar_models(provider: str, model: str) -> tuple[str, ...] | None:
     seller = _find_seller(provider)
     if seller is None or _find_model_info(provider, model) is not None:
         return None
-    from difflib import get_close_matches  # for start-up time: every command imports this module
+    from difflib import get_close_matches  # imported here to keep start-up fast: only unknown models need it
 
     return tuple(get_close_matches(model, [one.id for one in seller.models], n=3, cutoff=0.5))
 

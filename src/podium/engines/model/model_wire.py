@@ -41,10 +41,10 @@ class Message(Struct, frozen=True, kw_only=True):
 class ModelCall(Struct, frozen=True, kw_only=True):
     """One model call.
 
-    `key` stays the same when the same step is repeated after a crash; wires send it as the idempotency key. It also
-    says how many replies were left out of the conversation. `schema` is the JSON schema for the answer, or None for
-    free text. A call to `schema_tool` is equivalent to an answer that matches the schema; a wire that sends the schema
-    need not offer this tool. A reply longer than `max_tokens` is cut off by the provider, with the stop reason
+    `key` stays the same when the same step is repeated after a crash; wires send it as the idempotency key. The key
+    also encodes how many replies were left out of the conversation. `schema` is the JSON schema for the answer, or None
+    for free text. A call to `schema_tool` is equivalent to an answer that matches the schema; a wire that sends the
+    schema need not offer this tool. A reply longer than `max_tokens` is cut off by the provider, with the stop reason
     `length`. If the server sends nothing for longer than `limits` allows, the call fails.
     """
 
@@ -66,7 +66,7 @@ def make_call_key(step: str, *, left_out: int) -> str:
 
 
 def read_left_out(key: str) -> int:
-    """Return how many replies were left out of the conversation, according to the key of a call."""
+    """Return how many replies were left out of the conversation, which the key of a call encodes."""
     found = _LEFT_OUT.search(key)
     return 0 if found is None else int(found[1])
 

@@ -75,8 +75,8 @@ class OpenAIWire:
 
 
 def _build_payload(call: ModelCall, *, asks_usage: bool) -> dict[str, Any]:
-    # Several servers refuse a schema together with tools, so the tool that is equivalent to the schema is not offered.
-    # Its description says what the values mean, such as what each agent is for, so it becomes part of the prompt.
+    # Several servers reject calls with both a schema and tools, so the tool that is equivalent to the schema is not
+    # offered. Its description is added to the prompt, because it explains the values, such as what each agent is for.
     replaced = [tool for tool in call.tools if call.schema is not None and tool.name == call.schema_tool]
     tools = [tool for tool in call.tools if tool not in replaced]
     messages = [_encode_message(message) for message in call.messages]

@@ -56,7 +56,10 @@ class PriceCache:
             replace_file(self._path, msgspec.json.encode(content))
 
     def _read(self) -> _CachedPrices:
-        """Return the file's contents, without models if it is unreadable or for another version of the price list."""
+        """Return the contents of the file, or contents without models if the file cannot be used.
+
+        The file cannot be used if it is unreadable or belongs to another version of the price list.
+        """
         current = _CachedPrices(price_list=_identify_price_list(), models={})
         try:
             content = msgspec.json.decode(self._path.read_bytes(), type=_CachedPrices)

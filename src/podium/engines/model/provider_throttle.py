@@ -87,7 +87,7 @@ class ProviderThrottle:
         self._waiting: deque[CallSlot] = deque()
         self._held_until = -math.inf
         self._failures = 0
-        """Transient failures since the last success. While calls are held, only failed probes count."""
+        """Transient failures since the last success. While calls are held back, only failed probes count."""
         self._probe: CallSlot | None = None
         self._limits: dict[str, ModelLimit] = {}
 
@@ -110,10 +110,10 @@ class ProviderThrottle:
         return math.inf if self._waiting else self._seconds_until_ready(tokens)
 
     def reserve_slot(self, tokens: int, on_wait: OnWait | None = None) -> CallSlot:
-        """Return the slot for a call of about `tokens` tokens. Entering the slot waits until the call can start.
+        """Return the slot for a call of about `tokens` tokens. Its block is entered when the call can start.
 
-        Record the outcome of the call inside the block. `on_wait` is called if the call is still
-        waiting after some seconds and the maximum number of calls is in flight.
+        Record the outcome of the call inside the block. `on_wait` is called if, after a few seconds, the call is
+        still waiting and the maximum number of calls is in flight.
         """
         return CallSlot(self, tokens, on_wait)
 
@@ -138,7 +138,8 @@ class ProviderThrottle:
         if error.retry_after:
             self._held_until = max(self._held_until, now + error.retry_after)
         elif not self._is_probing or self._probe is not None:
-            # Otherwise, the call started before calls were held, and its failure adds no information.
+            # While calls are held back, a failure counts only if there is a probe. Without a probe, the failed call
+            # started before the calls were held back, so its failure adds no information.
             self._failures += 1
             if self._is_probing:
                 self._held_until = max(self._held_until, now + self._compute_backoff())
@@ -188,7 +189,7 @@ class ProviderThrottle:
     async def _sleep_until_woken(self, slot: CallSlot, wait: float) -> None:
         """Wait for `wait` seconds or until the slot is woken."""
         if wait == math.inf:
-            # This is the common case, and an event is several times as fast as a cancel scope.
+            # Waiting without a time limit is the common case, and an event is several times as fast as a cancel scope.
             wakeup = Event()
             slot.wake = wakeup.set
             await wakeup.wait()
@@ -254,7 +255,7 @@ class CallSlot:
 
 
 class _QuotaUse:
-    """The amount that one call has taken from a quota, and the time when that amount is returned."""
+    """The amount that one call has taken from a quota, and the time when that amount is available again."""
 
     __slots__ = ("amount", "returns_at")
 
@@ -264,7 +265,7 @@ class _QuotaUse:
 
 
 class _MinuteQuota:
-    """A quota per minute, as a sliding window: the amount that a call takes is returned exactly one minute later.
+    """A quota per minute, as a sliding window: what a call takes is available again exactly one minute later.
 
     A token bucket would allow twice as much in the minute after an idle period, and providers that
     count by the minute would reject the second half.
@@ -274,10 +275,13 @@ class _MinuteQuota:
         self._limit = _require_positive(name, limit)
         self._left = self._limit
         self._uses: deque[_QuotaUse] = deque()
-        """The amounts taken, in the order they are returned."""
+        """The amounts that calls have taken from the quota, in the order in which they become available again."""
 
     def seconds_until_available(self, amount: int, now: float) -> float:
-        """Return the seconds until `amount` is available. If it exceeds the limit, wait for the whole quota."""
+        """Return the seconds until `amount` is available.
+
+        If `amount` exceeds the limit, return the seconds until the whole quota is available.
+        """
         self._release_expired(now)
         missing = min(amount, self._limit) - self._left
         if missing <= 0:
@@ -286,17 +290,17 @@ class _MinuteQuota:
             missing -= use.amount
             if missing <= 0:
                 return use.returns_at - now
-        raise AssertionError("the missing amount is held by earlier calls")
+        raise AssertionError("unreachable: earlier calls have taken at least the missing amount")
 
     def take(self, amount: int, now: float) -> _QuotaUse:
-        """Take `amount`, even if less is available."""
+        """Take `amount` from the quota, even if less is available."""
         use = _QuotaUse(now + WINDOW, amount)
         self._left -= amount
         self._uses.append(use)
         return use
 
     def adjust_use(self, use: _QuotaUse | None, more: int, now: float) -> None:
-        """Take `more`. If `more` is negative, return that amount from `use`, unless `use` has expired."""
+        """Take `more` from the quota. If negative, give that amount of `use` back, unless `use` has expired."""
         self._release_expired(now)
         if more > 0:
             self.take(more, now)

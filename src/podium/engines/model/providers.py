@@ -240,9 +240,10 @@ def describe_stopped_server(provider: str, url: str) -> str:
 
 
 def read_provider_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables with provider keys and addresses, with "" for those that are not set.
+    """Return the variables with provider keys and addresses. Variables that are not set have the value "".
 
-    All of them are included, so that no key is sent to an address that another shell has set.
+    Unset variables are included, so that they override the values in another process. Otherwise, a key from this
+    environment could be sent to an address from the other one.
     """
     names = find_key_names(environ).union(ADDRESS_NAMES, _find_accounts(environ, ADDRESS_NAMES))
     return {name: environ.get(name, "") for name in names}

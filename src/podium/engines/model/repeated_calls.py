@@ -9,7 +9,7 @@ from ...core.engine import Tool, ToolAnswer
 from ...values.event import ToolUse
 
 MOST_IDENTICAL_CALLS = 3
-"""The number of identical calls in a row after which the model must report without tools."""
+"""The number of identical calls in a row after which the model can call no more tools and must report in words."""
 
 
 class RepeatedCalls:

@@ -9,15 +9,15 @@ CHECK_EVERY = 1_000
 LEAST_REPEATS = 12
 LEAST_CHARACTERS = 3_000
 LEAST_PIECES = 3
-"""Repeated text counts only if it is this many times as long as the last piece.
+"""The minimum length of repeated text, as a multiple of the length of the last piece of the stream.
 
-A reply that arrived in one piece is already complete, so there is nothing to stop.
+So a reply that arrives in one piece never counts as endless. It is already complete, and there is nothing to stop.
 """
 LONGEST_UNIT = 500
-"""The maximum length, in characters, of a repeated text that is detected."""
+"""The maximum length, in characters, of a repeated unit that can be detected."""
 _WINDOW = LONGEST_UNIT * LEAST_REPEATS + LONGEST_UNIT
 _PROBES = (24, 240)
-"""How many characters at the end are searched for in the text before them, to find the repeated unit.
+"""The lengths of the suffixes that are searched for in the text before them, to find the repeated unit.
 
 There are two lengths, because a long unit may itself end in a short repetition.
 """
@@ -26,7 +26,7 @@ MOST_PIECES = 5_000
 
 
 def count_endless(pieces: Sequence[str]) -> int:
-    """Return how many characters at the end of a streamed reply only repeat the text before them, or 0 if few do."""
+    """Return how many characters at the end of a streamed reply only repeat earlier text, or 0 if there are too few."""
     if not pieces:
         return 0
     repeating = count_repeating("".join(pieces[-MOST_PIECES:])[-_WINDOW:])
@@ -34,14 +34,17 @@ def count_endless(pieces: Sequence[str]) -> int:
 
 
 def count_repeating(text: str) -> int:
-    """Return how many characters at the end only repeat the text before them, or 0 if there are few repetitions."""
+    """Return how many characters at the end of a text only repeat earlier text, or 0 if there are too few."""
     if len(text) < LEAST_CHARACTERS:
         return 0
     return max(_count_repeats_of(text, _find_unit(text, probe)) for probe in _PROBES)
 
 
 def _count_repeats_of(text: str, unit: int) -> int:
-    """Return how many characters at the end repeat a unit of this length, excluding the first one, or 0 if few do."""
+    """Return how many characters at the end of a text repeat a unit of this length, or 0 if there are too few.
+
+    The first occurrence of the unit is not counted.
+    """
     if not unit:
         return 0
     repeating = unit

@@ -23,7 +23,7 @@ def read_reply(replied: ModelReplied, call: ModelCall, *, so_far: str, is_emulat
         return replied
     if is_emulated and (answer := decode_answer(replied.text)) is not None:
         return structs.replace(replied, text=answer)
-    # With an output schema, JSON in the text is the answer; only an emulated tool interface has another place for it.
+    # With an output schema, JSON in the text is the answer and not a call, unless tools are emulated.
     if call.schema is not None and not is_emulated:
         return replied
     written = find_unshown_calls(so_far + replied.text, call)
@@ -44,7 +44,7 @@ def read_reply(replied: ModelReplied, call: ModelCall, *, so_far: str, is_emulat
 
 
 def find_unshown_calls(text: str, call: ModelCall) -> WrittenReply | None:
-    """Return the calls in a text, or None if the prompt contains one of them: quoted calls are never run."""
+    """Return the calls in a text, or None if it has none or quotes one from the prompt: quoted calls are never run."""
     written = read_written_reply(text, {tool.name: tool.parameters for tool in call.tools})
     if written is None:
         return None

@@ -1,4 +1,4 @@
-"""Send a call with the JSON schema for its answer, and without the schema if the server refuses it."""
+"""Send a call with the JSON schema for its answer. If the server refuses the schema, send the call again without it."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from ...values.errors import OutsideFailed
 from .model_wire import ModelCall, ReplyPart
 
 RefusedSchemas = set[tuple[str, str, bool]]
-"""The server, the model and whether other tools were offered, for each kind of call whose schema was refused."""
+"""The kinds of calls whose schema was refused: the server, the model, and whether other tools were offered."""
 
 _REFUSALS = (400, 415, 422, 501)
 _ABOUT_SCHEMA = re.compile(r"response_format|json.?schema|grammar|structured|tool_choice", re.IGNORECASE)
 
 
 class SchemaFallback:
-    """Sends calls to one server. Wires share `refused`, so that each kind of call is refused only once.
+    """Sends calls to one server. If the server refuses a call's schema, the call is sent again without it.
 
-    If `refused` is None, a call whose schema is refused fails.
+    Wires share `refused`, so that the server refuses each kind of call only once. If `refused` is None, a call whose
+    schema is refused fails.
     """
 
     def __init__(self, server: str, refused: RefusedSchemas | None) -> None:
@@ -31,7 +32,7 @@ class SchemaFallback:
     async def stream(
         self, call: ModelCall, send: Callable[[ModelCall], AsyncGenerator[ReplyPart, None]]
     ) -> AsyncGenerator[ReplyPart, None]:
-        """Yield the reply to the call. If the server rejects the schema, send the call without it."""
+        """Yield the reply to the call. If the server refuses the schema, send the call again without it."""
         kind = (self._server, call.model, any(tool.name != call.schema_tool for tool in call.tools))
         free = structs.replace(call, schema=None, schema_tool="")
         refused = set() if self._refused is None else self._refused
@@ -51,7 +52,8 @@ class SchemaFallback:
         async with aclosing(send(free)) as parts:
             async for part in parts:
                 if is_refused:
-                    refused.add(kind)  # only now: if both calls fail, the schema is not the reason
+                    # Recorded only when this call succeeds: if both calls fail, the schema is not the cause.
+                    refused.add(kind)
                 yield part
 
 

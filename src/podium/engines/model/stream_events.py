@@ -34,7 +34,7 @@ STOPS = {
 encode = msgspec.json.Encoder().encode
 
 
-# From packets to events
+# Assembling events from packets
 
 
 class SSEParser:
@@ -72,7 +72,7 @@ class SSEParser:
         return _extract_data(lines)
 
     def finish_stream(self) -> list[bytes]:
-        """Return the events that the end of the stream completes."""
+        """Return the events that are complete now that the stream has ended."""
         rest = b"".join(self._tail)
         return [rest] if self.is_document else _extract_data(rest)
 
@@ -89,7 +89,7 @@ def _extract_data(lines: bytes) -> list[bytes]:
     return [event for rest in found if (event := rest.partition(b"\n")[0].strip())]
 
 
-# From changes to the reply
+# Assembling the reply from the changes in the events
 
 
 class ToolCallStart(Struct, frozen=True, gc=False):
@@ -106,9 +106,9 @@ class ToolCallStart(Struct, frozen=True, gc=False):
 
 
 class ToolCallArguments(Struct, frozen=True, gc=False):
-    """More argument text: for the call at this index or, without an index, for the last call.
+    """The next part of the arguments of the call at this index or, without an index, of the last call.
 
-    A value that is not a string contains all the arguments at once.
+    If `arguments` is not a string, it contains all the arguments.
     """
 
     index: int | None
@@ -116,7 +116,7 @@ class ToolCallArguments(Struct, frozen=True, gc=False):
 
 
 class ReplyStop(Struct, frozen=True, gc=False):
-    """The model has ended its reply. The reason may be missing if the reply is one document."""
+    """The model has ended its reply. The reason may be missing if the reply was not streamed."""
 
     reason: str | None
 
@@ -135,11 +135,11 @@ class ReplyFormat(Protocol):
 
     @property
     def model(self) -> str:
-        """The model that the reply names so far, or an empty string."""
+        """The model that the reply names, or an empty string if it has not named one yet."""
         ...
 
     def read_event(self, event: bytes) -> Sequence[StreamChange]:
-        """Return the event's changes to the reply. Raise one of NOT_JSON if the event cannot be parsed."""
+        """Return the event's changes to the reply. Raise one of the NOT_JSON exceptions if it cannot be parsed."""
         ...
 
     def compute_usage(self) -> Usage | None:

@@ -197,7 +197,7 @@ class ModelSession:
     async def _compact_conversation(self, place: Scope, tries: int) -> AsyncGenerator[Piece]:
         """Have the model summarise the first part of the conversation, and replace that part with the summary.
 
-        Yield pieces only to show progress.
+        The pieces that are yielded contain no text; they only show that the model is working.
         """
         at = place.child("compaction")
         compacted = at.find_outcome(ContextCompacted)

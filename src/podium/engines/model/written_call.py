@@ -1,6 +1,6 @@
 """Parse tool calls that a model wrote as text, because the model or its server does not support the tool interface.
 
-A reply counts only if it consists entirely of calls, bare, in fences or in the markup that open models use. Sentences
+A reply counts only if it consists entirely of calls, bare, in fences or in the markup of open-weight models. Sentences
 may precede calls in `<tool_call>` tags. An answer that contains JSON, or that shows what a call looks like, is still an
 answer. This module only parses text; whether a call is allowed is decided elsewhere, as for all calls.
 """
@@ -27,11 +27,11 @@ _BETWEEN = re.compile(
     r"[\s,;]+|```[\w-]*|</?(?:tool_calls?|function_calls?)>|<\|/?(?:python_tag|tool_calls?)\|>|\[/?TOOL_CALLS\]"
     r"|<｜tool▁calls?▁(?:begin|end)｜>|<\|im_end\|>|Action:"
 )
-"""Text that may surround calls: whitespace, fences, and open models' markup, which servers should parse."""
+"""Text that may surround calls: whitespace, fences, and open-weight models' markup, which servers should parse."""
 _TEMPLATE = re.compile(
     r"</?tools>|</?tool_response>|You may call one or more functions to assist with the user query\."
 )
-"""Parts of open models' prompts, which a model may repeat."""
+"""Parts of the prompt templates of open-weight models, which a model may repeat in its reply."""
 _HEADED = re.compile(
     r"(?:function<｜tool▁sep｜>(?P<old>[\w.-]+)|(?P<new>[\w.-]+)<｜tool▁sep｜>|(?P<mistral>[\w.-]+)\[ARGS\])\s*(?:```\w*\s*)?(?=[{])"
 )
@@ -82,9 +82,10 @@ class WrittenReply(Struct, frozen=True, kw_only=True):
 
 
 def read_written_reply(text: str, tools: Mapping[str, Mapping[str, Any]]) -> WrittenReply | None:
-    """Return the calls in a reply that contains nothing else and calls at least one of these tools, otherwise None.
+    """Return the calls in a reply that consists of calls. Return None if it contains anything else.
 
-    `tools` maps the names of the offered tools to the JSON schemas of their arguments.
+    Sentences are allowed only before calls in `<tool_call>` tags. At least one call must be to a tool in `tools`, which
+    maps the names of the offered tools to the JSON schemas of their arguments.
     """
     if not tools or not _may_be_call(text):
         return None
@@ -126,7 +127,7 @@ def is_machine_text(text: str) -> bool:
     try:
         items = list(_iter_items(body))
     except _BrokenCall as error:
-        # A description of tools that was cut off, or a call in it, cannot be decoded either.
+        # A repeated prompt template is machine text even if a description or call in it cannot be decoded.
         return not prose and _TEMPLATE.match(body) is not None and _NAMED.search(error.rest) is not None
     except _NotCalls:
         return False

@@ -34,7 +34,7 @@ class Charter(Struct, frozen=True):
     shortened: bool
     fallbacks: list[str] = []
     unread_fallback: str = ""
-    """A fallback that should list models, but does not consist of model names."""
+    """The value of the fallback field if it is neither a list of models nor a word such as `default` or `none`."""
 
     @property
     def model(self) -> str:

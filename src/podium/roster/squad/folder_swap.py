@@ -100,9 +100,9 @@ def _link_or_copy(source: Path, copy: Path) -> None:
 
 
 def write_new_file(path: Path, text: str) -> None:
-    """Write `text` to a new file at `path`.
+    """Write `text` to `path`, always as a new file.
 
-    An existing file is replaced, not changed, because it may be a hard link to the file in the old folder.
+    An existing file is replaced, not changed in place, because it may be a hard link to a file in the old folder.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.{os.urandom(6).hex()}")
@@ -145,7 +145,7 @@ def _swap_folders(new: Path, target: Path, before: Path) -> None:
 
 def _exchange_folders(one: Path, other: Path) -> bool:
     """Exchange two folders atomically. Return False if the system cannot do that."""
-    import ctypes  # imported here for start-up time: needed only by this function
+    import ctypes  # imported here to keep start-up fast: needed only by this function
 
     try:
         system = ctypes.CDLL(None, use_errno=True)
@@ -158,7 +158,7 @@ def _exchange_folders(one: Path, other: Path) -> bool:
 
 
 def _move_late_files(old: Path, target: Path, seen: dict[str, int]) -> None:
-    """Move any files that another program has since written to the old folder into the new one.
+    """Find files that another program wrote to the old folder during the save, and move them to the new folder.
 
     Files that this save has written are not replaced.
     """

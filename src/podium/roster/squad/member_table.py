@@ -104,7 +104,7 @@ class _LineEdits:
             self.after[place] = [*said, *self.after.get(place, ())]
 
     def set_members(self, members: Sequence[MemberListing]) -> None:
-        """Set the rows that list workers to these members, in order. Existing rows are reused."""
+        """Write these members, in order, to the rows that list workers. Rows are added or removed as needed."""
         tables = find_member_tables(self.lines)
         if not tables:
             new = [

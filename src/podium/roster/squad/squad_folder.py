@@ -220,7 +220,7 @@ def _has_charter(folder: Path, folder_name: str) -> bool:
 
 
 def _read_charter(path: Path, repo: Path, notices: list[str]) -> Charter | None:
-    """Read the charter at `path`. An unreadable charter counts as truncated, so that it is not overwritten."""
+    """Read the charter at `path`. An unreadable charter is marked as shortened, so that the file is not overwritten."""
     try:
         text = read_squad_file(path, repo)
     except UnreadableFile as error:

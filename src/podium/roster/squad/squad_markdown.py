@@ -71,7 +71,7 @@ def parse_heading(line: str) -> Heading | None:
 
 
 def iter_content_lines(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Yield the lines outside code fences and comments, with their numbers. The first line of a comment is included."""
+    """Yield the lines outside code fences, with their numbers. Of a comment, only the first line is yielded."""
     fence, is_comment = "", False
     for place, line in enumerate(lines):
         if is_comment:

@@ -180,7 +180,7 @@ def _save_charter(member_folder: MemberFolder, team: Team, new: Path, repo: Path
 
 
 def _choose_charter_body(member: Member, there: str | None, source: str | None, default: str) -> str | None:
-    """Return the text of a member's charter, or None if only part of it is known and it must not be written."""
+    """Return the text of a member's charter, or None if only part of the text is known and the file must be kept."""
     if not member.prompt and not member.shortened:
         return default
     for text in (there, source):

@@ -31,9 +31,10 @@ from .host_statements import APPEND_AS_HOST, AS_HOST, find_host_name, require_ac
 APPEND = b"SELECT append_entries(%s, %s, %s, %s, %s, %s, %s, %s, %s)"
 REQUIRE = b"SELECT require_leases(%s, %s)"
 WAKE_FOLLOWERS = b"SELECT set_config('synchronous_commit', 'off', TRUE), pg_notify('podium_follower', '')"
-"""Wakes the followers after the commit. It is a separate transaction, because the server never commits two transactions
-with notifications at the same time. Losing it does no harm, because followers also check for new entries once a
-second."""
+"""The statement that wakes the followers after the commit.
+
+It runs in its own transaction, because the server never commits two transactions with notifications at the same time. A
+lost notification does no harm, because followers also check for new entries once a second."""
 
 
 class PostgresCommitter:
@@ -64,7 +65,7 @@ class PostgresCommitter:
                 if not (is_in_doubt and batch.is_committed(self._connection)):
                     batch.send(self._connection)
             except psycopg.errors.UniqueViolation as error:
-                # The first attempt may have been committed while the second one was on its way.
+                # The server may have committed the first attempt after the check and before the second attempt.
                 if not (is_in_doubt and batch.is_committed(self._connection)):
                     raise explain_error(self._store, error) from error
             except psycopg.Error as error:
@@ -96,7 +97,7 @@ class _Batch:
     def __init__(self, writes: Sequence[Write], host_owner: str) -> None:
         self._host_owner = host_owner
         self._mails: list[int] = []
-        """For each row, the id of the message that a host marks as taken with it, or 0."""
+        """For each row, the id of the mailbox message that a host marks as taken in the same call, or 0 for none."""
         self._before: list[Statement] = []
         self._after: list[Statement] = []
         self._rows: list[JournalRow] = []
@@ -135,7 +136,7 @@ class _Batch:
             with connection.pipeline():
                 connection.execute(b"BEGIN")
                 if not self._is_durable:
-                    # Survives a crash of the server, but does not wait for its replicas.
+                    # The commit then survives a crash of the server, but does not wait for replicas.
                     connection.execute(b"SET LOCAL synchronous_commit = local")
                 for sql, values in self._before:
                     execute(sql, values)

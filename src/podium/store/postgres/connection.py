@@ -30,7 +30,7 @@ from .login import build_connection_options
 from .schema import SCHEMA, read_schema_version, require_current_schema
 
 AWAY_SECONDS = 30.0
-"""How long a process that was connected before waits for an unavailable server: as long as a lease lasts."""
+"""How long a process waits for a server that has become unavailable: the duration of a lease."""
 RETRY_SECONDS = 0.1
 MOST_IDLE = 4
 
@@ -154,7 +154,7 @@ def keep_connection(store: PostgresAddress, connection: psycopg.Connection) -> N
 
 @contextmanager
 def borrow_connection(store: PostgresAddress) -> Iterator[psycopg.Connection]:
-    """Yield a connection for a few statements, and keep it afterwards. It is closed if one of them fails."""
+    """Yield a connection for a few statements, then keep it open for reuse. If the block fails, close it."""
     connection = take_connection(store)
     try:
         yield connection
@@ -165,7 +165,7 @@ def borrow_connection(store: PostgresAddress) -> Iterator[psycopg.Connection]:
 
 
 def wait_for_connection(store: PostgresAddress) -> psycopg.Connection:
-    """Connect to a store. If this process was connected before, wait up to AWAY_SECONDS for the server.
+    """Connect to a store. If this process has been connected before, wait up to AWAY_SECONDS for the server.
 
     Raise StoreFailed if the connection fails.
     """
@@ -180,7 +180,7 @@ def wait_for_connection(store: PostgresAddress) -> psycopg.Connection:
 
 
 def expect_server(store: PostgresAddress) -> None:
-    """Make this process wait for the server if it is unavailable, as if it had connected before."""
+    """Make this process wait for an unavailable server, even if the process has not been connected yet."""
     _known.add(store)
 
 
@@ -228,7 +228,7 @@ class _FlagDumper(Int2Dumper):
 
 
 def is_server_away(error: psycopg.Error) -> bool:
-    """Return whether a connection failed because the server is not running, is starting or has closed it."""
+    """Return whether an error means that the server is not running, is still starting or has closed the connection."""
     if error.sqlstate is None:
         # An error while connecting often has no SQLSTATE. Waiting does not help if the message has one of these words.
         return not any(word in str(error) for word in ("password", "certificate", "does not support SSL"))

@@ -23,7 +23,7 @@ _NOTHING = "SELECT NULL AS refusal WHERE %s IS NOT NULL"
 
 AS_HOST = {
     statements.RENEW_OWNER: "SELECT renew_owner_as_host(%s, %s, %s, %s, %s, %s) AS refusal",
-    # A host deletes no owners: others delete the expired ones, and all processes of the host share its owner id.
+    # A host never deletes owners: all its processes share one owner id, and other processes delete expired owners.
     statements.DELETE_OLD_OWNERS: _NOTHING,
     statements.DELETE_OWNER: _NOTHING,
     statements.INSERT_RUN: "SELECT begin_run_as_host(run, owner) AS refusal"
@@ -41,7 +41,7 @@ AS_HOST = {
     statements.INSERT_ARTIFACT: "SELECT store_artifact_as_host(%s, %s) AS refusal",
     statements.DELETE_ATTACHMENTS: "SELECT drop_attachments_as_host(%s, %s) AS refusal",
 }
-"""The query that a host executes instead of each statement, with the same values."""
+"""Maps each statement to the query that a host executes instead, with the same values."""
 
 
 def find_host_name(store: PostgresAddress) -> str:
@@ -51,7 +51,7 @@ def find_host_name(store: PostgresAddress) -> str:
 
 
 def require_accepted(cursor: psycopg.Cursor[Any]) -> None:
-    """Raise an error if a function refused a write by this host."""
+    """Raise LeaseLost or StoreFailed if the database function refused this host's write."""
     names = [column.name for column in cursor.description or ()]
     rows = cursor.fetchall()
     for row in rows:
@@ -61,4 +61,4 @@ def require_accepted(cursor: psycopg.Cursor[Any]) -> None:
         if refusal is not None:
             raise StoreFailed(f"the store refused a write by this host ({refusal}); see the table podium.refusal")
     if rows:
-        cursor.scroll(0, mode="absolute")  # the caller reads the rows too
+        cursor.scroll(0, mode="absolute")  # go back to the first row, because the caller reads the rows too

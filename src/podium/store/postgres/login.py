@@ -31,7 +31,8 @@ def build_connection_options(store: PostgresAddress, settings: Mapping[str, str]
         "options": f"{given.get('options', '')} {flags}".strip(),
         "application_name": "podium",
         "connect_timeout": given.get("connect_timeout", "10"),
-        # With these, the loss of a server that did not close the connection is detected before a lease expires.
+        # With these settings, the client detects before a lease expires that the server has vanished without closing
+        # the connection.
         "keepalives_idle": 5,
         "keepalives_interval": 5,
         "keepalives_count": 3,
@@ -59,7 +60,7 @@ def replace_login(store: PostgresAddress, user: str, password: str) -> str:
 
 
 def require_safe_connection(store: PostgresAddress, login: dict[str, str]) -> None:
-    """Raise Mistake unless the connection stays on this machine or verifies the server's certificate."""
+    """Raise Mistake unless the server is on this machine or the connection verifies the server's certificate."""
     if not is_connection_local(login) and login.get("sslmode") not in SAFE_MODES:
         raise Mistake(
             f"the store {store} may be on another machine, and its connection is not verified by TLS; add "
@@ -68,7 +69,7 @@ def require_safe_connection(store: PostgresAddress, login: dict[str, str]) -> No
 
 
 def is_connection_local(login: Mapping[str, str]) -> bool:
-    """Return whether a connection with these parameters stays on this machine."""
+    """Return whether these connection parameters refer only to servers on this machine."""
     places = (login.get("hostaddr") or login.get("host") or "").split(",")
     # The host in a service file is not known here.
     return all(map(is_on_this_machine, places)) and ("service" not in login or "host" in login)

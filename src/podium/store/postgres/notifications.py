@@ -51,7 +51,7 @@ class PostgresWakeup:
 
     def wake(self) -> None:
         """Make this socket readable."""
-        with suppress(OSError):  # the socket is closed, or it is full and so already readable
+        with suppress(OSError):  # the socket is closed, or its buffer is full, so it is readable already
             self._writing.send(b"!")
 
     def drain(self) -> None:

@@ -44,7 +44,7 @@ class HostCheck:
 class ServerCheck:
     """The state of a PostgreSQL server and of the store in its database.
 
-    `store_version` is 0 if the database has no store. `release` is the Podium that migrated the store last.
+    `store_version` is 0 if the database has no store. `release` is the version of Podium that last migrated the store.
     `clock_offset` is how many seconds this machine's clock is ahead of the server's, accurate to half of `latency`.
     `tls` is the version of TLS, or empty if the connection does not use it.
     """

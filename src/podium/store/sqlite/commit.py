@@ -1,7 +1,8 @@
 """Commit batches of writes to a SQLite store.
 
-A small transaction takes less time than waking a thread, so it is committed on the event loop. A batch goes to the
-thread if it is large, must be synced to disk or finds the file locked, or if the loop has committed many in a row.
+A small transaction takes less time than waking a thread, so it is committed on the event loop. The writer's thread
+commits a batch if the batch is large or must be synced to disk, if the file is locked, or if the event loop has
+committed many batches in a row.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class SqliteCommitter:
         return True
 
     def commit(self, writes: Sequence[Write]) -> None:
-        """Commit writes in one transaction, and record how far the runs' timelines were written."""
+        """Commit writes in one transaction, then update the progress files of the runs."""
         self._inline_batches = 0
         self._require_same_file()
         with translate_sqlite_errors(self._path):

@@ -21,14 +21,17 @@ _LAST_SEEN = (
     "SELECT min(column2, coalesce((SELECT min({}) FROM entry_removal WHERE id > column1), column2))"
     " FROM (VALUES (?, ?))"
 )
-"""Select the row id of a position, or a lower one if later removals have removed the entries up to it."""
+"""Select the row id of a position, which consists of the id of a removal and a row id.
+
+If a later removal has removed the entry at the position, select the expression in place of `{}` instead, because SQLite
+reuses the row ids of removed entries."""
 
 
 class SqliteConnection(sqlite3.Connection):
     """A connection to a SQLite store. SQLite has one writer at a time, so one lock covers the whole store."""
 
     entry_order: ClassVar[tuple[str, ...]] = ("rowid",)
-    # The number of the removal after which the entry was written, and its row id.
+    # The position of an entry: the id of the last removal before the entry was written, and the entry's row id.
     entry_position: ClassVar[tuple[str, str]] = (
         "(SELECT coalesce(max(id), 0) FROM entry_removal WHERE last < entry.rowid)",
         "rowid",
@@ -105,7 +108,7 @@ def open_sqlite_for_reading(path: Path) -> SqliteConnection:
             if version == 0 and find_recorded_run(path, "") is not None:
                 raise StoreCorrupt(
                     f"{path} is empty, although runs were written to it: its write-ahead log is damaged; nothing was "
-                    "changed. Restore the store from a copy, or move its files out of the way to start with a new one"
+                    "changed. Restore the store from a backup, or move its files away to start with a new one"
                 )
         except BaseException:
             connection.close()
@@ -162,9 +165,9 @@ def _prepare_for_writing(connection: SqliteConnection, version: int, path: Path)
         if not 0 < version < len(MIGRATIONS) or not _is_read_only(error):
             raise
         raise StoreFailed(
-            f"{path} was written by an older Podium (store version {version}); this is Podium {__version__}, which "
-            f"must update it to version {len(MIGRATIONS)} first, but it cannot be written; make it writable, or copy "
-            "it and set PODIUM_STORE to the copy"
+            f"{path} was written by an older Podium (store version {version}). Podium {__version__} must update it to "
+            f"version {len(MIGRATIONS)}, but the file is read-only; make it writable, or copy it and set PODIUM_STORE "
+            "to the copy"
         ) from error
 
 
@@ -202,7 +205,7 @@ def translate_sqlite_errors(path: Path) -> Iterator[None]:
         said = str(error)
         if "malformed" in said or "not a database" in said:
             raise StoreCorrupt(
-                f"{path} is not a readable store ({said}) and was not changed; restore it from a copy"
+                f"{path} is not a readable store ({said}) and was not changed; restore it from a backup"
             ) from error
         if "full" in said:
             raise StoreFailed(f"cannot write to {path}: the disk is full; free some space and resume") from error

@@ -20,13 +20,13 @@ from ...values.event import KINDS, ActionBegan
 from ...values.store_address import StoreAddress, make_local_path
 
 NO_PROGRESS_NOTICE = (
-    "the progress file of this run is missing, for example because the store was restored from a copy; "
+    "the progress file of this run is missing, for example because the store was restored from a backup; "
     "entries lost at the end cannot be detected"
 )
 
 
 class Progress(NamedTuple):
-    """The last recorded entry of a run, and how many later entries a person has accepted as lost."""
+    """The last recorded entry of a run. `lost` is the number of entries after it whose loss the user has accepted."""
 
     seq: int
     hash: bytes
@@ -98,7 +98,7 @@ def require_intact_run(store: StoreAddress, run: str, rows: Sequence[JournalRow]
     if (chain_break := find_chain_break(rows)) is not None:
         raise StoreCorrupt(
             f"run {run} has been altered or damaged: {chain_break}; it was not resumed, and nothing was changed. "
-            f"Restore the store from a copy, or end the run with: podium stop {run}"
+            f"Restore the store from a backup, or end the run with: podium stop {run}"
         )
     if not isinstance(store, Path):
         return ""

@@ -126,7 +126,8 @@ MIGRATIONS = (
     CREATE INDEX entry_decision ON entry (run, seq)
     WHERE kind IN ('decision_proposed', 'vote_closed', 'decision_committed');
     """,
-    # With IN, SQLite builds a temporary table of the kinds for every statement that inserts entries.
+    # This index replaces the one above. With IN, SQLite would build a temporary table of the kinds in every statement
+    # that inserts entries.
     """
     DROP INDEX entry_decision;
     CREATE INDEX entry_decision ON entry (run, seq)
@@ -141,7 +142,8 @@ MIGRATIONS = (
         reply BLOB
     ) STRICT, WITHOUT ROWID;
     """,
-    # `seq` is the last entry of a run that is in the index; `shared` is how many of its entries are copies.
+    # `seq` is the sequence number of the run's last indexed entry. `shared` is how many of the run's entries are copies
+    # of another run's entries.
     """
     CREATE TABLE indexed_run (
         id INTEGER PRIMARY KEY,
@@ -234,7 +236,7 @@ def _find_newer_release(connection: sqlite3.Connection) -> str:
         newest = "SELECT line FROM entry WHERE kind = 'run_started' ORDER BY rowid DESC LIMIT 1"
         row = connection.execute(newest).fetchone()
         release = "" if row is None else msgspec.json.decode(row[0], type=_StartedLine).event.version
-        # The newest run may be older than the tables, if a newer release has only opened the store.
+        # A newer release may have migrated the store without starting a run, so the newest run may not be from it.
         if _parse_release(release) > _parse_release(__version__):
             return f"Podium {release}"
     return "a newer Podium"

@@ -16,7 +16,8 @@ def main() -> None:
     """Parse the options and serve the client until it closes the connection."""
     parser = argparse.ArgumentParser(
         prog="python -m podium.testing.acp_agent",
-        description="Play a script as a coding agent. Without --script, the first prompt of a session must contain it.",
+        description="Act as a coding agent that follows a script. Without --script, the first prompt of a session must "
+        "contain the script.",
     )
     parser.add_argument("--script", type=Path, metavar="FILE", help="JSON list of steps")
     parser.add_argument(

@@ -148,7 +148,7 @@ class _AnthropicRenderer:
             content.append({"type": "thinking", "thinking": move.reasoning, "signature": SIGNATURE})
         if move.says:
             content.append({"type": "text", "text": move.says})
-        # Invalid arguments become a string, because a JSON document cannot contain half an object.
+        # Invalid arguments are sent as a string, because a JSON document cannot contain an incomplete object.
         content += [
             _encode_tool_start(use) | {"input": use.unreadable or use.arguments}
             for use in make_tool_uses(self._attempt)

@@ -29,7 +29,7 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptedReply:
-    """A move to send as the reply to a request; `number` makes its id unique."""
+    """A reply from a script, and the request that it answers. `number` makes the reply's id unique."""
 
     attempt: MoveAttempt
     request: ModelRequest

@@ -168,7 +168,7 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     def _answer_requests(self) -> None:
-        """Answer the requests that have arrived. Stop at a response that has to be sent later."""
+        """Answer the requests that have arrived, up to the first one whose response is delayed."""
         while self._response is None and not self._transport.is_closing():
             try:
                 request = self._take_request()

@@ -347,8 +347,9 @@ Event = (
 class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An event and its position on a run's timeline.
 
-    `operation` is the path of the operation that the event belongs to; `scope` is the exact path, the same or deeper.
-    An entry with a `key` is the outcome of a step; each key is used at most once.
+    `operation` is the path of the operation that the event belongs to. `scope` is the exact path of the event, which is
+    the operation's path or a path below it. An entry with a `key` is the outcome of a step; each key is used at most
+    once.
     """
 
     run: str

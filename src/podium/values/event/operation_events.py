@@ -54,7 +54,10 @@ class Advised(EventBase, frozen=True, kw_only=True, tag="advised"):
 
 
 class ChangesExpected(EventBase, frozen=True, kw_only=True, tag="changes_expected"):
-    """An agent that must change files started. `commit` is its checkout's state, or empty if there is no repository."""
+    """An agent has started, and its work must change files.
+
+    `commit` is the state of its checkout at that moment, or empty if there is no repository.
+    """
 
     commit: str = ""
 

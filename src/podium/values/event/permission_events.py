@@ -22,11 +22,11 @@ It is empty in the logs of early releases.
 class PermissionAsked(EventBase, frozen=True, kw_only=True, tag="permission_asked"):
     """An agent requested permission for an action, which is executed only if the answer allows it.
 
-    `shown` shows what the action would do, such as a diff. `reason` says why permission is required, such as the
-    rule that requires it. `always` is the rule that would allow this and similar actions permanently; it is empty
-    if that is not safe to offer. `denied` lists earlier denials of the same action. `risks` are facts about the
-    action that a person should notice. `agent_reason` is the end of the text that the agent wrote before the call; it
-    is untrusted, like everything that an agent writes.
+    `shown` shows what the action would do, such as a diff. `reason` says why permission is required, for example which
+    rule requires it. `always` is the rule that would allow this and similar actions permanently; it is empty if that is
+    not safe to offer. `denied` lists earlier denials of the same action. `risks` are facts about the action that a
+    person should notice. `agent_reason` is the end of the text that the agent wrote before the call; it is untrusted,
+    like everything that an agent writes.
     """
 
     survives_power_loss: ClassVar[bool] = True
@@ -44,8 +44,8 @@ class PermissionAsked(EventBase, frozen=True, kw_only=True, tag="permission_aske
 class PermissionAnswered(EventBase, frozen=True, kw_only=True, tag="permission_answered"):
     """The permission request with this id was answered; the answer is final.
 
-    `by` is the name of the user who answered, or Podium's name if nobody did. `at` is the time of the answer, and
-    `rule` is the rule that it allowed permanently.
+    `by` is the name of the user who answered, or Podium's name if it answered itself. `at` is the time of the answer.
+    `rule` is the rule that was saved with the answer to allow such actions permanently, if any.
     """
 
     survives_power_loss: ClassVar[bool] = True
@@ -109,7 +109,7 @@ class ActionBegan(EventBase, frozen=True, kw_only=True, tag="action_began"):
 
 
 class ActionRefused(EventBase, frozen=True, kw_only=True, tag="action_refused"):
-    """An action was not executed; `reason` says why, such as the person or rule that denied it."""
+    """An action was not executed; `reason` says why, for example which person or rule denied it."""
 
     action: Action
     reason: str

@@ -11,7 +11,7 @@ ArtifactKind = Literal["diff", "document", "log", "test-result"]
 
 
 class FormedMember(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A member of a team when it was formed."""
+    """A member of a team, as recorded when the team was formed."""
 
     name: str
     role: str = ""
@@ -74,7 +74,7 @@ class PlanCommitted(EventBase, frozen=True, kw_only=True, tag="plan_committed"):
 
 
 class PlanStepStarted(EventBase, frozen=True, kw_only=True, tag="plan_step_started"):
-    """The owner of a step started to work on it. `base` is a commit of the run's checkout at that moment."""
+    """The owner of a step started to work on it. `base` is a commit with the state of the run's checkout then."""
 
     step: str
     owner: str
@@ -99,7 +99,10 @@ class BlockerRaised(EventBase, frozen=True, kw_only=True, tag="blocker_raised"):
 
 
 class PlanStepHandedOver(EventBase, frozen=True, kw_only=True, tag="plan_step_handed_over"):
-    """A step has a new owner, which continues the work, or `refused` says why the handover was refused."""
+    """The handover of a step was accepted or refused.
+
+    If it was accepted, the receiver is the new owner and continues the work. If it was refused, `refused` says why.
+    """
 
     step: str
     sender: str
@@ -177,7 +180,7 @@ class PlanStepFailed(EventBase, frozen=True, kw_only=True, tag="plan_step_failed
 
 
 class ArtifactStored(EventBase, frozen=True, kw_only=True, tag="artifact_stored"):
-    """A result of the work was stored. `digest` is the SHA-256 of its content, which is stored once per store."""
+    """A result of the work was stored. `digest` is the SHA-256 of its content. Equal content is stored only once."""
 
     kind: ArtifactKind
     name: str
@@ -188,7 +191,7 @@ class ArtifactStored(EventBase, frozen=True, kw_only=True, tag="artifact_stored"
 
 
 class SnapshotTaken(EventBase, frozen=True, kw_only=True, tag="snapshot_taken"):
-    """A snapshot of the work was taken: this position on the timeline, and a commit of each checkout.
+    """A snapshot of the work was taken: this position on the timeline, and a commit with the state of each checkout.
 
     `commits` maps branches to commits; the run's own checkout has the empty name.
     """

@@ -30,11 +30,11 @@ class RunStarted(EventBase, frozen=True, kw_only=True, tag="run_started"):
     decisions: str = ""
     """The text that tells agents which decisions were in force in the repository when the run started."""
     guidance: Guidance | None = None
-    """What the agents are told about the repository, as it was when the run started."""
+    """The instructions, skills and memories for the agents, as they were when the run started."""
     forked_from: str = ""
     """If this run is a fork: the run that it was forked from and the position there, as `RUN@SEQ`."""
     shared: int = 0
-    """How many of the entries after this one were copied from that run."""
+    """The number of entries after this one that were copied from the run in `forked_from`."""
 
 
 class RunResumed(EventBase, frozen=True, kw_only=True, tag="run_resumed"):
@@ -103,7 +103,7 @@ class MessageReceived(EventBase, frozen=True, kw_only=True, tag="message_receive
 
 
 class MessagesDelivered(EventBase, frozen=True, kw_only=True, tag="messages_delivered"):
-    """These messages were added to an agent's prompt at this point, and at no other. `text` is the added text."""
+    """These messages were added to an agent's prompt at this point; each is added once. `text` is the added text."""
 
     ids: tuple[str, ...]
     text: str = ""

@@ -114,7 +114,7 @@ class ReflectEnded(EventBase, frozen=True, kw_only=True, tag="reflect_ended"):
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether the loop ended without success; a paused loop has not ended."""
+        """Whether the loop ended without meeting its goal, for any reason. A paused loop has not ended."""
         return self.end not in ("goal_met", "paused")
 
 
@@ -153,7 +153,7 @@ class DiscussionEnded(EventBase, frozen=True, kw_only=True, tag="discussion_ende
 
 
 class CandidateResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The work of one member that did the same task as others: whether it passed the checks, and its score.
+    """The result of one of several members that did the same task: whether it passed the checks, and its score.
 
     `passed` is None if nothing was checked. A member that changed no files fails if another member changed any.
     """

@@ -56,7 +56,7 @@ class SessionRevived(EventBase, frozen=True, kw_only=True, tag="session_revived"
 
 
 class AgentSessionOpened(EventBase, frozen=True, kw_only=True, tag="agent_session_opened"):
-    """A coding agent opened a session of its own. If its process dies, the agent loads the session by this id."""
+    """A coding agent opened its own session. If the agent's process dies, a new process loads the session by its id."""
 
     agent: str
     engine: str

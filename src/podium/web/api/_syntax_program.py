@@ -1,8 +1,8 @@
-"""The program that finds the syntax of source code: its keywords, strings, comments, numbers and names.
+"""The program that finds the parts of source code to highlight: keywords, strings, comments, numbers and names.
 
 It runs in its own process, because a regular expression can be very slow on some texts, and a process can be killed.
 It reads a JSON list of files from stdin, each with a `language` and `texts`, and prints a line for each file: a JSON
-list that has, for each text, a list of spans for each of its lines.
+list with an item for each text. Each item contains a list of spans for each line of the text.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def count_utf16(line: str, span: Span) -> Span:
 
 
 def count_astral(text: str) -> int:
-    """Return how many characters of a text have two UTF-16 code units."""
+    """Return how many characters of a text need two UTF-16 code units."""
     return 0 if text.isascii() else sum(character > "\uffff" for character in text)
 
 

@@ -1,7 +1,8 @@
-"""Register the browsers and programs that a person can use to answer requests, each while it has a stream open.
+"""Register the browsers and programs that a person can use to answer requests.
 
-The tabs of a browser share one stream, so they count as one client. If another tab continues the stream, or the
-stream is opened again for another run, the client stays the same, so the deadlines of requests do not restart.
+A client is registered while it has a stream open. The tabs of a browser share one stream, so they count as one client.
+If another tab continues the stream, or the stream is opened again for another run, the client stays the same, so the
+deadlines of requests do not restart.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ...store.answering_clients import register_client
 from ...values.store_address import StoreAddress
 
 GRACE_SECONDS = 3.0
-"""How long a client without a stream stays registered, so that it can open the next one."""
+"""How long a client stays registered after its stream has closed, to give it time to open another stream."""
 
 
 class ConnectedClients:

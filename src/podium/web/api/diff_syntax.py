@@ -1,4 +1,4 @@
-"""Add syntax to the lines of a diff: which parts are keywords, strings, comments, numbers and names."""
+"""Add syntax highlighting to the lines of a diff: mark the keywords, strings, comments, numbers and names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ...system.process_group import ProgramNotStarted
 PROGRAM = Path(__file__).with_name("_syntax_program.py")
 SECONDS = 5.0
 MOST_CHARACTERS = 400_000
-"""How many characters of a diff are highlighted. Files beyond that stay plain."""
+"""The maximum number of characters of a diff to highlight. Files beyond this limit are not highlighted."""
 MOST_FILES = 400
 """How many files are cached."""
 LARGEST_OUTPUT = 32 * 1024 * 1024
@@ -66,15 +66,15 @@ HunkSpans = list[list[list[Any]]]
 
 
 class DiffSyntax:
-    """Adds syntax to diffs, and caches it for the most recently shown files.
+    """Adds syntax highlighting to diffs, and caches it for the most recently shown files.
 
-    `seconds` is the time limit for one diff. Files that are not processed by then stay plain.
+    `seconds` is the time limit for one diff. Files that are not processed by then are not highlighted.
     """
 
     def __init__(self, *, seconds: float = SECONDS) -> None:
         self._seconds = seconds
         self._known: dict[tuple[str, str], list[HunkSpans]] = {}
-        """The spans of each file, keyed by path and digest, most recently used last. Plain files have none."""
+        """The spans of each file, keyed by path and digest, most recently used last. Unfinished files have none."""
         self._lock = Lock()
 
     async def add_to(self, files: list[dict[str, Any]]) -> None:
@@ -137,7 +137,10 @@ def _add_spans(file: dict[str, Any], spans: list[HunkSpans]) -> None:
 
 
 async def _run_program(files: list[dict[str, Any]], seconds: float) -> list[list[HunkSpans]]:
-    """Return the spans of each file. If the program has to be stopped, the last files are missing."""
+    """Run the program and return the spans of each file.
+
+    If the program has to be stopped early, the result does not contain the files that were not finished.
+    """
     output = OutputBuffer(LARGEST_OUTPUT)
     # Isolated: a module in the directory or in PYTHONPATH cannot shadow one that the program needs.
     argv = [sys.executable, "-I", str(PROGRAM)]
@@ -153,5 +156,5 @@ async def _run_program(files: list[dict[str, Any]], seconds: float) -> list[list
         )
     except ProgramNotStarted:
         return []
-    # A line without its end belongs to a file that was not done.
+    # An incomplete last line belongs to a file that was not finished.
     return [msgspec.json.decode(line, type=list[HunkSpans]) for line in bytes(output).split(b"\n")[:-1]]

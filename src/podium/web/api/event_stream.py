@@ -22,7 +22,7 @@ HEARTBEAT_SECONDS = 15.0
 GAP_SECONDS = 0.03
 """The minimum time between two events of a stream, so that a burst of entries is sent together."""
 LARGEST_EVENT = 512 * 1024
-"""The size above which the entries of one read are sent as several events."""
+"""The size in bytes above which entries that were read together are split into several events."""
 
 
 async def stream_entries(
@@ -35,8 +35,8 @@ async def stream_entries(
 ) -> AsyncIterator[bytes]:
     """Yield the events after a position, until the client disconnects or its token is revoked.
 
-    `runs` are the runs whose entries are sent; None means all. `client` is entered for as long as the stream is open.
-    `may_go_on` returns whether the token is still valid.
+    `runs` are the runs whose entries are sent; None means all. `client` is a context manager that stays open as long as
+    the stream. `may_go_on` returns whether the token is still valid.
     """
     with client:
         async for event in _iter_events(hub, position, runs):
@@ -110,7 +110,7 @@ def encode_event(name: str, data: bytes) -> bytes:
 async def find_position(store: StoreAddress, hub: EntryHub, cursor: str | None) -> int:
     """Return the position of a client's cursor, or the end of the store if there is no cursor.
 
-    An empty cursor is the beginning of the store. Raise Mistake if the cursor is unknown.
+    An empty cursor means the beginning of the store. Raise Mistake if the cursor is unknown.
     """
     if cursor is None:
         return hub.end

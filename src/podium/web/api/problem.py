@@ -1,6 +1,6 @@
-"""Errors as `application/problem+json`, with the message that the command line prints.
+"""Encode errors as `application/problem+json`, with the message that the command line prints.
 
-Errors from the OpenAI endpoint have that API's format, with the same message.
+Errors from the OpenAI endpoint have the format of the OpenAI API, with the same message.
 """
 
 from __future__ import annotations

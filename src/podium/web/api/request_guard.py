@@ -1,6 +1,6 @@
-"""Reject some HTTP requests before they reach a route.
+"""Reject HTTP requests that are not allowed, before they reach a route.
 
-These are requests that have the wrong host or no valid token, are too large, or come from another site's page.
+A request is rejected if it has the wrong host or no valid token, is too large, or comes from another site's page.
 
 A browser lets any page send requests to the loopback address, and an attacker's domain can resolve to that address.
 So the `Host` must be one that this server accepts, and requests from pages with other origins are rejected.
@@ -65,7 +65,7 @@ class RequestGuard:
             await self._app(scope, receive, send)
             return
         if scope["type"] != "http":
-            # Websockets are not offered: the stream is plain HTTP, on which the rules below hold.
+            # WebSockets are not offered. The stream is plain HTTP, so the rules below apply to it.
             await send({"type": "websocket.close", "code": 1008, "reason": ""})
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
@@ -88,7 +88,7 @@ class RequestGuard:
         origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
         if origin is not None and origin.lower() not in self._list_origins(host):
             return HTTPStatus.FORBIDDEN, f"requests from pages at {origin[:100]!r} are not allowed"
-        # A link on another page may open the dashboard, which shows nothing before the sign-in.
+        # A link on another page is allowed to open the dashboard, which shows nothing until the user signs in.
         is_opening = scope["method"] == "GET" and headers.get("sec-fetch-mode") == "navigate"
         if site not in ("same-origin", "none") and not (is_opening and not scope["path"].startswith("/api/")):
             return HTTPStatus.FORBIDDEN, "requests from pages on other sites are not allowed"

@@ -46,7 +46,10 @@ LARGEST_REPLY = 1024 * 1024
 """How much output is stored for a client that repeats a command."""
 BUFFERED_FRAMES = 16
 SLOW_SECONDS = 30.0
-"""How long a command that makes changes waits for its client to read. After that, the output is only stored."""
+"""How long a command that makes changes waits for its client to read the output.
+
+After that, the output is stored but no longer sent.
+"""
 
 
 class ServedCommands:
@@ -61,16 +64,18 @@ class ServedCommands:
         """The events that are set when running commands end, keyed by idempotency key."""
 
     def run_until_disconnect(self, command: RemoteCommand, may_go_on: Callable[[], bool]) -> AsyncIterator[bytes]:
-        """Start a command and return its frames. It ends when the client disconnects or its token is revoked."""
+        """Start a command and return its frames. Stop it if the client disconnects or the client's token is revoked."""
         self._require_capacity()
         scope = CancelScope()
-        # The command starts with the first read, because a response that is never sent would not end it.
+        # The command is started only by the first read of the response: if the response were never sent, nothing would
+        # stop the command.
         return _iter_frames(lambda: self._start(command, scope=scope), may_go_on, on_close=scope.cancel)
 
     async def run_once(self, command: RemoteCommand, key: str) -> AsyncIterator[bytes]:
-        """Start a command and return its frames, or return the output of the same command with this key.
+        """Start a command and return its frames.
 
-        Raise ClientException if the server stopped while the command was running.
+        If the command was already started with this idempotency key, return the output of that call instead. Raise
+        ClientException if the server stopped while the command was running.
         """
         store, id = self._settings.store, secrets.token_hex(6)
         digest = sha256(msgspec.json.encode(command)).hexdigest()

@@ -68,7 +68,7 @@ class RemoteCall:
                 self._written[stream] = max(self._written[stream], seen[stream])
                 if new:
                     write(stream, new)
-        raise AssertionError("the frames end with the exit code")
+        raise AssertionError("the last frame must be the exit code")
 
 
 def _iter_frames(response: HTTPResponse) -> Iterator[Frame]:
@@ -106,6 +106,6 @@ def _is_terminal(stream: TextIO | None) -> bool:
 def write_to_stream(stream: int, data: bytes) -> None:
     """Write bytes to this process's standard output or standard error."""
     target = sys.stdout if stream == STDOUT else sys.stderr
-    if target is not None:  # it is None after `podium ps >&-`
+    if target is not None:  # a closed stream is None, for example after `podium ps >&-`
         target.buffer.write(data)
         target.flush()

@@ -84,7 +84,7 @@ def open_connection(server: KnownServer) -> HTTPConnection:
 
 
 class SeenCertificate(NamedTuple):
-    """The SHA-256 fingerprint of a server's certificate, and whether this machine trusts the certificate anyway."""
+    """The SHA-256 fingerprint of a server's certificate, and whether this machine already trusts it."""
 
     fingerprint: str
     is_trusted: bool

@@ -39,7 +39,7 @@ PLAIN_TYPES: tuple[tuple[type, str], ...] = (
 
 
 def generate_module() -> str:
-    """Return the text of the module."""
+    """Return the source code of the module `event_kinds.mjs`."""
     kinds = "".join(f"  {kind}: {json.dumps(summarize_class(event))},\n" for event, kind in KINDS.items())
     types = "\n".join(_write_typedef(one) for one in collect_structs(Entry))
     return HEAD % kinds + types

@@ -73,7 +73,7 @@ class LineStream:
         return None
 
     async def write_line(self, line: bytes, *, within: float) -> None:
-        """Write a line. Raise ConnectionClosed if that fails, or if the other side does not read for `within` seconds.
+        """Write a line. Raise ConnectionClosed if that fails or takes longer than `within` seconds.
 
         If a writer is cancelled halfway through a line, the next writer completes it, so that lines stay intact.
         """
@@ -87,7 +87,7 @@ class LineStream:
             self._unsent = memoryview(line)
             await self._flush()
         if waiting.cancelled_caught:
-            raise ConnectionClosed(f"the other side has not read for {within:g} s")
+            raise ConnectionClosed(f"the other side did not read the data within {within:g} s")
 
     def shut_down(self) -> None:
         """Shut down the connection in both directions; readers and writers are notified."""

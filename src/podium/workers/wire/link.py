@@ -265,7 +265,10 @@ class Link(Generic[Heard, Said]):
 async def open_worker_link(
     stream: LineStream, *, limits: LinkLimits, on_bad: OnBadFrame
 ) -> AsyncIterator[Link[Order, Report]]:
-    """Open the worker's end of a connection, with an unanswered handshake, until the block ends."""
+    """Open the worker's end of a connection, and close it when the block ends.
+
+    Until the commander answers the handshake, sent messages are buffered.
+    """
     link: Link[Order, Report] = Link(stream, decode_from_commander, limits=limits, on_bad=on_bad)
     async with _run_link(link, link._answer_pings):
         yield link
@@ -275,7 +278,10 @@ async def open_worker_link(
 async def open_commander_link(
     stream: LineStream, *, limits: LinkLimits, on_bad: OnBadFrame
 ) -> AsyncIterator[Link[Report, Order]]:
-    """Open the commander's end of a connection, with an accepted handshake, until the block ends."""
+    """Open the commander's end of a connection, and close it when the block ends.
+
+    The worker's handshake must already have been accepted.
+    """
     link: Link[Report, Order] = Link(stream, decode_from_worker, limits=limits, on_bad=on_bad)
     link._is_open.set()
     async with _run_link(link, link._send_pings):

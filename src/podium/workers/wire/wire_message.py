@@ -110,12 +110,12 @@ def encode_message(message: FromWorker | FromCommander) -> bytes:
 
 
 def decode_from_worker(line: bytes) -> FromWorker:
-    """Decode a line from a worker. Raise BadFrame if it is not a message."""
+    """Decode a line from a worker. Raise BadFrame if it is not a valid message."""
     return _decode_line(_from_worker, line)
 
 
 def decode_from_commander(line: bytes) -> FromCommander:
-    """Decode a line from a commander. Raise BadFrame if it is not a message."""
+    """Decode a line from a commander. Raise BadFrame if it is not a valid message."""
     return _decode_line(_from_commander, line)
 
 
@@ -123,12 +123,12 @@ def _decode_line(decoder: msgspec.json.Decoder[_Any], line: bytes) -> _Any:
     try:
         message = decoder.decode(line)
     except msgspec.ValidationError as error:
-        raise BadFrame(f"a line is not a message: {truncate_text(escape_unprintable(str(error)), 200)}") from None
+        raise BadFrame(f"received an invalid message: {truncate_text(escape_unprintable(str(error)), 200)}") from None
     except (msgspec.MsgspecError, ValueError):
-        raise BadFrame("a line is not a message: it is not JSON in UTF-8") from None
+        raise BadFrame("received an invalid message: it is not JSON in UTF-8") from None
     except RecursionError:
-        raise BadFrame("a line is not a message: it is nested too deeply") from None
-    # The decoder does not require these fields, because they have default values until the message is sent.
+        raise BadFrame("received an invalid message: it is nested too deeply") from None
+    # The decoder does not require these fields: they have default values, which are replaced when a message is sent.
     if not message.id or not message.timestamp:
-        raise BadFrame("a line is not a message: it has no id or no timestamp")
+        raise BadFrame("received an invalid message: it has no id or no timestamp")
     return message

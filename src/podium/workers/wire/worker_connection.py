@@ -69,7 +69,7 @@ async def _open_connection(path: Path, limits: LinkLimits) -> socket.socket:
             await _connect_with_retries(connection, path)
         if read_peer_uid(connection) not in (os.getuid(), None):
             raise ConnectionClosed(
-                f"{path} belongs to another user's process; a worker connects only to its own user's processes"
+                f"{path} belongs to another user's process; a worker connects only to a process of the same user"
             )
     except OSError as error:
         connection.close()
@@ -187,7 +187,7 @@ async def _accept_connection(listener: socket.socket) -> socket.socket:
         except (BlockingIOError, ConnectionError):
             continue
         except OSError:
-            # Too many open files; there is room again when a connection closes.
+            # Probably too many files are open. Try again later, because another connection may have closed by then.
             await sleep(RETRY_SECONDS)
 
 

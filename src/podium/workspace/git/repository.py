@@ -82,7 +82,8 @@ SETTING_REPLACEMENTS = (
 the names that git lists."""
 
 STARTING_NOTHING = frozenset(("check-ref-format", "for-each-ref", "merge-base", "rev-parse"))
-"""Commands that at most read refs and commits, and start no other program, whatever the repository's settings are."""
+"""Git commands that never start another program, whatever the repository's settings are. At most, they read refs and
+commits."""
 
 DRIVERS = f"^({'|'.join(pattern for pattern, _ in SETTING_REPLACEMENTS)})$"
 
@@ -137,7 +138,7 @@ class Repository:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkout:
-    """A worktree that Podium created. `branch` is empty if its HEAD was created detached.
+    """A worktree that Podium created. `branch` is empty if it was created with a detached HEAD.
 
     `base` is the id of the worktree's starting commit.
     """
@@ -301,7 +302,7 @@ def _must_be_own_file(path: Path) -> None:
 def _read_path_file(file: Path, start: str = "") -> Path:
     """Return the absolute path that one of git's own files contains."""
     if not stat.S_ISREG(file.lstat().st_mode) or file.stat().st_size > LONGEST_PATH:
-        raise ValueError(f"{file} is not a regular file of at most {LONGEST_PATH} bytes")
+        raise ValueError(f"{file} must be a regular file of at most {LONGEST_PATH} bytes")
     text = os.fsdecode(file.read_bytes()).removesuffix("\n")
     if not text.startswith(start) or "\n" in text or "\0" in text:
         raise ValueError(f"{file} does not contain a path")
@@ -318,10 +319,10 @@ def _must_match_common_dir(place: Repository | Checkout) -> None:
     except FileNotFoundError:
         named = place.git_dir
     except (OSError, ValueError) as error:
-        raise OutsideFailed(f"cannot read {file}, and nothing was done: {error}") from error
+        raise OutsideFailed(f"cannot run git, because {file} cannot be read: {error}") from error
     if named != place.common_dir:
         raise OutsideFailed(
-            f"{file} now points to {named} instead of {place.common_dir}; nothing was done; restore that file"
+            f"cannot run git, because {file} points to {named} instead of {place.common_dir}; restore that file"
         )
 
 

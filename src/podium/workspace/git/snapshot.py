@@ -58,7 +58,9 @@ async def take_snapshot(
     at = resolve_location(place)
     head = await call_git(at, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
     if head.code != 0:
-        raise Mistake(f"{root_folder(at)} has no commits yet, and a snapshot needs one to start from; commit first")
+        raise Mistake(
+            f"{root_folder(at)} has no commits yet, but a snapshot needs a commit to start from; commit first"
+        )
     with _lock_new_folder() as (folder, _):
         index = folder / "index"
         own = at.git_dir / "index"
@@ -84,7 +86,7 @@ async def write_commit(
     author: str = AUTHOR,
     seconds: int | None = None,
 ) -> str:
-    """Write a commit, without creating a ref to it, and return its id. `seconds` is its time, by default now."""
+    """Write a commit and return its id, without creating a ref. `seconds` is its Unix time; the default is now."""
     who = f"{author} {int(time.time()) if seconds is None else seconds} +0000"
     lines = [f"tree {tree}", *(f"parent {one}" for one in parents), f"author {who}", f"committer {who}", "", message]
     text = "\n".join((*lines, "")).encode()
@@ -188,7 +190,7 @@ async def _list_changes(place: Repository | Checkout, index: Path) -> tuple[list
 
 
 def _is_storable(path: Path) -> bool:
-    """Return whether git can store the entry at a path: a regular file, a link, or a folder, as for a submodule."""
+    """Return whether git can store the entry at a path: a regular file, a link, or a folder (as a submodule)."""
     try:
         mode = path.lstat().st_mode
     except OSError:

@@ -18,7 +18,6 @@ import msgspec
 from msgspec import Struct
 
 from ...values.errors import OutsideFailed
-from ...values.plain_text import format_count
 from ..travel.forge import PROGRAMS, ForgeKind, decode_reply
 from ..travel.forge_program import FORGE_SECONDS, ReplyTooLong, run_forge_program
 from .issue_source import FindKnown, Issue, IssuePage, make_issue
@@ -37,7 +36,10 @@ MEMBERS = frozenset(("OWNER", "MEMBER", "COLLABORATOR"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgeProject:
-    """A repository on a forge, and the program that calls its API. `folder`, where it runs, has no repository."""
+    """A repository on a forge, and the program that calls the forge's API.
+
+    The program runs in `folder`, which is outside any repository.
+    """
 
     kind: ForgeKind
     host: str
@@ -98,7 +100,7 @@ class ForgeIssues(ABC):
     async def list_pages(
         self, find_known: FindKnown, *, labels: Sequence[str] = (), since: str = ""
     ) -> AsyncGenerator[IssuePage, None]:
-        """Yield the open issues that have not been taken (with `since`, only those changed after it), oldest first."""
+        """Yield the open issues that are not claimed (with `since`, only those changed after it), oldest first."""
         size, page, seen = PAGE, 1, set[str]()
         while len(seen) < MOST_ISSUES:
             try:
@@ -110,7 +112,8 @@ class ForgeIssues(ABC):
                 continue
             new = [one for one in listed if one.id not in seen]
             if not new:
-                return  # the end, or a server that repeats the same page
+                # The previous page was the last one, or the server returned the same page again.
+                return
             seen.update(one.id for one in new)
             known = await find_known([one.id for one in new])
             found = [one.issue for one in new if one.issue is not None and one.id not in known]
@@ -119,8 +122,8 @@ class ForgeIssues(ABC):
             if is_last:
                 return
             page += 1
-        most = format_count(MOST_ISSUES, "open issue")
-        yield IssuePage(problems=(f"{self.name} has more than {most}; only the oldest are considered",))
+        too_many = f"{self.name} has more than {MOST_ISSUES:,} open issues; only the oldest are considered"
+        yield IssuePage(problems=(too_many,))
 
     @abstractmethod
     async def fetch_page(self, page: int, size: int, *, labels: Sequence[str], since: str) -> list[ListedIssue]:

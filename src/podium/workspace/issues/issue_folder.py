@@ -58,7 +58,7 @@ class IssueFolder:
     async def list_pages(
         self, find_known: FindKnown, *, labels: Sequence[str] = (), since: str = ""
     ) -> AsyncGenerator[IssuePage, None]:
-        """Yield the open issues that have not been taken, sorted by name. `since` has no effect."""
+        """Yield the open issues that are not claimed, sorted by name. `since` has no effect."""
         names, is_cut = await to_thread.run_sync(self._list_names)
         for place in range(0, len(names), PAGE):
             page = names[place : place + PAGE]
@@ -160,7 +160,8 @@ def _split_frontmatter(text: str) -> tuple[dict[str, Any], str]:
         return {}, text
     end = next((number for number, line in enumerate(lines[1:], 1) if line.rstrip() == "---"), None)
     if end is None:
-        return {}, text  # a Markdown file may begin with a rule
+        # Without a second line of dashes, the first one is a horizontal rule and not the start of frontmatter.
+        return {}, text
     from ...values.yaml_parser import parse_yaml_mapping  # imported here for start-up time: importing PyYAML is slow
 
     keys = to_plain_value(parse_yaml_mapping("\n".join(lines[1:end]), first_line=2))
@@ -173,9 +174,9 @@ def _comment_name(issue: str, marker: str) -> str:
 
 
 def _write_new_file(folder: Path, name: str, data: bytes) -> None:
-    """Write a file to the subfolder for comments, completely or not at all, unless it exists.
+    """Write a file to the comments subfolder atomically. Do nothing if the file already exists.
 
-    Symbolic links are not followed, so that a repository cannot redirect the comment to another place.
+    Symbolic links are not followed, so that a repository cannot redirect the comment to another folder.
     """
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
     with suppress(FileExistsError):

@@ -18,7 +18,7 @@ LONGEST_BODY = 60_000
 LONGEST_NAME = 200
 
 FindKnown = Callable[[Sequence[str]], Awaitable[set[str]]]
-"""Returns which of these issue ids have already been taken."""
+"""A function that takes issue ids and returns those that have already been claimed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class Issue:
     labels: tuple[str, ...] = ()
     url: str = ""
     is_by_member: bool | None = None
-    """Whether its author belongs to the project, or None if the source must be asked."""
+    """Whether the issue's author belongs to the project. If it is None, call `IssueSource.is_by_member` to find out."""
 
     @property
     def name(self) -> str:
@@ -73,7 +73,7 @@ def make_issue(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IssuePage:
-    """Some of a source's open issues that have not been taken.
+    """Some of a source's open issues that are not claimed.
 
     `problems` are messages about issues that are missing, for example because a file cannot be read. `newest` is the
     time of the newest change that the source reported, in the source's own format.
@@ -100,18 +100,18 @@ class IssueSource(Protocol):
 
     @property
     def has_members(self) -> bool:
-        """Whether people outside the project can also open issues, so that authors have to be checked."""
+        """Whether people outside the project can open issues. If so, the author of each issue has to be checked."""
         ...
 
     @property
     def doubt_seconds(self) -> float:
-        """How many seconds after an interrupted attempt to post a comment the comment can still appear."""
+        """How long, in seconds, a comment can still appear after the attempt to post it was interrupted."""
         ...
 
     def list_pages(
         self, find_known: FindKnown, *, labels: Sequence[str] = (), since: str = ""
     ) -> AsyncGenerator[IssuePage, None]:
-        """Yield the open issues that have not been taken (with `since`, only those changed after it), oldest first.
+        """Yield the open issues that are not claimed (with `since`, only those changed after it), oldest first.
 
         Raise OutsideFailed if the source cannot be read.
         """

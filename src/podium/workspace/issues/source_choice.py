@@ -45,8 +45,9 @@ def choose_source(given: str, *, folder: Path, outside: Path, home: Path, host: 
 async def find_own_source(
     repository: GitLocation, *, outside: Path, home: Path, setting: ForgeKind | None
 ) -> IssueSource:
-    """Return the issues of the project that a repository's remote belongs to. Raise Mistake if there is none.
+    """Return the issue source for the project that a repository's remote belongs to.
 
+    Raise Mistake if the repository has no remote, or if the remote does not belong to a project on a known forge.
     `setting` is the kind of forge; if it is None, it is derived from the host name of the remote.
     """
     remote = await find_remote(repository)
@@ -55,13 +56,13 @@ async def find_own_source(
     kind = setting or find_kind_by_host(remote.url)
     server, path = _split_remote(remote.url)
     if kind is None or not server:
-        raise Mistake(f"the URL of the remote {remote.url.text} does not show which forge it is on; {USABLE}")
+        raise Mistake(f"cannot tell which forge the remote {remote.url.text} is on; {USABLE}")
     _split_project(path, kind, remote.url.text)
     return open_forge_issues(kind, server, path, outside=outside, home=home)
 
 
 def open_forge_issues(kind: ForgeKind, host: str, path: str, *, outside: Path, home: Path) -> IssueSource:
-    """Return the issues of a project on a forge. Raise DependencyMissing if the forge's program is not installed."""
+    """Return the issue source for a project on a forge. Raise DependencyMissing if its program is not installed."""
     program = find_trusted_program(PROGRAMS[kind], outside=outside)
     if program is None:
         raise DependencyMissing(

@@ -87,14 +87,11 @@ async def _find_new_commit(
         return None
     if old != expected_old:
         raise Mistake(
-            f"{escape_unprintable(target)} was at {expected_old[:SHORT]} when the merge began "
-            f"and is at {old[:SHORT]} now; "
-            "merge again onto the current commit"
+            f"{escape_unprintable(target)} was at {expected_old[:SHORT]} when the merge began, "
+            f"but is now at {old[:SHORT]}; merge again"
         )
     if not await contains_commit(place, new, old):
-        raise Mistake(
-            f"{new[:SHORT]} does not build on {escape_unprintable(target)} at {old[:SHORT]}; merge again onto it"
-        )
+        raise Mistake(f"{new[:SHORT]} is not based on {escape_unprintable(target)} at {old[:SHORT]}; merge again")
     return new
 
 
@@ -123,7 +120,7 @@ async def _move(place: Repository | Checkout, checkout: Repository | None, targe
 
 
 async def _move_branch(place: GitLocation, target: str, old: str, new: str) -> None:
-    """Move the branch, but do not change files. Git moves it only from `old`, so that no other commit is lost."""
+    """Move the branch, but change no files. Git moves it only if it is still at `old`, so no new commits are lost."""
     done = await call_git(place, "update-ref", "-m", "podium: fast-forward", HEADS + target, new, old)
     if done.code != 0:
         raise Mistake(
@@ -144,7 +141,10 @@ async def _find_branch_checkout(place: Repository | Checkout, target: str) -> Re
         return None
     if len(having) > 1:
         where = " and ".join(str(path) for path in having)
-        raise Mistake(f"{escape_unprintable(target)} is checked out in {where}; switch all but one to another branch")
+        raise Mistake(
+            f"{escape_unprintable(target)} is checked out in several worktrees ({where}); "
+            "switch all but one of them to another branch"
+        )
     path = having[0]
     if not await to_thread.run_sync(path.exists):
         raise Mistake(
@@ -239,8 +239,8 @@ async def _diff_paths(checkout: Repository, old: str, new: str) -> tuple[list[st
 def find_blocking_paths(root: Path, added: list[str], others: list[str]) -> Iterator[str]:
     """Yield the paths that cannot be added, because an untracked or ignored file is in the way.
 
-    `others` are the other paths that the merge changes; git tracks the files there. Git would overwrite ignored files,
-    but not untracked files; Podium overwrites neither.
+    `others` are the other paths that the merge changes; all of them are tracked by git. Git itself would overwrite
+    ignored files, but not untracked files; Podium overwrites neither.
     """
     kept = frozenset(others)
     for path in added:

@@ -98,7 +98,10 @@ async def finish_joint_moves(home: Path, store: StoreAddress) -> list[str]:
 
 
 async def _finish_moves(moves: Sequence[TargetMove]) -> tuple[str, bool]:
-    """Complete these moves, or undo them. Return a sentence about the result, and whether one of the two succeeded."""
+    """Complete these moves or, if that fails, undo them.
+
+    Return a sentence about the result, and whether the moves were completed or undone.
+    """
     targets = " and ".join(map(str, moves))
     try:
         for move in moves:
@@ -107,9 +110,9 @@ async def _finish_moves(moves: Sequence[TargetMove]) -> tuple[str, bool]:
         await _move_all([move for move in moves if not await _is_moved(move)], _do_nothing)
     except PodiumError as error:
         if torn := await _move_all_back(moves):
-            return f"an interrupted merge of {targets} could be neither completed ({error}) nor undone: {torn}", False
+            return f"an interrupted merge into {targets} could be neither completed ({error}) nor undone: {torn}", False
         return f"an interrupted merge was undone, because it could not be completed: {error}; merge again", True
-    return f"an interrupted merge was completed: {targets} moved", True
+    return f"an interrupted merge into {targets} was completed", True
 
 
 async def _move_all(moves: Sequence[TargetMove], strike: Fault) -> None:
@@ -119,7 +122,7 @@ async def _move_all(moves: Sequence[TargetMove], strike: Fault) -> None:
 
 
 async def _move_all_back(moves: Sequence[TargetMove]) -> str:
-    """Undo the moves that were made. Return which ones could not be undone, and why, or an empty string."""
+    """Undo the moves that were made. Return which moves could not be undone and why, or an empty string."""
     torn: list[str] = []
     for move in reversed(moves):
         with suppress(PodiumError):
@@ -133,7 +136,10 @@ async def _move_all_back(moves: Sequence[TargetMove]) -> str:
 
 
 async def _is_touched(move: TargetMove) -> bool:
-    """Return whether the target is at the old commit, whose files may have been updated, or contains the new one."""
+    """Return whether a move may have to be undone.
+
+    Either the target contains the new commit, or it is at the old commit but its files may already have been updated.
+    """
     return await branch_tip(move.repository, move.target) == move.old or await _is_moved(move)
 
 

@@ -219,7 +219,7 @@ class _TrainBuilder:
             self.left_out.append(left_out)
 
     async def _find_obstacle(self, train_branch: TrainBranch) -> LeftOutBranch | None:
-        """Return the branch and the reason if it must be left out without a merge attempt; otherwise return None."""
+        """Check a branch before it is merged. Return it with the reason if it must be left out, otherwise None."""
         now = self._tips.get(train_branch.branch)
         if now is None:
             return self._leave_out(
@@ -261,7 +261,7 @@ class _TrainBuilder:
         return f"is neither in this train nor in {escape_unprintable(self._target.name)}; merge it too"
 
     async def _merge_branch(self, train_branch: TrainBranch) -> LeftOutBranch | None:
-        """Merge a branch onto the train's head, and keep the merge if the check passes. Otherwise, return why not."""
+        """Merge a branch into the head and check the result. If that fails, return the branch and the reason."""
         branch, is_part = train_branch.branch, bool(train_branch.part)
         if await contains_commit(self._place, self.head, train_branch.merged_commit):
             tree = await resolve_tree(self._place, self.head)
@@ -319,7 +319,7 @@ async def leave_out_conflict(
 
 
 def describe_merged(target: str, coupled: Sequence[MergedBranch]) -> str:
-    """Return a name for the base of the next merge, from the target and the branches that are already merged."""
+    """Return a name for the base of the next merge: the names of the target and of the branches merged so far."""
     return " + ".join((target, *(one.branch for one in coupled)))
 
 
@@ -338,7 +338,7 @@ def format_conflict(left_out: LeftOutBranch) -> str:
     )
     if not left_out.output:
         return told
-    return f"{told}\n\nBoth sides, the train's first:\n{fence_output(left_out.output)}"
+    return f"{told}\n\nBoth sides of the conflicts, with the train's side first:\n{fence_output(left_out.output)}"
 
 
 async def _must_be_branch_name(place: GitLocation, name: str) -> None:

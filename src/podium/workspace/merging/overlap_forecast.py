@@ -47,8 +47,9 @@ class BranchChanges:
 class Overlap:
     """The files that two branches, or a branch and the target, both changed, and the conflicts between them.
 
-    If the conflicts come from a branch that one of the two is built on, `through` is that branch; otherwise it is
-    empty. `is_in` says whether the target already contains the branch; for two branches, it is always False.
+    If the conflicts come from a third branch, which one of the two is based on, `through` is the name of that branch;
+    otherwise it is empty. `is_in` says whether the target already contains the branch; for two branches, it is always
+    False.
     """
 
     first: str
@@ -146,7 +147,7 @@ async def forecast_merges(
 def _trace_conflict_origin(
     one: Overlap, clashes: Mapping[frozenset[str], Overlap], below: Mapping[str, Sequence[str]]
 ) -> Overlap:
-    """Return the overlap with `through` set, if its conflicts come from a branch that one side is built on."""
+    """Return the overlap. If its conflicts come from a branch that one side is based on, `through` is that branch."""
     if one.merges:
         return one
     for built, other in ((one.first, one.second), (one.second, one.first)):

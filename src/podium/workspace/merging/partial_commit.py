@@ -26,12 +26,15 @@ from .fast_forward import format_paths
 LONGEST = 300.0
 NOTE = "Podium-Part-Of"
 """The trailer that names the commit that a part was taken from."""
-# The repository's own settings could add colours or leave out the prefixes, and the diff is also read by a parser.
+# `parse_diff` needs a diff without colours and with these prefixes, whatever the repository's settings are.
 DIFF_FORM = ("--no-color", "--src-prefix=a/", "--dst-prefix=b/")
 
 
 class ChosenFile(Struct, frozen=True, forbid_unknown_fields=True):
-    """A file in a diff to merge, as a whole if `hunks` is None. Hunks are numbered from 0, as the diff lists them."""
+    """A file chosen for a merge, or some of its hunks.
+
+    `hunks` are the numbers of the chosen hunks, counted from 0 in the diff. If it is None, the whole file is chosen.
+    """
 
     path: str
     hunks: tuple[int, ...] | None = None
@@ -72,7 +75,7 @@ async def commit_part(place: GitLocation, base: str, commit: str, chosen: Sequen
     if tree == await resolve_tree(at, commit):
         return commit
     message = f"Take a part of {branch}\n\n{NOTE}: {commit}"
-    # With the time of the branch's commit, the same choice is the same commit, which is merged only once.
+    # Use the time of the branch's commit, so that the same choice always gives the same commit and is merged only once.
     seconds = int(await read_git_output(at, "log", "-1", "--format=%ct", commit))
     return await write_commit(at, tree, [base], message, author=await read_person(at), seconds=seconds)
 
@@ -129,7 +132,7 @@ _REASONS = {
 def _find_choosable_hunks(
     file: Mapping[str, Any], modes: tuple[str, str], state: str
 ) -> tuple[tuple[Mapping[str, Any], ...], str]:
-    """Return the hunks in a file that can be chosen one by one, or none and the reason."""
+    """Return the hunks in a file that can be chosen one by one. If there are none, also return the reason."""
     if reason := _REASONS.get(state[0]):
         return (), reason
     if modes[0] != modes[1]:
@@ -144,12 +147,15 @@ def find_changed_file(changed: Mapping[str, ChangedFile], path: str) -> ChangedF
     if (file := changed.get(path)) is None:
         raise Mistake(f"{escape_unprintable(path)!r} is not a changed file; changed: {format_paths(list(changed))}")
     if file.is_ambiguous:
-        raise Mistake(f"two changed files are shown as {escape_unprintable(path)!r}; merge the branch as a whole")
+        raise Mistake(
+            f"two changed files are both displayed as {escape_unprintable(path)!r}, so neither can be chosen; "
+            "merge the whole branch"
+        )
     return file
 
 
 async def _write_hunks(place: GitLocation, file: ChangedFile, chosen: ChosenFile) -> TreeEntry:
-    """Store the old content of a file with the chosen hunks, and return its entry."""
+    """Apply the chosen hunks to a file's old content, store the result, and return its tree entry."""
     name, numbers = escape_unprintable(chosen.path), sorted(set(chosen.hunks or ()))
     if not numbers:
         raise Mistake(f"no hunk in {name} was chosen; choose at least one, or leave the file out")
@@ -173,7 +179,7 @@ async def _read_blob(place: GitLocation, id: str) -> bytes:
 
 
 def splice_hunks(old: bytes, new: bytes, hunks: Iterable[Mapping[str, Any]]) -> bytes:
-    """Return the old content, with the lines of these hunks as they are in the new content."""
+    """Return the old content with only these hunks applied. Their lines are copied from the new content."""
     old_lines, new_lines = BytesIO(old).readlines(), BytesIO(new).readlines()
     parts: list[bytes] = []
     done = 0
@@ -190,9 +196,9 @@ def splice_hunks(old: bytes, new: bytes, hunks: Iterable[Mapping[str, Any]]) -> 
 async def _must_change_only(
     place: GitLocation, base: str, tree: str, entries: Mapping[bytes, TreeEntry | None]
 ) -> None:
-    """Raise Mistake if a file that was not chosen was removed, because a chosen file takes the place of its folder."""
+    """Raise Mistake if a chosen file has replaced a file or folder that was not chosen."""
     listed = await read_git_output(place, "diff-tree", "-r", "-z", "--name-only", "--no-renames", base, tree)
     gone = [path for path in map(os.fsencode, split_nul_paths(listed)) if path not in entries]
     if gone:
         names = format_paths([os.fsdecode(path) for path in gone])
-        raise Mistake(f"a chosen file is in the way of {names}, which was not chosen; choose both, or neither")
+        raise Mistake(f"a chosen file would replace {names}, which was not chosen; choose both, or neither")

@@ -14,7 +14,10 @@ from .trial_merge import MergeSide
 
 
 async def renumber_records(place: GitLocation, ours: str, theirs: MergeSide) -> str:
-    """Return the commit to merge: `theirs`, or a commit on top of it that replaces record numbers that `ours` uses."""
+    """Return the commit to merge: `theirs`, or a commit on top of it that renumbers records.
+
+    Records on the branch are renumbered if `ours` already uses their numbers.
+    """
     arriving = await list_folder_blobs(place, theirs.commit, ADR_FOLDER)
     there = await list_folder_blobs(place, ours, ADR_FOLDER) if arriving else {}
     if not there or arriving.items() <= there.items():

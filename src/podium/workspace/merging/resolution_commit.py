@@ -20,14 +20,14 @@ from ..git.snapshot import write_commit
 from .trial_merge import LONGEST, CleanMerge, ConflictingMerge, MergeSide, try_merge
 
 NOTE = "Podium-Conflict"
-"""The trailer that marks a resolution start in its commit message."""
+"""The commit message trailer that marks the starting commit of a conflict resolution."""
 
 MARKS = r"^(<{7}|[|]{7}|={7}|>{7})([[:space:]]|$)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolutionStart:
-    """The starting commit of a resolution, and the two commits that it merges."""
+    """The starting commit of a conflict resolution, and the two commits that it merges."""
 
     commit: str
     ours: str
@@ -55,12 +55,12 @@ async def commit_resolution_start(
 
 
 async def find_resolution_starts(place: GitLocation, commit: str, *, beyond: str) -> list[ResolutionStart]:
-    """Return the resolution starts in the history of `commit` that are not in the history of `beyond`."""
+    """Return the starting commits of conflict resolutions that are in the history of `commit` but not of `beyond`."""
     return await _list_resolution_starts(place, commit, f"^{beyond}")
 
 
 async def filter_resolution_starts(place: GitLocation, commits: Iterable[str]) -> dict[str, ResolutionStart]:
-    """Return the resolution starts among these commits, keyed by commit id.
+    """Return those of these commits that start a conflict resolution, keyed by commit id.
 
     Commits that no longer exist are ignored.
     """
@@ -78,20 +78,20 @@ async def _list_resolution_starts(place: GitLocation, *which: str) -> list[Resol
 
 
 async def is_resolution_of(place: GitLocation, start: ResolutionStart, commit: str) -> bool:
-    """Return whether the resolution from `start` includes `commit`: it is in `theirs` and not in `ours`."""
+    """Return whether the conflict resolution merges `commit`: `start.theirs` contains it, but `start.ours` does not."""
     return await contains_commit(place, start.theirs, commit) and not await contains_commit(place, start.ours, commit)
 
 
 async def find_marked_files(place: GitLocation, commit: str, start: ResolutionStart) -> frozenset[str]:
-    """Return the files in a commit that have a conflict marker with the id of one of the two sides."""
+    """Return the files in a commit that have a conflict marker with the commit id of one of the sides."""
     return frozenset(await _count_matching_lines(place, commit, f"^[<>]+ ({start.ours}|{start.theirs})"))
 
 
 async def find_unresolved_files(place: GitLocation, commit: str, start: ResolutionStart) -> tuple[str, ...]:
-    """Return the unresolved files in a commit, which have conflict markers or a temporary name from git.
+    """Return the unresolved files in a commit: those that have conflict markers or a temporary name from git.
 
-    A marker with the id of a side counts in any file. Other markers count only in files that conflicted, and only if
-    the file has more of them than both sides together, because a similar line can be a heading.
+    A marker with the commit id of one of the two sides counts in any file. Other markers count only in files that
+    conflicted, and only if the file has more of them than both sides together, because a line of `=` can be a heading.
     """
     sides = f"({start.ours}|{start.theirs})"
     left = set(await find_marked_files(place, commit, start))

@@ -101,7 +101,7 @@ def parse_merge_tree(out: bytes) -> Iterator[MergeOutcome]:
     while status := next(words, b""):
         tree = next(words).decode()
         if status == b"1":
-            next(words)  # the end marker of this outcome
+            next(words)  # skip the empty field that ends this merge's output
             yield CleanMerge(tree=tree)
             continue
         stages = list(iter(words.__next__, b""))

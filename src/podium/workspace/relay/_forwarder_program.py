@@ -2,10 +2,11 @@
 
 Usage: python -I -S _forwarder_program.py DESCRIPTOR PORT,PORT… PROGRAM ARGUMENT…
 
-This program runs inside the sandbox and uses only the standard library. It listens on one port for each service, tells
-the relay that it is ready, waits for permission to start, and forks: one process becomes PROGRAM, which does not
-inherit the descriptor, and the other forwards connections until the relay closes the pair. The relay does not trust
-this program: whatever runs in the sandbox can replace it, so the relay checks every frame.
+This program runs inside the sandbox and uses only the standard library. DESCRIPTOR is its end of a socket pair; the
+other end belongs to the relay. The program listens on one port for each service, tells the relay that it is ready,
+waits for permission to start, and forks: one process becomes PROGRAM, which does not inherit the descriptor, and the
+other forwards connections until the relay closes the socket pair. The relay does not trust this program: whatever runs
+in the sandbox can replace it, so the relay checks every frame.
 
 Each connection is a stream of frames. A frame has a kind, the number of its stream and a payload. Only the sandbox
 opens streams. Each side sends at most WINDOW bytes of data on a stream before the other side allows more, so that
@@ -24,8 +25,8 @@ from collections.abc import Iterator
 HEADER = struct.Struct("!BII")
 CREDIT = struct.Struct("!I")
 READY, OPEN, DATA, END, RESET, GRANT = range(6)
-"""Kinds of frames: the sandbox is ready or the program may start; a new stream; data; the end of the data; the stream
-is closed; more data may be sent."""
+"""The kinds of frames. READY: the sandbox is ready or, as the relay's reply, the program may start. OPEN: a new stream.
+DATA: data. END: no more data follows. RESET: the stream is closed. GRANT: the other side may send more data."""
 LARGEST_PAYLOAD = 64 * 1024
 WINDOW = 256 * 1024
 MOST_CONNECTIONS = 256
@@ -34,7 +35,7 @@ HIGHEST_STREAM = 2**32 - 1
 BACKLOG = 512
 CHUNK = 64 * 1024
 LARGEST_OUTPUT = 512 * 1024
-"""Connections are not read while this number of bytes or more is waiting to be sent to the relay."""
+"""While at least this many bytes are waiting to be sent to the relay, nothing more is read from connections."""
 
 
 class InvalidFrame(Exception):
@@ -104,7 +105,7 @@ class Forwarder:
         self._selector.register(pair, selectors.EVENT_READ, None)
 
     def serve(self) -> None:
-        """Forward until the relay closes the pair."""
+        """Forward connections until the relay closes the socket pair."""
         while True:
             self._update_interest()
             for key, events in self._selector.select():
@@ -118,7 +119,7 @@ class Forwarder:
             self._flush_pair()
 
     def _update_interest(self) -> None:
-        """Select only the events that can be handled now."""
+        """Register the selector for exactly those socket events that can be handled now."""
         can_accept = len(self._connections) < MOST_CONNECTIONS
         if can_accept != self._is_accepting:
             self._is_accepting = can_accept
@@ -190,7 +191,7 @@ class Forwarder:
         self._close_if_done(one)
 
     def _receive_frames(self) -> bool:
-        """Handle what the relay has sent. Return whether the pair is still open."""
+        """Handle the frames that the relay has sent. Return whether the socket pair is still open."""
         try:
             data = self._pair.recv(CHUNK)
         except BlockingIOError:
@@ -217,7 +218,7 @@ class Forwarder:
         return bool(data)
 
     def _close_if_done(self, one: Connection) -> None:
-        """Pass on the end of the relay's data, and close the connection once both sides have ended."""
+        """Signal end-of-file to the program when the relay is done. Close the connection when both sides are done."""
         if not one.has_received_end or one.output:
             return
         if one.has_sent_end:
@@ -269,7 +270,10 @@ def main(descriptor: int, ports: list[int], argv: list[str]) -> None:
 
 
 def run_forwarder(pair: socket.socket, listeners: list[socket.socket]) -> None:
-    """Forward connections until the relay closes the pair. Release the program's stdin, stdout and stderr."""
+    """Forward connections until the relay closes the socket pair, and then exit.
+
+    The inherited stdin, stdout and stderr belong to the program, so this process replaces its copies with /dev/null.
+    """
     empty = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):
         os.dup2(empty, stream)

@@ -1,6 +1,6 @@
 """Define the hosts that commands in the sandbox may reach, and check whether a request is for one of them.
 
-The decision is based on the host and port that are then dialled, not on the text of the request.
+The decision is based on the host and port that Podium then connects to, not on the text of the request.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LOCAL_NAMES = ("localhost", "ip6-localhost")
 class HostGrant:
     """A host name or IP address with its ports. `is_private` allows addresses that are not public.
 
-    `has_subdomains` extends a name to everything below it, but not to the name itself.
+    With `has_subdomains`, the grant covers all subdomains of the name, but not the name itself.
     """
 
     host: str

@@ -1,7 +1,7 @@
 """An HTTP proxy that lets commands in the sandbox reach the hosts that were granted to them, and no others.
 
-It accepts CONNECT for any protocol, and plain HTTP. Names are resolved outside the sandbox, and the address that was
-checked is the one that is dialled. A host that was refused is reported once.
+It accepts CONNECT for any protocol, and plain HTTP. Names are resolved outside the sandbox, and Podium connects
+only to the address that was checked. A host that was refused is reported once.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class HostProxy:
         target = exchange.request.target
         found = split_host(target)
         if found is None or found[1] is None:
-            raise self._refuse(target, "it is not a host with a port")
+            raise self._refuse(target, "it does not have the form HOST:PORT")
         host, port = found[0], found[1]
         server = await self._connect(host, port)
         async with server:
@@ -98,7 +98,7 @@ class HostProxy:
         host, port = found[0], found[1] or 80
         self._require_grant(host, port)
         shown = f"[{host}]" if ":" in host else host
-        # The address is built from the host that was checked, so that both are certainly the same.
+        # Build the URL from the host that was checked, so that the connection can go to no other host.
         url = URL(f"http://{shown}:{port}{slash or '/'}{path.partition('#')[0]}", encoded=True)
         if ":" in host or host[-1].isdigit():
             await self.resolve_host(host, port)

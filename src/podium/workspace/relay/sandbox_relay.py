@@ -62,8 +62,8 @@ class ModelEndpoint:
 class RelayConfiguration:
     """What a sandbox can reach: a model server, an application with coordination tools, and granted hosts.
 
-    `report` is called with a sentence about each refused host, each failed connection, and a program that violates the
-    relay's protocol.
+    `report` is called with a sentence about each refused host, each failed connection and each violation of the relay's
+    protocol.
     """
 
     model: ModelEndpoint | None = None

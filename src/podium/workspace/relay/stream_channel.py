@@ -1,7 +1,7 @@
-"""The outer end of a sandbox's socket pair: it accepts the streams that the sandbox opens, and serves each of them.
+"""The relay's end of a sandbox's socket pair: it accepts the streams that the sandbox opens, and serves each of them.
 
 The sandbox is not trusted. Only plain bytes are read, so descriptors that are sent with them are discarded by the
-kernel. A frame that the protocol does not allow closes the pair. A stream's buffer is limited by its window, and
+kernel. A frame that the protocol does not allow closes the socket pair. A stream's buffer is limited by its window, and
 while the sandbox does not read, nothing more is read from it.
 """
 
@@ -112,7 +112,7 @@ class RelayStream(ByteStream):
     def extra_attributes(self) -> Mapping[Any, Callable[[], Any]]:
         return {}
 
-    # What the sandbox sent
+    # Handling frames from the sandbox
 
     def add_data(self, data: bytes) -> None:
         """Add received data. Raise InvalidFrame if it exceeds what the sandbox was allowed to send."""
@@ -145,9 +145,9 @@ class RelayStream(ByteStream):
 
 
 class StreamChannel:
-    """The outer end of the pair. `services` serve the streams, in the order of the forwarder's ports.
+    """The relay's end of the socket pair. `services` serve the streams, in the order of the forwarder's ports.
 
-    `report` is called with a sentence if a connection fails or the sandbox violates the protocol.
+    `report` is called with a message if a connection fails or the sandbox violates the protocol.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class StreamChannel:
         self._unsent = memoryview(b"")
 
     async def serve(self) -> None:
-        """Let the sandboxed program start when its forwarder is ready, and serve its streams until the pair closes."""
+        """Let the program start when its forwarder is ready, and serve its streams until the socket pair closes."""
         try:
             async with create_task_group() as group:
                 with suppress(BrokenResourceError, ClosedResourceError):
@@ -184,13 +184,13 @@ class StreamChannel:
             self.close()
 
     def close(self) -> None:
-        """Close the pair; the forwarder ends, and connections in the sandbox are closed."""
+        """Close the socket pair. The forwarder then exits, which closes the connections in the sandbox."""
         if self._pair.fileno() >= 0:
             notify_closing(self._pair)
             self._pair.close()
 
     async def send_frame(self, kind: int, stream: int = 0, payload: bytes | memoryview = b"") -> None:
-        """Send a frame. Raise BrokenResourceError if the pair is closed.
+        """Send a frame. Raise BrokenResourceError if the socket pair is closed.
 
         If a sender is cancelled halfway through a frame, the next sender completes the frame.
         """
@@ -269,7 +269,7 @@ class StreamChannel:
             except (BrokenResourceError, ClosedResourceError):
                 raise
             except Exception as error:
-                # What a program or a server sends must not end the other connections.
+                # Invalid data from one program or server must not close the other connections.
                 self._report(f"A connection from the sandbox failed: {type(error).__name__}: {error}.")
             await stream.send_eof()
             # The program may still be sending. If its connection were closed now, it could lose part of the response.

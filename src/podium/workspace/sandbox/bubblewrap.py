@@ -54,8 +54,8 @@ SHELL = "/bin/sh"
 FILTER_DESCRIPTOR = 9
 """The descriptor that bubblewrap reads the filter from. Some shells cannot redirect higher descriptors."""
 
-# Only the command leaves the process group that is killed; the sandbox's first process stays in the group. With
-# --new-session, both would leave it, and a command that is killed while it starts would keep running.
+# `setsid` moves only the command out of the process group that Podium kills; the sandbox's first process stays in it.
+# With --new-session, both would leave the group, and a command that is killed while it starts would keep running.
 RUN = 'echo >&0 && read -r _ && exec setsid "$@"'
 """The script that starts a command once Podium answers on its stdin. The rest of stdin is the command's input."""
 RUN_WITHOUT_INPUT = f"{RUN} </dev/null"
@@ -150,7 +150,7 @@ class Sandbox:
     async def _survey(
         cls, checkout: Path, *, home: Path, profile: Profile, store: Path | None, shown: Sequence[str] = ()
     ) -> Sandbox:
-        """Return a sandbox for a checkout, without testing it. Raise Mistake if no sandbox is available."""
+        """Survey a checkout and return an untested sandbox for it. Raise Mistake if no sandbox is available."""
         checkout = _resolve_checkout(checkout, profile)
         program = find_bubblewrap(outside=checkout)
         seccomp.compile_filter()
@@ -174,7 +174,7 @@ class Sandbox:
         )
 
     async def self_test(self) -> list[str]:
-        """Return the sandbox's self-test failures, or none if it passes. Identical sandboxes are tested only once."""
+        """Return the self-test failures, an empty list if there are none. Identical sandboxes are tested only once."""
         return await find_failures(self)
 
     def wrap(
@@ -185,11 +185,11 @@ class Sandbox:
         reads_input: bool = False,
         relay: SandboxRelay | None = None,
     ) -> SandboxedCommand:
-        """Return the command that runs `argv` in the sandbox. Run it in a folder that is visible inside.
+        """Return the command that runs `argv` in the sandbox. Run it in a folder that is visible in the sandbox.
 
         `sealed` maps files in the checkout to the content that the command sees, even if the files change. With
         `reads_input` or a relay, the command can read the input that `run_process` is given. `relay` is the command's
-        only connection; without one, the command can reach the sandbox's hosts.
+        only network connection. Without a relay, the command can reach only the hosts in the sandbox's `hosts`.
         """
         if relay is None and self.hosts:
             relay = SandboxRelay(RelayConfiguration(hosts=self.hosts, report=self.report))
@@ -273,7 +273,7 @@ class Sandbox:
 
     @cached_property
     def _build_mount_arguments(self) -> Callable[[tuple[Mount, ...], tuple[Mount, ...]], list[str]]:
-        """A function that returns the arguments for all mounts, and reuses its last result if nothing has changed."""
+        """Return a function that builds the arguments for all mounts, and that reuses its last result if possible."""
 
         @lru_cache(maxsize=1)
         def build(copies: tuple[Mount, ...], guards: tuple[Mount, ...]) -> list[str]:
@@ -283,7 +283,7 @@ class Sandbox:
         return build
 
     def _visible_mounts(self, guards: Sequence[Mount]) -> Iterator[Mount]:
-        """Yield all mounts. They hide the Podium home, except for readable folders and a checkout with its git data."""
+        """Yield all mounts. Of the Podium home, they show only readable folders, and checkouts with their git data."""
         closed = (*guards, Mount("empty", self.home))
         parts = (self, *self.also)
         shown = [
@@ -299,7 +299,10 @@ class Sandbox:
         yield Mount("empty", self.home)
 
     def _anchor_mounts(self, guards: Sequence[Mount]) -> Iterator[Mount]:
-        """Yield mounts for the folders above closed paths in the checkout, because a mount point cannot be moved."""
+        """Yield mounts for the parent folders of protected and hidden paths in the checkout.
+
+        A mount point cannot be renamed, so a command cannot move such a path by renaming a folder above it.
+        """
         if self.profile != "workspace":
             return
         closed = [mount.place for mount in (*guards, *self._interpreter_mounts())]
@@ -311,7 +314,7 @@ class Sandbox:
             for folder in place.parents[: len(place.relative_to(self.checkout).parts) - 1]
         }
         for folder in above:
-            # Nothing inside a closed folder becomes writable.
+            # Do not make a folder writable if it, or a folder above it, is protected or hidden.
             if closed_as_a_whole.isdisjoint((folder, *folder.parents)) and folder.is_dir():
                 yield Mount("write", folder)
 

@@ -33,10 +33,11 @@ PACKAGES = "lib/python3*/site-packages"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckoutSurvey:
-    """The paths found in a checkout, relative to the checkout. A folder includes everything in it.
+    """The paths in a checkout that a sandbox has to hide or write-protect. A folder includes everything in it.
 
-    `submodules` are the paths of the submodules' `.git`, whether they exist or not. `folders` are the examined folders,
-    and `unexamined` are the paths that were skipped; both are absolute.
+    `secrets` must be hidden, and `protected` must not be changed. `submodules` are the paths of the submodules' `.git`,
+    whether they exist or not. These paths are relative to the checkout. `folders` are the folders that were examined,
+    and `unexamined` are the paths that were skipped; these paths are absolute.
     """
 
     secrets: tuple[str, ...] = ()
@@ -47,7 +48,7 @@ class CheckoutSurvey:
 
 
 async def survey_checkout(checkout: Path) -> CheckoutSurvey:
-    """Examine a checkout, and return the paths found."""
+    """Find the paths in a checkout that a sandbox has to hide or write-protect."""
     tracked = await read_tracked_files(checkout)
     walk = _Walk(checkout)
     await to_thread.run_sync(walk.examine, (checkout,))
@@ -67,7 +68,7 @@ async def survey_checkout(checkout: Path) -> CheckoutSurvey:
 
 
 class _Walk:
-    """Examines the files in a checkout, and collects the paths found."""
+    """Examines the files in a checkout, and collects sensitive paths, protected paths and repositories."""
 
     def __init__(self, checkout: Path) -> None:
         self._checkout = str(checkout)
@@ -134,7 +135,7 @@ class _Walk:
         if entry.name in LEFT_OUT:
             return True
         parts = path.rsplit("/", 3)
-        # Only the packages, not the whole virtual environment: anyone can put a pyvenv.cfg into any folder.
+        # Skip only the packages of a virtual environment, not all of it: a pyvenv.cfg makes any folder look like one.
         return (
             entry.name == "site-packages"
             and len(parts) == 4

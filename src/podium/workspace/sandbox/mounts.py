@@ -18,13 +18,13 @@ from ...values.errors import Mistake
 from ..git.repository import Repository
 
 MountKind = Literal["read", "write", "private", "empty", "secret"]
-"""What a command finds at the path of a mount. In order: read-only content, writable content, an empty writable
-folder, an empty read-only folder, or a file that nobody can open."""
+"""The kinds of mounts. At the path of the mount, a command sees, in this order: read-only content, writable content, an
+empty writable folder, an empty read-only folder, or a file that nobody can open."""
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/sys/devices/system/cpu")
 CONFIGURATION = (
     *("passwd", "group", "nsswitch.conf", "hosts", "localtime", "ld.so.cache", "alternatives"),
-    # Not all of /etc/ssl, which contains private keys.
+    # Only these parts of /etc/ssl, because it also contains private keys.
     *("ssl/certs", "ssl/openssl.cnf", "ca-certificates/extracted", "pki/tls/certs", "pki/ca-trust", "crypto-policies"),
 )
 KERNEL_SETTINGS = tuple(
@@ -35,7 +35,7 @@ OWN_FOLDERS = ("VIRTUAL_ENV", "CONDA_PREFIX", "JAVA_HOME", "GOROOT", "RUSTUP_HOM
 TOOLS_AT_HOME = (
     *(".rustup", ".local/share/uv/python", ".local/share/uv/tools", ".local/share/pipx", ".local/pipx"),
     *(".local/share/mise/installs", ".asdf", ".sdkman/candidates"),
-    # Downloaded packages, because the sandbox has no network except for granted hosts.
+    # Commands need the packages in these caches, because the sandbox can download only from granted hosts.
     *("go/pkg/mod", ".cargo/registry", ".m2/repository"),
 )
 PROGRAMS = ("bin", "sbin", "shims")
@@ -65,7 +65,7 @@ class Mount:
             case "empty":
                 yield from ("--perms", "0555", "--size", "4096", "--tmpfs", place)
             case "secret":
-                # A device file on a mount without devices: no user can open it, not even its owner.
+                # Bubblewrap mounts this device file with `nodev`, so nobody can open it, not even its owner.
                 yield from ("--ro-bind", os.devnull, place)
 
 
@@ -81,7 +81,7 @@ class GuardedPath:
         self._above = str(place.parent)
 
     def read_kind(self, is_plain: dict[str, bool]) -> Literal["folder", "file"] | None:
-        """Return "folder" or "file", or None if the path does not exist, is a link or is behind a link.
+        """Return "folder" or "file", or None if the path does not exist or contains a link.
 
         `is_plain` caches, for each folder, whether its path contains no links.
         """
@@ -103,10 +103,10 @@ def build_mount_arguments(mounts: Iterable[Mount], *, size: int) -> list[str]:
 
 
 def build_system_arguments() -> list[str]:
-    """Return the arguments for system files, the sandbox's processes and a few devices."""
+    """Return the bubblewrap arguments that mount or link system files, and create `/proc` and `/dev`."""
     told: list[str] = []
     for path in (*map(Path, SYSTEM), *(Path("/etc", name) for name in CONFIGURATION)):
-        # A mount takes a tenth of a millisecond, and a link takes almost no time.
+        # Create a link where possible: it takes almost no time, whereas a mount takes a tenth of a millisecond.
         if path.is_symlink() and path.resolve().is_relative_to("/usr"):
             told += ["--symlink", str(path.readlink()), str(path)]
         elif path.exists():
@@ -158,7 +158,7 @@ def find_tool_mounts(environ: Mapping[str, str], *, home: Path, checkout: Path) 
 def _find_installation(folder: Path, home: Path) -> Path:
     """Return the folder to mount for a folder on the PATH: its parent if that contains libraries, or itself."""
     above = folder.parent
-    # ~/.local contains more than programs, including keys.
+    # The home directory and ~/.local are never mounted as a whole, because they also contain keys and other files.
     is_part = folder.name in PROGRAMS and above not in (home, home / ".local")
     return above if is_part and any(_can_read(above / name) for name in ("lib", "libexec")) else folder
 

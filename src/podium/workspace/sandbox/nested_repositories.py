@@ -31,7 +31,7 @@ FolderState = tuple[int, int]
 UNSURE: FolderState = (0, 0)
 
 Identity = tuple[int, int]
-"""The inode of a path and, unless it is a folder, the time of its last change. They differ if the path is replaced."""
+"""The inode of a path and the time of its last change (0 for a folder). Replacing the path changes its identity."""
 
 
 def read_folder_state(folder: str) -> FolderState:
@@ -76,12 +76,12 @@ class NestedRepositories:
         self._unexamined = unexamined
 
     def move_aside(self) -> list[str]:
-        """Disable new repositories. Return a sentence about each of the first few, and a sentence about the others."""
+        """Disable new repositories. Return a message for each of the first few, and one message for all others."""
         told = self._move_new_repositories()
         if (rest := len(told) - MOST_TOLD) > 0:
             moved = (
-                f"{rest} more repositories were found, and those that could be moved are in {self._aside} "
-                "or in a new folder next to them"
+                f"{rest} more repositories were found; where possible, they were moved to {self._aside} "
+                "or to a new folder next to their old path"
             )
             return [*told[:MOST_TOLD], moved]
         return told
@@ -170,16 +170,19 @@ class NestedRepositories:
         try:
             place = self._rename(parent, marker)
         except OSError as error:
-            return [f"{path} turns its folder into a git repository and could not be moved: {error.strerror}"]
+            return [f"cannot move {path}, which makes its folder a git repository: {error.strerror}"]
         finally:
             os.close(parent)
         return [
-            f"{path} was moved to {_format_path(place)}: it turned its folder into a git repository, "
-            "and git runs programs that a repository's configuration specifies"
+            f"{path} was moved to {_format_path(place)}, because it made its folder a git repository, "
+            "and git runs programs that are set in a repository's configuration"
         ]
 
     def _rename(self, parent: int, marker: Path) -> Path:
-        """Move a path into `aside` or, if that fails, as on another file system, into a new folder beside it."""
+        """Move a path into `aside`, and return its new path.
+
+        If that fails, for example because `aside` is on another file system, move it into a new folder next to it.
+        """
         token = secrets.token_hex(4)
         label = _format_path(marker.relative_to(self._checkout)).replace("/", "-")[-40:]
         target = self._aside / f"{time.strftime('%Y%m%d-%H%M%S')}-{token}-{label}"

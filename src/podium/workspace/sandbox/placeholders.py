@@ -107,7 +107,7 @@ class Placeholders:
             if not place.exists():
                 # Recorded first: a folder that is not in the record would never be removed.
                 os.write(record, f"{folder}\n".encode(errors="surrogateescape"))
-                with suppress(OSError):  # it exists now, or the checkout is not writable
+                with suppress(OSError):  # the path was created in the meantime, or the checkout is not writable
                     place.mkdir(mode=0o755)
 
     def _read_record(self, record: int) -> tuple[str, ...]:

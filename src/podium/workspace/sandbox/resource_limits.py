@@ -64,7 +64,10 @@ def _cap_to_hard_limit(wanted: int, kind: int) -> int:
 
 
 class DiskSpace:
-    """Watches the free disk space while a command runs. If little is free at first, a command can use half of it."""
+    """Watches the free disk space while a command runs.
+
+    If less than the minimum is free when the command starts, the command can use half of the free space.
+    """
 
     def __init__(self, folder: Path, limits: SandboxLimits) -> None:
         self._folder = folder
@@ -73,11 +76,11 @@ class DiskSpace:
         self._files = LEAST_FILES if files > LEAST_FILES else files // 2
 
     def find_breach(self) -> str:
-        """Return a sentence if too little space is left, otherwise an empty string."""
+        """Return why the command must be stopped, as a sentence, or an empty string if enough space is left."""
         space, files = self._read_free()
         if space >= self._space and files >= self._files:
             return ""
-        left = f"{space // MIB} MiB is left" if space < self._space else f"{files} more files fit"
+        left = f"{space // MIB} MiB is left" if space < self._space else f"{files} more files can be created"
         return f"the command was stopped because the disk is almost full: only {left}"
 
     def _read_free(self) -> tuple[int, int]:
@@ -90,7 +93,7 @@ class DiskSpace:
 
 
 LEAST_FILES = 10_000
-"""A command is stopped if the disk has room for fewer new files than this."""
+"""The minimum number of free inodes on the disk. If fewer are left, the command is stopped."""
 
 
 class ControlGroup:
@@ -102,7 +105,7 @@ class ControlGroup:
     def __init__(self, limits: SandboxLimits) -> None:
         name = f"{_group_prefix()}{os.getpid()}-{next(_numbers)}"
         self.entrances: list[str] = []
-        """The files that a process writes to in order to enter a group: it writes 0, which means itself."""
+        """The files that a process joins the groups through: by writing 0 to a file, the process adds itself."""
         for parents, controller in _find_parent_groups() if os.geteuid() == 0 else ():
             for parent in parents:
                 _remove_stale_groups(parent)
@@ -114,14 +117,18 @@ class ControlGroup:
 
 
 def _group_prefix() -> str:
-    """Return the prefix for the names of groups. It contains the PID namespace, because names also contain a pid."""
+    """Return the prefix of group names. It contains the id of the PID namespace.
+
+    A group's name also contains the pid of its creator, which is unique only within a PID namespace.
+    """
     return f"podium-{Path('/proc/self/ns/pid').stat().st_ino}-"
 
 
 _numbers = count()
 UNIFIED = "unified"
 ENTRANCES = {UNIFIED: "cgroup.procs"}
-"""For version 1, `tasks` is used, because moving a single thread does not wait for other processors."""
+"""The file that adds a process to a control group of version 2. For version 1, `tasks` is used instead, because adding
+a single thread is faster: the kernel does not wait for other processors."""
 FILES = {
     "pids": {"pids.max": "processes"},
     "memory": {"memory.limit_in_bytes": "memory"},
@@ -130,7 +137,10 @@ FILES = {
 
 
 def _find_parent_groups() -> Iterator[tuple[tuple[Path, ...], str]]:
-    """Yield each limited controller, with the folders to try for a new group: this process's group and its parent."""
+    """Yield each controller that gets limits, with the groups in which a new group can be created.
+
+    These are this process's own group and the group above it, to be tried in this order.
+    """
     with suppress(OSError):
         mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8")
         for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():

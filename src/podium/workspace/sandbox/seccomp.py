@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 DENIED = (
     # access to other processes
     *("ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd", "kcmp", "process_madvise"),
-    # request rings: the filter does not apply to calls made through them
+    # io_uring: the filter does not apply to operations that are submitted through it
     *("io_uring_setup", "io_uring_enter", "io_uring_register"),
     # keyrings, which no namespace isolates
     *("keyctl", "add_key", "request_key"),
@@ -39,7 +39,8 @@ DENIED = (
     *("iopl", "ioperm", "lookup_dcookie", "nfsservctl", "vhangup"),
 )
 ABSENT = ("clone3", "openat2")
-"""Calls whose arguments a filter cannot read. They fail as if they did not exist, so programs use older calls."""
+"""System calls whose arguments a filter cannot read. They fail with ENOSYS, so that programs fall back to older system
+calls."""
 
 NAMESPACES = (0x00000080, 0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000)
 """CLONE_NEWTIME, NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET."""
@@ -54,13 +55,14 @@ AF_UNIX pair (`socketpair`), which event loops need, can send only to each other
 """
 HIGHEST_FAMILY = 63
 NEWER = {"process_madvise": 440, "mount_setattr": 442, "fchmodat2": 452, "open_tree_attr": 467}
-"""Calls that an older libseccomp may not know, and their numbers, which are the same on every architecture."""
+"""System calls that an older libseccomp may not know, and their numbers, which are the same on every architecture."""
 UNKNOWN = -1
 LOWER_HALF = 0xFFFFFFFF
 CREATING = (os.O_CREAT, os.O_TMPFILE & ~os.O_DIRECTORY)
 """The open flags that make the kernel use the mode argument."""
 ADDRESSABLE_PAIRS = (socket.SOCK_DGRAM, socket.SOCK_RAW)
-"""Kinds of AF_UNIX socket pairs that can send to any other socket; for AF_UNIX, raw sockets are datagram sockets."""
+"""Types of AF_UNIX socket pairs whose sockets can send to other sockets. For AF_UNIX, raw sockets are datagram
+sockets."""
 SOCKET_KIND = 0xF
 BORROWED_IDENTITY = (stat.S_ISUID, stat.S_ISGID)
 
@@ -99,7 +101,7 @@ def _add_rule(rules: SyscallFilter, number: int, name: str, *arguments: Arg) -> 
 
 
 def _iter_argument_rules() -> Iterator[tuple[str, tuple[Arg, ...]]]:
-    """Yield calls that are denied only with certain arguments."""
+    """Yield the system calls that are denied only with certain arguments, and these arguments."""
     from pyseccomp import MASKED_EQ, Arg
 
     for flag in NAMESPACES:

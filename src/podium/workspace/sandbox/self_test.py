@@ -36,7 +36,7 @@ done
 { : >>/proc/sys/kernel/core_pattern; } 2>/dev/null && echo "opened: the kernel's settings"
 [ -e "$outside/seen" ] && echo "saw: a folder outside the checkout"
 [ -e "$home/$probe-seen" ] && echo "saw: the Podium home"
-{ exec 3<>"/dev/tcp/127.0.0.1/$port"; } 2>/dev/null && echo "reached: the network of this machine"
+{ exec 3<>"/dev/tcp/127.0.0.1/$port"; } 2>/dev/null && echo "reached: this machine's network"
 echo "tried everything"
 """
 WANTED = {"CapEff:": 0, "CapPrm:": 0, "CapBnd:": 0, "NoNewPrivs:": 1, "Seccomp:": 2}
@@ -46,7 +46,7 @@ _failures_by_sandbox: dict[Sandbox, list[str]] = {}
 
 
 async def find_failures(sandbox: Sandbox) -> list[str]:
-    """Return a sandbox's failures, as clauses for a message, or none if the sandbox passes the test."""
+    """Return a sandbox's self-test failures, as clauses for a message. The list is empty if the sandbox passes."""
     if sandbox not in _failures_by_sandbox:
         _failures_by_sandbox[sandbox] = await _probe_sandbox(sandbox)
     return _failures_by_sandbox[sandbox]
@@ -67,7 +67,7 @@ async def _probe_sandbox(sandbox: Sandbox) -> list[str]:
             closed = map(str, _list_closed_folders(sandbox)[2:])
             asked = (folder, str(sandbox.home), port, str(sandbox.checkout), probe, *closed)
             said = await _run_for_output(sandbox.wrap([SHELL, "-c", ATTEMPTS, "bash", *asked]), str(sandbox.checkout))
-            # Effects are also checked from outside, because the command's report is not enough.
+            # Check the effects from outside the sandbox too, because the command's own report may be wrong.
             seen_here = _find_written_probes(sandbox, outside, probe) + _find_network_access(listener)
         finally:
             seen.unlink(missing_ok=True)
@@ -88,7 +88,7 @@ def _make_folder() -> Iterator[str]:
 
 
 def _list_closed_folders(sandbox: Sandbox) -> list[Path]:
-    """Return folders in the checkouts that a command must not write to; the first two are in the primary checkout."""
+    """Return the folders that a command must not write to: `.git` and `.podium` in each checkout, the primary first."""
     return [one.checkout / name for one in (sandbox, *sandbox.also) for name in (".git", ".podium")]
 
 
@@ -99,14 +99,14 @@ def _find_written_probes(sandbox: Sandbox, outside: Path, probe: str) -> list[st
     for place in written:
         (place / probe).unlink()
     may = [sandbox.checkout] if sandbox.profile == "workspace" else []
-    return [f"a command wrote to {place}" for place in written if place not in may]
+    return [f"a command in the sandbox wrote to {place}" for place in written if place not in may]
 
 
 def _find_network_access(listener: socket.socket) -> list[str]:
     listener.setblocking(False)
     with suppress(BlockingIOError):
         listener.accept()[0].close()
-        return ["a command reached the network of this machine"]
+        return ["a command in the sandbox reached this machine's network"]
     return []
 
 
@@ -124,7 +124,8 @@ def _evaluate_output(said: list[str], sandbox: Sandbox) -> list[str]:
     did = [
         line for line in said if line.startswith(("saw: ", "opened: ", "reached: ", "wrote: ")) and line not in allowed
     ]
-    return wrong + [f"a command {line.replace(': ', ' to ' if line.startswith('wrote') else ' ', 1)}" for line in did]
+    acts = [line.replace(": ", " to " if line.startswith("wrote") else " ", 1) for line in did]
+    return wrong + [f"a command in the sandbox {act}" for act in acts]
 
 
 SWITCHES = (

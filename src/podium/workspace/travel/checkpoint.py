@@ -2,7 +2,7 @@
 
 A checkpoint is a commit with the files in the checkout, committed or not. Its first parent is the commit that was
 checked out, so that the branch can be restored too, and its second parent is the previous checkpoint. The newest
-checkpoint therefore contains everything that earlier ones refer to, and no branch ever contains a checkpoint.
+checkpoint therefore keeps all earlier checkpoints and their commits reachable. No branch ever contains a checkpoint.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..git.repository import Checkout, call_git, read_git_output, split_nul_path
 from ..git.snapshot import SNAPSHOT_SECONDS, find_nested_repositories, take_snapshot, write_commit
 
 MOST_IGNORED = 20
-"""How many of the paths that a checkpoint leaves out are listed."""
+"""The maximum number of paths that `list_left_out` returns. Further paths are only counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

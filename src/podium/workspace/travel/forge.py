@@ -63,7 +63,10 @@ class _GitlabRequest(Struct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forge:
-    """A repository on a forge, and the forge's program. `folder`, where the program runs, has no repository."""
+    """A repository on a forge, and the forge's command-line program.
+
+    The program runs in `folder`, which is outside any repository.
+    """
 
     kind: ForgeKind
     program: str
@@ -123,9 +126,10 @@ class Forge:
 
 
 def choose_forge(remote: RemoteUrl, *, setting: ForgeKind | None, outside: Path, folder: Path) -> Forge:
-    """Choose the forge for a remote by the setting, by the remote's host, or by which program is installed.
+    """Choose the forge for a remote.
 
-    Programs in `outside`, where workers can write, are ignored. Raise Mistake if no program can be chosen.
+    The setting decides, or else the remote's host name, or else which forge's program is installed. Programs in
+    `outside`, where workers can write, are ignored. Raise Mistake if no program can be chosen.
     """
     found = {kind: find_trusted_program(name, outside=outside) for kind, name in PROGRAMS.items()}
     installed = [kind for kind, program in found.items() if program is not None]
@@ -134,7 +138,7 @@ def choose_forge(remote: RemoteUrl, *, setting: ForgeKind | None, outside: Path,
         if len(installed) != 1:
             which = "both gh and glab are installed" if installed else "neither gh nor glab is installed"
             raise Mistake(
-                f"the host of {remote.text} does not show which forge it is, and {which}; "
+                f"cannot tell from the host name which forge {remote.text} is on, and {which}; "
                 + ("set forge: github or forge: gitlab in the settings" if installed else "install one of them")
             )
         kind = installed[0]

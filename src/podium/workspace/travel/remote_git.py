@@ -97,7 +97,7 @@ def _find_prefix(mirror: Path) -> tuple[str, ...]:
 def describe_remote_failure(remote: RemoteUrl, done: GitResult) -> str:
     """Return git's own explanation of a failure on one line, without credentials."""
     lines = [line.strip() for line in done.err.splitlines()]
-    # Lines without these beginnings are progress or hints.
+    # Lines that start with none of these words are progress messages or hints.
     told = [line for line in lines if line.startswith(("fatal:", "error:", "remote:", "ssh:", "!"))] or lines[-1:]
     said = [line for line in told if line != "remote:" and not line.startswith("error: failed to push some refs")]
     text = "; ".join(dict.fromkeys(said)) or f"exit code {done.code}"

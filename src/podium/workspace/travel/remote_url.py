@@ -82,7 +82,7 @@ def _parse_full_url(given: str) -> RemoteUrl:
     if parts.scheme not in ("ssh", "https", "http"):
         raise Mistake(f"{_quote_url(given)} uses the protocol {parts.scheme!r}, which is not supported; {USABLE}")
     if parts.query or parts.fragment:
-        raise Mistake(f"{_quote_url(given)} has a part after ? or #, which no git server needs; remove it")
+        raise Mistake(f"{_quote_url(given)} has a query or fragment (? or #), which git servers do not use; remove it")
     shown = f"[{host}]" if ":" in host else host
     if not HOST.fullmatch(shown) or not parts.path.strip("/"):
         raise Mistake(f"{_quote_url(given)} is not the URL of a git repository; {USABLE}")
@@ -94,7 +94,10 @@ def _parse_full_url(given: str) -> RemoteUrl:
 
 
 def _find_ssh_user(parts: SplitResult) -> str:
-    """Return the user in an ssh URL, as `user@`. In other URLs, the user is a credential and may be a token."""
+    """Return the user in an ssh URL, as `user@`, or an empty string. Raise Mistake if the user name is invalid.
+
+    The user in other URLs is left out, because it is a credential and may be a token.
+    """
     if parts.scheme != "ssh" or not parts.username:
         return ""
     if not USER.fullmatch(parts.username):
@@ -106,7 +109,7 @@ def _parse_path(given: str, root: Path | None) -> RemoteUrl:
     path = Path(given)
     if not path.is_absolute():
         if root is None:
-            raise Mistake(f"{_quote_url(given)} is a relative path, which other folders cannot use; {USABLE}")
+            raise Mistake(f"{_quote_url(given)} is a relative path, which does not work from other folders; {USABLE}")
         path = root / path
     return RemoteUrl(os.path.normpath(path), "file")
 

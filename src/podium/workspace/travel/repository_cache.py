@@ -26,9 +26,9 @@ from .remote_url import RemoteUrl, parse_remote_url
 CACHE_FOLDER = "repositories"
 RUN_REFS = "refs/podium/runs"
 LATEST_REF = "refs/podium/latest"
-"""A mirror's ref to the last commit that was fetched by its id."""
+"""The ref in a mirror that points to the last commit that was fetched by commit id."""
 BRANCH_REFS = "refs/podium/heads"
-"""A mirror's refs to the remote's branches."""
+"""The refs in a mirror that point to the remote's branches."""
 FETCH = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--no-recurse-submodules")
 SHORT = 12
 
@@ -117,7 +117,7 @@ class Mirror:
             async with self.hold_lock():
                 pass  # creates the mirror
         told = await self._try_push(objects, commit, ref, expected, timeout)
-        if "stale info" in told:  # git's words for a ref that is not at the expected commit
+        if "stale info" in told:  # git reports this if the ref is not at the expected commit
             actual = (await self.list_refs([ref], timeout=timeout)).get(ref, "")
             if actual == commit:
                 return
@@ -168,7 +168,7 @@ class Mirror:
         async with self.hold_lock():
             refs = await self.list_refs([run_ref(run, "*") for run in runs])
             if refs:
-                # If a process pushes meanwhile, its ref stays: what it pushed was not looked at.
+                # With the leases, git keeps a ref that another process has pushed to since it was listed.
                 leases = (f"--force-with-lease={ref}:{commit}" for ref, commit in refs.items())
                 gone = ("push", "--quiet", "--no-verify", *leases, "--", self.remote.text, *(f":{ref}" for ref in refs))
                 done = await call_remote_git(self.path, self.remote, *gone)

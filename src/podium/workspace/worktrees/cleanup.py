@@ -111,7 +111,9 @@ async def _clean_up_worktree(
     if not one.is_ours:
         return make_result("left", "not created by Podium")
     if one.state in ("making", "removing"):
-        return make_result("kept", "another process is creating or removing it, or ended while doing so")
+        return make_result(
+            "kept", "another process is creating or removing this worktree, or was interrupted while doing so"
+        )
     if why := _reason_to_keep(one, busy, force=force):
         return make_result("kept", why)
     if one.state == "missing":

@@ -63,7 +63,7 @@ async def must_be_within_quota(ledger: Ledger, quota: int | None) -> None:
         at_work = {hired.name for hired in await to_thread.run_sync(WorkerIndex(ledger.store).list_open)}
         grown = [one for one in there.worktrees if one.branch in at_work or not one.run]
         with move_on_after(MEASURING_SECONDS):
-            # Measure the newest first, because their recorded size is from when they were created.
+            # Measure the newest worktrees first: they may not have been measured since they were created.
             await measure_worktrees(ledger, sorted(grown, key=lambda one: one.created, reverse=True))
         there = await read_disk_usage(ledger, quota)
     if there.is_reached:
@@ -91,7 +91,7 @@ def measure_folder(folder: Path) -> int:
     total, left = 0, [str(folder)]
     while left:
         path = left.pop()
-        # Files that disappear or become unreadable while measuring are skipped, and so are paths that are too long.
+        # Skip files and folders that disappear or cannot be read, and paths that are too long.
         with suppress(OSError), os.scandir(path) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):

@@ -1,6 +1,6 @@
 """Create, remove and repair worktrees: a checkout for each worker, beside the repository, on its own branch.
 
-Each worktree is in the ledger from before its creation until after its removal. If a crash interrupts its
+Each worktree is recorded in the ledger before it is created and until it has been removed. If a crash interrupts its
 creation or removal, the next process that creates or removes a worktree repairs it. No work is lost, except files that
 git ignores: a worktree is removed only if it is clean or its work was saved first. Its branch remains, because it is
 the worker's result. The caller provides the repository's setup and teardown commands.
@@ -128,7 +128,7 @@ class Worktrees:
     async def remove(self, branch: str, *, force: bool = False) -> WorktreeRemoval:
         """Remove a worktree. Raise Mistake if it is locked, contains a nested repository or has unsaved work.
 
-        With `force`, unsaved work is saved first instead.
+        With `force`, unsaved work is not an error; it is saved before the worktree is removed.
         """
         checkout = await self.find_checkout(branch)
         if checkout.path.exists():
@@ -203,7 +203,9 @@ class Worktrees:
         """Return the commit at HEAD. Raise Mistake if the repository has no commits."""
         head = await call_git(self.repository, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         if head.code != 0:
-            raise Mistake(f"{self.repository.root} has no commits yet, and a worktree starts from one; commit first")
+            raise Mistake(
+                f"{self.repository.root} has no commits yet, but a worktree needs a commit to start from; commit first"
+            )
         return head.out.decode().strip()
 
     async def _must_be_available(self, branch: str, path: Path, *, is_new: bool) -> None:
@@ -248,7 +250,7 @@ class Worktrees:
         except (OutsideFailed, FileNotFoundError):
             pass  # git has not registered it yet
         else:
-            # Without an index, no file has been written yet.
+            # If there is no index yet, no files have been written, so there is nothing to save.
             if (checkout.git_dir / "index").exists() and noted.path.exists():
                 await self._save_changes(checkout, is_kept=False)
             if noted.path.exists():
@@ -271,7 +273,7 @@ class Worktrees:
         there = ", ".join(one.branch for one in ours)
         raise Mistake(
             f"no worktree for the branch {branch!r}; "
-            + (f"available: {there}" if there else "Podium has created none here")
+            + (f"available: {there}" if there else "Podium has created no worktrees in this repository")
         )
 
     async def _must_be_removable(self, checkout: Checkout, *, force: bool) -> WorktreeStatus:
@@ -320,13 +322,18 @@ class Worktrees:
         return await save_work(checkout)
 
     async def _finish_removal(self, noted: WorktreeRow, lock: int) -> None:
-        """Unregister the worktree from git, as a sign that its work is saved, and then delete the renamed folder."""
+        """Unregister the worktree from git, and then delete the renamed folder.
+
+        If this is interrupted, a repair knows that the work of an unregistered worktree has been saved.
+        """
         await self._unregister_worktree(noted, lock)
         aside = _removal_path(noted.path)
         if aside.exists():
             await to_thread.run_sync(remove_folder, aside)
         if _path_exists(aside):
-            raise OutsideFailed(f"{aside} could not be deleted completely; its work is saved, so delete it yourself")
+            raise OutsideFailed(
+                f"{aside} could not be deleted completely; its work is saved, so you can delete the folder yourself"
+            )
         await self.ledger.record_state(noted, state="gone")
 
     async def _unregister_worktree(self, noted: WorktreeRow, lock: int) -> None:
@@ -368,12 +375,12 @@ class Worktrees:
         aside = _removal_path(noted.path)
         if not aside.exists() and noted.path.exists():
             await self.ledger.record_state(noted, state="ready")
-            return "was about to be removed and is unchanged"
+            return "was not removed, because the removal was interrupted"
         if aside.exists() and noted.git_dir.exists():
             # It is unknown whether all work was saved, so restore the folder; the next removal checks again.
             await to_thread.run_sync(aside.rename, noted.path)
             await self.ledger.record_state(noted, state="ready")
-            return "was about to be removed and has been restored"
+            return "was restored, because its removal was interrupted"
         if noted.git_dir.exists():
             await self._unregister_worktree(noted, lock)
         if aside.exists():

@@ -26,7 +26,7 @@ _ANY = Path("/above/{repo}")
 
 
 def must_be_folder_pattern(pattern: str) -> None:
-    """Raise Mistake if a pattern is invalid for every repository."""
+    """Raise Mistake if a pattern cannot be valid for any repository."""
     if not pattern.isprintable():
         raise Mistake(f"{pattern!r} contains an unprintable character; use a plain path")
     if unknown := _BRACED.search(_FIELD.sub("", pattern)):

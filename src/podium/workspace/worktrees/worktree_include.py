@@ -57,7 +57,10 @@ def _read_patterns(root: Path) -> list[str]:
 
 
 def _copy_file(source: Path, target: Path, path: str) -> bool:
-    """Copy a regular file and return True. Return False if it cannot be copied, is behind a link, or already exists."""
+    """Copy a regular file and return True.
+
+    Return False if the file cannot be copied, if its path contains a symbolic link, or if the target already exists.
+    """
     *folders, name = PurePosixPath(path).parts
     if ".." in folders or ".git" in {part.casefold() for part in (*folders, name)}:
         return False
@@ -78,7 +81,7 @@ def _copy_file(source: Path, target: Path, path: str) -> bool:
 
 
 def _open_folder(stack: ExitStack, root: Path, folders: list[str], *, is_made: bool) -> int:
-    """Open a folder below `root` without following links. If `is_made`, create missing folders."""
+    """Open a folder below `root` without following links. If `is_made` is True, create missing folders."""
     at = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     stack.callback(os.close, at)
     for folder in folders:

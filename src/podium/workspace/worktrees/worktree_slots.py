@@ -1,4 +1,4 @@
-"""Lease a slot to each worktree: a number, ports and a database name that only the worktrees of one worker use.
+"""Lease a slot to each worktree: a number, ports and a database name that no other worker uses.
 
 Programs started by several workers can then run at the same time. The leases are in a small file in Podium's home
 folder, which all stores and repositories share. A slot belongs to a worktree's folder for as long as the folder exists,

@@ -55,7 +55,7 @@ class WorktreeStatus:
 
     @property
     def is_clean(self) -> bool:
-        """Whether all work is committed, and all its commits exist elsewhere too."""
+        """Whether everything is committed, and all commits are in the main worktree's HEAD or on a remote."""
         return not (self.modified or self.untracked or self.unmerged)
 
     def describe_unsaved(self) -> str:

@@ -92,7 +92,7 @@ async def _dispatch(server: ServerContext, name: str, rpc: RpcRequest) -> Fields
         case "SubscribeToTask":
             run = parse_task_id(rpc.params)
             if (await to_thread.run_sync(_load_report, server, run))[1] in OVER:
-                raise RpcError(UNSUPPORTED_OPERATION, f"task {run} has ended; read it with GetTask")
+                raise RpcError(UNSUPPORTED_OPERATION, f"task {run} has ended; use GetTask to get its result")
             return _iter_events(server, run)
         case "GetTask":
             return await to_thread.run_sync(_load_task, server, parse_task_id(rpc.params))

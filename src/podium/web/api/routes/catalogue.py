@@ -20,7 +20,8 @@ from ..scopes import may_read
 @get("/api/doctor", guards=[may_read], sync_to_thread=True)
 def read_doctor(server: Server) -> dict[str, Any]:
     """Check the server's machine and its repository."""
-    # The checks run their own event loops, which the context of the server's loop would forbid.
+    # The checks run their own event loops. This is not allowed in the context of the server's loop, so use an empty
+    # context.
     facts = Context().run(lambda: list(collect_facts(os.environ, server.repo)))
     return {"schema": SCHEMA, "facts": [fact._asdict() for fact in facts]}
 

@@ -28,8 +28,9 @@ async def follow_events(
 ) -> Stream:
     """Stream the entries of all runs as server-sent events, from a cursor or from now on.
 
-    `after` or the header Last-Event-ID is a cursor; an empty one is the beginning of the store. With `runs`, a
-    comma-separated list of ids, entries of other runs are only announced. `client` says that a person can answer here.
+    `after` or the header Last-Event-ID is the cursor; an empty cursor means the beginning of the store. `runs` is a
+    comma-separated list of run ids. If it is given, only the entries of these runs are sent; for other runs, the stream
+    only says that they have changed. `client` says that a person can answer requests through this client.
     """
     cursor = last_event_id if last_event_id is not None else after
     position = await find_position(server.store, server.hub, cursor)
@@ -47,7 +48,7 @@ async def follow_events(
 
 @get("/api/overview", guards=[may_read], sync_to_thread=True)
 def read_overview(server: Server) -> dict[str, Any]:
-    """Return what needs the user's attention, which runs are active and which ended last."""
+    """Return the items that need the user's attention, the active runs and the most recently ended runs."""
     now = time.time()
     fields = overview_fields(server.overview.load(now=now))
     add_context_windows((*fields["active"], *fields["ended"]), server.settings)

@@ -94,7 +94,10 @@ def _as_permission_answer(one: OpenRequest, data: Answer, *, by: str, channel: C
     if data.shown != asked.action.id:
         raise Mistake(f"{asked.id} is for a different action than the one that was shown; read the request again")
     if data.decision == "always" and not asked.always:
-        raise Mistake(f"always is not possible for {asked.id}: no safe rule covers it; approve it once or for the run")
+        raise Mistake(
+            f'{asked.id} cannot be answered with "always", because no safe rule covers it; '
+            "approve it once or for the run"
+        )
     return PermissionAnswered(
         id=asked.id,
         decision=data.decision,

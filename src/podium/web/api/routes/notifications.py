@@ -28,7 +28,7 @@ TEST_RUN = "000000000000"
 
 
 class TerminalWays(Struct, forbid_unknown_fields=True):
-    """How terminals notify the user. Webhooks and commands cannot be changed here, only in the settings file."""
+    """The kinds of notification that terminals use. Webhooks and commands can be changed only in the settings file."""
 
     words: tuple[Literal["bell", "title", "desktop"], ...]
 

@@ -72,7 +72,7 @@ async def complete_chat(request: ApiRequest, server: Server) -> Response[Any] | 
     if chat.stream:
         token = get_token(request)
         events = _stream_chat(starting, chat, lambda: server.is_valid_token(token.id))
-        # The first event is read here, so that a run that cannot start is answered with an HTTP status.
+        # The first event is read here, so that the client gets an HTTP error status if the run cannot start.
         first = await anext(events)
         return Stream(_prepend(first, events), media_type="text/event-stream", headers={"cache-control": "no-store"})
     async with starting as run:

@@ -33,7 +33,8 @@ from .workers import build_merge
 class NewReview(Struct, forbid_unknown_fields=True):
     """Comments on lines of a worker's diff, sent as one message.
 
-    With `continues`, if the worker has ended, they are the task of a new worker that continues from its branch.
+    If `continues` is set and the worker has ended, the comments are the task of a new worker, which continues from the
+    branch of the ended worker.
     """
 
     comments: tuple[LineComment, ...] = ()
@@ -52,11 +53,12 @@ class NewPartialMerge(Struct, forbid_unknown_fields=True):
 
 @get("/api/workers/{run:str}/diff", guards=[may_read])
 async def read_diff(run: RunPrefix, server: Server) -> dict[str, Any]:
-    """Return what a worker changed since its base, as files, hunks and lines.
+    """Return a worker's changes since its base, as files, hunks and lines.
 
     `is_committed` says whether `commit` and `tree` are those of its branch; otherwise they are a snapshot of its
-    checkout. `digest` identifies exactly these changes. If the language of a file is known, `syntax` of a line lists
-    its keywords, strings and so on: where each begins and ends, in UTF-16 units, and its kind.
+    checkout. `digest` identifies exactly these changes. If the language of a file is known, the field `syntax` of a
+    line lists the parts to highlight, such as keywords and strings: the start, the end and the kind of each. Positions
+    count UTF-16 code units.
     """
     worker = await _load_worker(server, run)
     require_own_branch(worker)
@@ -104,9 +106,9 @@ async def review_changes(
 async def preview_partial_merge(
     run: RunPrefix, data: JSONBody[NewPartialMerge], server: Server, idempotency_key: IdempotencyKey = None
 ) -> dict[str, Any]:
-    """Merge chosen files and hunks of a worker's diff into a new branch, and run the checks. The target does not move.
+    """Merge chosen files and hunks of a worker's diff into a new branch, and run the checks.
 
-    Nothing is merged if the worker's changes are not those that were shown.
+    The target branch is not changed. Nothing is merged if the worker's changes differ from the diff that was shown.
     """
     worker = await _load_worker(server, run)
     context = _make_context(server, worker)

@@ -68,7 +68,7 @@ class NewMessage(Struct, forbid_unknown_fields=True):
 
 
 class NewFork(Struct, forbid_unknown_fields=True):
-    """Where a fork starts and what changes: see `podium fork`."""
+    """The point at which a fork starts, and what it changes. `podium fork` has options with the same meaning."""
 
     at: str = ""
     request: str = ""
@@ -146,7 +146,8 @@ def read_entries(
     """
     with open_reader(server.store) as reader, EntryFeed(server.store) as feed:
         id = reader.find_run(run)
-        # The cursor is read first: entries that are written in between are in both, and none is missing.
+        # Read the cursor before the entries, so that no entry is missed: an entry that is written in between is both in
+        # this response and in the stream.
         last = feed.find_end()
         first = max(after, 0)
         rows = reader.read_rows(id, first, min(max(until - first, 0), MOST_ENTRIES) if until else MOST_ENTRIES)
@@ -170,7 +171,7 @@ def read_entry(
 ) -> dict[str, Any]:
     """Return one entry of a run, with its hash and the hash of the entry before it.
 
-    A hash covers its entry and all entries before it. Before the first entry, it is all zeros.
+    A hash covers its entry and all entries before it. For the first entry, `previous_hash` is all zeros.
     """
     with open_reader(server.store) as reader:
         id = reader.find_run(run)
@@ -236,7 +237,7 @@ async def pause(run: RunPrefix, server: Server) -> dict[str, Any]:
 
 @post("/api/runs/{run:str}/resume", guards=[may_act], status_code=200)
 async def resume(run: RunPrefix, server: Server) -> dict[str, Any]:
-    """Resume a paused or interrupted run: a worker's through a commander, any other in the server's process."""
+    """Resume a paused or interrupted run. Workers are resumed by a commander, other runs by the server itself."""
     id = _find_run(server, run)
     await server.resume_run(id)
     return {"run": id, "text": f"run {id} continues"}

@@ -48,7 +48,7 @@ def sign_in(data: JSONBody[Login], server: Server) -> NewToken:
 
 @get("/api/session", guards=[may_read], sync_to_thread=False)
 def read_session(request: ApiRequest, server: Server) -> dict[str, Any]:
-    """Return what the token permits, and where the server runs."""
+    """Return the token with its scopes, the user's name, and the server's repository and home folder."""
     token = get_token(request)
     return {
         "schema": SCHEMA,

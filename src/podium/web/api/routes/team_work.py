@@ -1,4 +1,4 @@
-"""Plans and artifacts of collaborating teams, and decisions."""
+"""Serve the plans and artifacts of collaborating teams, and the decisions of a repository."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def read_artifact(digest: FromPath[str], server: Server) -> Response[bytes]:
         data = reader.read_artifact(digest)
     if data is None:
         raise NoSuchRun(f"artifact {digest[:64]!r} not found")
-    # The content was written by agents: a browser must neither show nor guess it.
+    # Agents wrote the content, so a browser must only download it, not display it or guess its type.
     headers = {"content-disposition": f'attachment; filename="{digest[:12]}.txt"'}
     return Response(data, media_type="application/octet-stream", headers=headers)
 
@@ -87,7 +87,7 @@ def read_decision(
 ) -> dict[str, Any]:
     """Return a decision with its ballots and the text of its record."""
     if not run:
-        raise Mistake("give the run and the id of the decision")
+        raise Mistake("the run id is empty; give the id of a run and the id of a decision")
     place = find_decision_repo(server.find_place(repo))
     record = find_decision(server.store, place, f"{run}/{decision_id}")
     return {"schema": SCHEMA, "decision": msgspec.to_builtins(whole_decision_fields(record))}

@@ -24,7 +24,7 @@ from ..scopes import may_act, may_read
 class TeamToSave(NewTeam, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A team to save in the user's own presets and, unless `mine` is set, as the repository's squad.
 
-    Without `agreed`, nothing is saved if another team would be replaced or settings would be lost.
+    Unless `agreed` is set, nothing is saved if another team would be replaced or settings would be lost.
     """
 
     mine: bool = False
@@ -34,14 +34,14 @@ class TeamToSave(NewTeam, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 @get("/api/agents", guards=[may_read], sync_to_thread=True)
 def list_agents(server: Server, repo: RepoFolder = "") -> dict[str, Any]:
-    """List the agents that a repository can use."""
+    """List the agents that are available in a repository."""
     fields: dict[str, Any] = msgspec.to_builtins(roster_fields(_load_roster(server, repo)))
     return {"schema": SCHEMA, **fields}
 
 
 @get("/api/teams", guards=[may_read], sync_to_thread=True)
 def read_teams(server: Server, repo: RepoFolder = "") -> dict[str, Any]:
-    """List the teams that a repository can use."""
+    """List the teams that are available in a repository."""
     return {"schema": SCHEMA, "teams": msgspec.to_builtins(list(list_teams(_load_roster(server, repo))))}
 
 
@@ -65,7 +65,10 @@ def read_graph(name: FromPath[str], server: Server, repo: RepoFolder = "") -> di
 
 @post("/api/teams", guards=[may_act], sync_to_thread=True)
 def create_team(data: JSONBody[TeamToSave], server: Server) -> dict[str, Any]:
-    """Save a new team of existing agents. Without `agreed`, reply 409 with a question if something would be lost."""
+    """Save a new team of existing agents.
+
+    If another team would be replaced or settings would be lost, and `agreed` is not set, reply 409 with a question.
+    """
     place, home = server.find_place(data.repo), server.settings.home
     preset = build_new_team(data, load_roster(place, home))
     target = None if data.mine else place
@@ -82,7 +85,7 @@ def create_team(data: JSONBody[TeamToSave], server: Server) -> dict[str, Any]:
 
 
 def _find_saved_name(preset: Preset, roster: Roster, source: Source) -> str:
-    """Return the name that starts the saved team. It is qualified unless the plain name refers to this team."""
+    """Return the name to run the saved team with. It is qualified unless the plain name refers to this team."""
     name = to_agent_name(preset.name)
     used = roster.agents.get(name)
     return name if used is not None and used.source == source else f"{source}:{name}"

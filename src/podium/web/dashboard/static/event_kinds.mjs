@@ -11,7 +11,7 @@ export const KINDS = Object.freeze({
   pause_asked: "Somebody asked to pause the run.",
   budget_changed: "Somebody changed the run's limits; limits that are not in `budget` stay unchanged.",
   message_received: "A message was sent to an agent in the run; it is delivered with the agent's next prompt or model call.",
-  messages_delivered: "These messages were added to an agent's prompt at this point, and at no other. `text` is the added text.",
+  messages_delivered: "These messages were added to an agent's prompt at this point; each is added once. `text` is the added text.",
   message_sent: "An agent sent a message to another member of its team. `run` is the run in which that member works.",
   message_acknowledged: "A message from an agent in this run was delivered, or its recipient ended before it could be delivered.",
   checkout_saved: "The files of the run's checkout were saved as a commit: before the first change, or when the run ended.",
@@ -20,7 +20,7 @@ export const KINDS = Object.freeze({
   question_asked: "An agent asked the user a question, or asked for approval of a plan, a decision or a review.",
   question_answered: "The question with this id was answered; `by` is the name of the user who answered.",
   action_began: "An action was allowed and starts now; `allowed_by` is the person or rule that allowed it.",
-  action_refused: "An action was not executed; `reason` says why, such as the person or rule that denied it.",
+  action_refused: "An action was not executed; `reason` says why, for example which person or rule denied it.",
   hook_ran: "A hook was called, and passed, denied the action or failed.",
   status_reported: "An agent reported its status.",
   step_ended: "A step of a pattern ended; a resumed run takes its result from here instead of executing the step again.",
@@ -31,7 +31,7 @@ export const KINDS = Object.freeze({
   turn_resumed: "A turn that was interrupted when its process died continues; the text it had streamed is superseded.",
   turn_ended: "A turn ended, with a reply or with a failure.",
   session_revived: "A new engine session replaced a session that returned an empty reply; the prompt is sent again.",
-  agent_session_opened: "A coding agent opened a session of its own. If its process dies, the agent loads the session by this id.",
+  agent_session_opened: "A coding agent opened its own session. If the agent's process dies, a new process loads the session by its id.",
   text_streamed: "A streamed piece of a reply.",
   reasoning_streamed: "A streamed piece of the reasoning before a reply.",
   text_superseded: "The model is called again, so the text streamed since the last tool call is discarded.",
@@ -44,7 +44,7 @@ export const KINDS = Object.freeze({
   tool_called: "A tool call started; with `is_from_text`, the model wrote the call as text.",
   tool_answered: "A tool call ended.",
   advised: "Every advisor gave its advice or was unavailable.",
-  changes_expected: "An agent that must change files started. `commit` is its checkout's state, or empty if there is no repository.",
+  changes_expected: "An agent has started, and its work must change files.",
   route_refused: "A router chose an agent that is not one of its destinations, or none at all.",
   routed: "A router passed the request to this agent.",
   handed_off: "An agent's answer was handed to another agent, which answers instead.",
@@ -75,10 +75,10 @@ export const KINDS = Object.freeze({
   plan_refused: "A drafted plan was refused because it is invalid.",
   plan_reviewed: "A member reviewed a draft, and accepted it or asked for a change.",
   plan_committed: "A plan was committed, and its steps can start.",
-  plan_step_started: "The owner of a step started to work on it. `base` is a commit of the run's checkout at that moment.",
+  plan_step_started: "The owner of a step started to work on it. `base` is a commit with the state of the run's checkout then.",
   handover_asked: "The owner of a step asked another member to take it over.",
   blocker_raised: "The owner of a step cannot continue until somebody decides between options.",
-  plan_step_handed_over: "A step has a new owner, which continues the work, or `refused` says why the handover was refused.",
+  plan_step_handed_over: "The handover of a step was accepted or refused.",
   plan_step_blocked: "A step cannot continue: it is waiting for a decision, or a step that it depends on failed.",
   plan_step_unblocked: "The decision that a step was waiting for was made, and its owner continues.",
   plan_step_submitted: "The owner of a step finished its work, which is reviewed next.",
@@ -86,8 +86,8 @@ export const KINDS = Object.freeze({
   plan_step_reopened: "A step did not pass its review and must be revised. `locked_out` is an author that cannot revise it.",
   plan_step_completed: "A step passed its review.",
   plan_step_failed: "A step failed and is not retried.",
-  artifact_stored: "A result of the work was stored. `digest` is the SHA-256 of its content, which is stored once per store.",
-  snapshot_taken: "A snapshot of the work was taken: this position on the timeline, and a commit of each checkout.",
+  artifact_stored: "A result of the work was stored. `digest` is the SHA-256 of its content. Equal content is stored only once.",
+  snapshot_taken: "A snapshot of the work was taken: this position on the timeline, and a commit with the state of each checkout.",
   work_ended: "A team's work ended. `branch` and `commit` are the merged result, if owners had their own checkouts.",
   decision_proposed: "Somebody proposed a decision between options.",
   ballot_cast: "A member voted for an option, or abstained (`option` is empty).",
@@ -125,7 +125,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * An action was not executed; `reason` says why, such as the person or rule that denied it.
+ * An action was not executed; `reason` says why, for example which person or rule denied it.
  * @typedef {object} ActionRefused
  * @property {"action_refused"} type
  * @property {Action} action
@@ -197,7 +197,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * A coding agent opened a session of its own. If its process dies, the agent loads the session by this id.
+ * A coding agent opened its own session. If the agent's process dies, a new process loads the session by its id.
  * @typedef {object} AgentSessionOpened
  * @property {"agent_session_opened"} type
  * @property {string} agent
@@ -236,7 +236,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * A result of the work was stored. `digest` is the SHA-256 of its content, which is stored once per store.
+ * A result of the work was stored. `digest` is the SHA-256 of its content. Equal content is stored only once.
  * @typedef {object} ArtifactStored
  * @property {"artifact_stored"} type
  * @property {("diff"|"document"|"log"|"test-result")} kind
@@ -346,7 +346,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * The work of one member that did the same task as others: whether it passed the checks, and its score.
+ * The result of one of several members that did the same task: whether it passed the checks, and its score.
  * @typedef {object} CandidateResult
  * @property {string} name
  * @property {string} [branch]
@@ -356,7 +356,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * An agent that must change files started. `commit` is its checkout's state, or empty if there is no repository.
+ * An agent has started, and its work must change files.
  * @typedef {object} ChangesExpected
  * @property {"changes_expected"} type
  * @property {string} [commit]
@@ -485,7 +485,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * A member of a team when it was formed.
+ * A member of a team, as recorded when the team was formed.
  * @typedef {object} FormedMember
  * @property {string} name
  * @property {string} [role]
@@ -622,7 +622,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * These messages were added to an agent's prompt at this point, and at no other. `text` is the added text.
+ * These messages were added to an agent's prompt at this point; each is added once. `text` is the added text.
  * @typedef {object} MessagesDelivered
  * @property {"messages_delivered"} type
  * @property {Array<string>} ids
@@ -813,7 +813,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * A step has a new owner, which continues the work, or `refused` says why the handover was refused.
+ * The handover of a step was accepted or refused.
  * @typedef {object} PlanStepHandedOver
  * @property {"plan_step_handed_over"} type
  * @property {string} step
@@ -846,7 +846,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * The owner of a step started to work on it. `base` is a commit of the run's checkout at that moment.
+ * The owner of a step started to work on it. `base` is a commit with the state of the run's checkout then.
  * @typedef {object} PlanStepStarted
  * @property {"plan_step_started"} type
  * @property {string} step
@@ -983,7 +983,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * The options of a router, an agent that does not answer itself but chooses the agent that does.
+ * The options of a router: an agent that chooses another agent to answer, instead of answering itself.
  * @typedef {object} Router
  * @property {Array<string>} [destinations]
  * @property {(string|null)} [fallback]
@@ -1053,7 +1053,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * A snapshot of the work was taken: this position on the timeline, and a commit of each checkout.
+ * A snapshot of the work was taken: this position on the timeline, and a commit with the state of each checkout.
  * @typedef {object} SnapshotTaken
  * @property {"snapshot_taken"} type
  * @property {string} name
