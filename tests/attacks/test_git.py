@@ -285,7 +285,7 @@ async def test_a_common_folder_that_a_worker_names_is_not_used(
     assert has_run(canary)
 
     for call in (worktrees.read_status(checkout), take_snapshot(checkout), worktrees.remove("feat", force=True)):
-        with pytest.raises(OutsideFailed, match=r"commondir now points to .*evil"):
+        with pytest.raises(OutsideFailed, match=r"commondir points to .*evil"):
             await call
     (checkout.git_dir / "commondir").write_text("../..\n")
     await run_every_git_call(worktrees, checkout)
@@ -299,7 +299,7 @@ async def test_a_repository_that_names_another_as_its_common_folder_is_not_used(
     evil = make_hostile_git_dir(tmp_path / "evil", canary)
     (repo / ".git" / "commondir").write_text(f"{evil}\n")
 
-    with pytest.raises(OutsideFailed, match=r"commondir now points to .*evil"):
+    with pytest.raises(OutsideFailed, match=r"commondir points to .*evil"):
         await call_git(worktrees.repository, "status")
 
     assert not has_run(canary)

@@ -187,7 +187,7 @@ def test_a_line_sent_during_a_turn_is_delivered_at_the_next_step(desk: Desk) -> 
     (desk.repo / "a.txt").write_text("x\n")
     terminal = start_chat(desk, "reader")
     send_line(terminal, "read it")
-    terminal.wait_for("> read it")
+    terminal.wait_for("(reader is thinking")
 
     send_line(terminal, "and mind the end")
     terminal.wait_for("the agent will receive your message at its next step")

@@ -79,7 +79,7 @@ def test_an_archive_that_was_cut_is_refused(desk: Desk) -> None:
     file.write_bytes(file.read_bytes()[:-20])
 
     for command in (("show", "--file"), ("verify", "--file"), ("logs", "--file"), ("store", "import")):
-        assert "incomplete or was changed" in call(desk, *command, str(file), code=8)
+        assert "incomplete or was modified" in call(desk, *command, str(file), code=8)
 
 
 def test_a_store_moves_to_another_place(shop: Desk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

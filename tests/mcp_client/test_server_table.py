@@ -37,7 +37,7 @@ def test_servers_are_read_as_other_tools_write_them() -> None:
     ("written", "says"),
     [
         ({"a__b": {"command": "x"}}, "single underscores"),
-        ({"a b": {"command": "x"}}, "letters, digits"),
+        ({"a b": {"command": "x"}}, "letters and digits"),
         ({"n" * 41: {"command": "x"}}, "at most 40"),
         ({"a": "x"}, "must be a table with a command or a url, got str"),
         ({"a": {}}, "neither a command nor a url"),

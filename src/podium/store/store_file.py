@@ -166,4 +166,4 @@ def _require_known_format(line: bytes, path: Path) -> None:
 
 
 def _explain_damage(path: Path) -> StoreCorrupt:
-    return StoreCorrupt(f"{path} is incomplete or was modified, so nothing was imported; export the store again")
+    return StoreCorrupt(f"{path} is incomplete or was modified, so it was not read; export the store again")
