@@ -20,7 +20,7 @@ from podium.store.group_rows import Groups
 from podium.store.reader import StoreReader
 from podium.store.run_removal import remove_run
 from podium.store.run_store import RunStore
-from podium.store.sqlite.progress_files import Progress, list_recorded_runs, record_progress
+from podium.store.sqlite.progress_files import Progress, list_recorded_runs, read_progress, record_progress
 from podium.store.store_check import check_store
 from podium.store.store_connection import open_connection
 from podium.store.store_import import import_store
@@ -158,10 +158,14 @@ async def test_a_removed_run_leaves_nothing_and_can_be_restored(store: StoreAddr
 
 async def test_a_run_that_has_not_ended_is_not_removed(store: StoreAddress) -> None:
     await record_run(store, "left", outcome=None)
+    if isinstance(store, Path):
+        record_progress(store, "left", Progress(1, b"x" * 32))
 
     archive_and_remove(store, "left", None)
 
     assert count_rows(store, "entry") == 1
+    if isinstance(store, Path):
+        assert read_progress(store, "left") == Progress(1, b"x" * 32)
 
 
 KILL_AT = """

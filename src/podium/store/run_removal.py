@@ -17,17 +17,26 @@ TABLES_OF_RUN = ("entry", "mail", "attachment", "placement", "worker", "indexed_
 
 def remove_run(store: StoreAddress, run: str) -> bool:
     """Remove a run in one transaction. Return False, and leave the database unchanged, if it has not ended."""
-    if isinstance(store, Path):
-        # Delete the progress file before the run: a progress file without a run means that the store has lost the run.
-        forget_progress(store, run)
     with translate_errors(store), closing(open_connection(store, create=False)) as connection:
         connection.set_durable(True)
         # This lock keeps other processes from adding the run's entries to the index in the meantime.
         with write_transaction(connection, "entry_index"):
+            if not _has_ended(connection, run):
+                return False
             if isinstance(store, Path):
+                # Delete the progress file before the run: a progress file without a run means that the store has lost
+                # the run.
+                forget_progress(store, run)
                 with _record_newest_removal(connection):
-                    return _delete_rows(connection, run, "worktree")
-            return _delete_rows(connection, run, "worktree_of_host")
+                    _delete_rows(connection, run, "worktree")
+            else:
+                _delete_rows(connection, run, "worktree_of_host")
+    return True
+
+
+def _has_ended(connection: SqlConnection, run: str) -> bool:
+    last = connection.execute("SELECT kind FROM entry WHERE run = ? ORDER BY seq DESC LIMIT 1", (run,)).fetchone()
+    return last is not None and last[0] == "run_ended"
 
 
 @contextmanager
@@ -46,10 +55,7 @@ def _record_newest_removal(connection: SqlConnection) -> Iterator[None]:
         connection.execute("INSERT INTO entry_removal (last) VALUES (?)", (last,))
 
 
-def _delete_rows(connection: SqlConnection, run: str, worktrees: str) -> bool:
-    last = connection.execute("SELECT kind FROM entry WHERE run = ? ORDER BY seq DESC LIMIT 1", (run,)).fetchone()
-    if last is None or last[0] != "run_ended":
-        return False
+def _delete_rows(connection: SqlConnection, run: str, worktrees: str) -> None:
     _delete_artifacts(connection, run)
     connection.execute(
         "DELETE FROM indexed_entry WHERE run IN (SELECT id FROM indexed_run WHERE indexed_run.run = ?)", (run,)
@@ -58,7 +64,6 @@ def _delete_rows(connection: SqlConnection, run: str, worktrees: str) -> bool:
         connection.execute(f"DELETE FROM {table} WHERE run = ?", (run,))
     connection.execute(f"DELETE FROM {worktrees} WHERE run = ? AND state = 'gone'", (run,))
     connection.execute("DELETE FROM run WHERE id = ?", (run,))
-    return True
 
 
 def _delete_artifacts(connection: SqlConnection, run: str) -> None:
