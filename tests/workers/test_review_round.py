@@ -31,7 +31,10 @@ async def test_a_working_worker_gets_the_review_and_a_part_of_its_work_is_merged
     shown = await read_diff(in_checkout=True)
     sent = send_review(lab.store, working, "A review: use tabs.", by="me", ref="r1")
     send_review(lab.store, working, "A review: use tabs.", by="me", ref="r1")
-    with pytest.raises(Mistake, match=r"feat/a has not ended \(waiting_permission\), and its branch does not match the diff that was shown"):
+    with pytest.raises(
+        Mistake,
+        match=r"feat/a has not ended \(waiting_permission\), and its branch does not match the diff that was shown",
+    ):
         await choose_shown_changes(context, working, "main", [ChosenFile(path="one.txt")], shown=shown.digest)
     lab.answer(run, asked, "once")
     await lab.wait_ended(run)
