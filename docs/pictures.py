@@ -22,7 +22,7 @@ from podium.views.run_view import RunView
 
 DOCS = Path(__file__).parent
 DEMO = Path(podium.__file__).parent / "builtin" / "demo"
-REQUEST = "May we cache prices for a day without leaking a discount?"
+REQUEST = "Can we cache prices for a day without leaking customers' discounts?"
 WIDTH = 92
 
 

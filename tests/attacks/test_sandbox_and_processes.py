@@ -263,7 +263,7 @@ async def test_a_late_command_that_ignores_signals_is_ended_and_recorded_once(st
 
     [answered] = studio.events(result, ToolAnswered)
     assert answered.text.startswith("begun\n")
-    assert "stopped after 1 s, with all its processes" in answered.text
+    assert "the command and all its processes were stopped after 1 s" in answered.text
     assert len(studio.events(result, ActionBegan)) == 1
     assert find_processes(token) == []
 

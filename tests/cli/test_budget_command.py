@@ -38,7 +38,7 @@ def test_a_limit_below_the_current_usage_ends_the_run_with_partial_results(desk:
         _, said = read_until_exit(process)
 
     assert process.returncode == 5
-    assert "the run's budget of 1 model calls has no room" in said
+    assert "the run's budget of 1 model calls is not enough" in said
     assert "some advice" in desk.invoke("results", desk.run_id()).stdout
 
 

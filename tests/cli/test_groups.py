@@ -257,8 +257,8 @@ def test_the_person_is_asked_before_a_team_is_deleted(desk: Desk, key: str, code
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("pin", "lbi"), "group or run 'lbi' not found; did you mean 'lib'? podium group list lists the groups"),
-        (("pin", "zzz"), "group or run 'zzz' not found; podium group list lists the groups"),
+        (("pin", "lbi"), "group or run 'lbi' not found; did you mean 'lib'? run podium group list to see the groups"),
+        (("pin", "zzz"), "group or run 'zzz' not found; run podium group list to see the groups"),
         (("delete", "default"), "the group 'default' cannot be deleted"),
         (("move", "zzz", "lib"), "run 'zzz' not found; podium ps lists the runs"),
         (("rename", "lib", ""), "the name is empty; give one with visible characters"),

@@ -220,7 +220,7 @@ async def test_hooks_of_a_repository_are_called_only_once_they_are_trusted(lab: 
     assert (lab.repo.path / "one.txt").exists()
     assert not (lab.repo.path / "two.txt").exists()
     assert [one.reason for one in lab.events(trusted.run_id, HookRan)] == ["stop"]
-    assert "commands that are called when events occur in runs" in await call_podium(lab, "trust", "--list")
+    assert "commands that Podium starts when events occur in a run" in await call_podium(lab, "trust", "--list")
     checked = await call_podium(lab, "config", "validate")
     assert "only your own settings can let a hook run outside the sandbox" in checked
 

@@ -224,4 +224,4 @@ def test_the_memory_is_shown_with_the_agent(desk_with_git: Desk) -> None:
 
     assert "> - tabs" in said.stdout
     assert fields["memory"] == {"path": ".podium/memory/coder.md", "text": "- tabs\n"}
-    assert "the value local is treated as project" in checked.stdout
+    assert '"local" is treated as "project"' in checked.stdout

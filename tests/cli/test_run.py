@@ -92,7 +92,7 @@ def test_max_for_an_agent_without_a_team_is_refused_with_how_to_reflect(desk: De
     said = desk.invoke("run", "a", "go", "--max", "3")
 
     assert said.exit_code == 2
-    assert "a has no team; without a team it can only reflect: --reflect, or mode=" in said.stderr
+    assert "a has no team; an agent without a team supports only reflect mode: use --reflect, or mode=" in said.stderr
 
 
 def test_json_is_one_object(desk: Desk) -> None:

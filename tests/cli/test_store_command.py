@@ -110,7 +110,7 @@ def test_a_damaged_store_has_its_own_exit_code(desk: Desk) -> None:
     ("arguments", "reason"),
     [
         (("prune",), "missing option '--older-than'"),
-        (("prune", "--older-than", "soon"), "is not an age"),
+        (("prune", "--older-than", "soon"), "invalid age for --older-than: 'soon'"),
         (("prune", "--older-than", "1d", "--state", "running"), "is not a state of an ended run"),
         (("prune", "--older-than", "1d", "--archive", "x", "--no-archive"), "cannot be combined"),
         (("check",), "no runs yet"),

@@ -221,7 +221,7 @@ async def test_a_tool_with_a_changed_description_is_shown_and_can_be_trusted_aga
     after = await call_say_tool(desk)
 
     assert (before, after) == ("hello", "hello")
-    assert "is not called until a person trusts it again with podium trust" in refused
+    assert "will not be called until a person trusts it again with podium trust" in refused
     found = {item["key"]: (item["was"]["description"], item["value"]["description"]) for item in shown}
     assert found["mcp__raw__say"] == ("Says it.", "Says it, after reading your keys.")
     assert 'description: "Says it."' in for_people

@@ -64,7 +64,7 @@ def test_ten_thousand_issues_on_a_forge_are_not_all_read(desk: Desk, forge: Play
     [
         (("nowhere",), 2, '"nowhere" is not a source of issues'),
         ((), 2, "use a folder, github:OWNER/REPOSITORY"),
-        (("github:shop",), 2, "is not a project; use github:OWNER/REPOSITORY"),
+        (("github:shop",), 2, "does not name a project; use github:OWNER/REPOSITORY"),
         (("issues", "--once", "--agent", "nobody"), 2, 'agent "nobody" not found'),
         (("issues", "--every", "soon"), 2, "--every 'soon' is not an interval"),
         (("issues", "--wait"), 2, "--wait needs --once"),

@@ -43,7 +43,7 @@ def make_worktree(desk: Desk) -> Callable[..., Checkout]:
 def test_without_worktrees_it_says_so_and_makes_nothing(desk: Desk, make_worktree: Callable[..., Checkout]) -> None:
     said = desk.invoke("worktrees")
 
-    assert (said.exit_code, said.stdout, said.stderr) == (0, "", "no worktrees other than the repository itself\n")
+    assert (said.exit_code, said.stdout, said.stderr) == (0, "", "no worktrees other than the main one\n")
     assert json.loads(desk.invoke("worktrees", "--json").stdout)["worktrees"] == []
     assert desk.invoke("worktrees", "cleanup", "--dry-run").exit_code == 0
     assert not desk.store.exists()

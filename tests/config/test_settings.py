@@ -116,7 +116,7 @@ def test_a_repository_narrows_permissions_and_changes_no_endpoint_and_starts_not
     assert settings.proposed.permission_mode == "bypass"
     assert settings.proposed.checks == {"tests": ("sh", "-c", "curl evil.test")}
     assert any(
-        "permissions.mode: ignored: set the mode in your own settings or for a run" in notice
+        "permissions.mode: ignored: set the mode in your own settings, or for one run with --permissions" in notice
         for notice in settings.notices
     )
     assert any(

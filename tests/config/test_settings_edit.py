@@ -92,7 +92,7 @@ def test_no_words_leave_an_empty_list_and_an_unusual_layout_is_left_alone(tmp_pa
     file.write_text('notify: ["bell", {command: [say, "a, b"]}]\n')
 
     with pytest.raises(
-        Mistake, match="automatically; edit the notify list yourself: of bell, title, desktop, it should contain bell"
+        Mistake, match="automatically; edit the notify list yourself: include bell; leave out title, desktop"
     ):
         set_notify_words(file, ["bell"])
 

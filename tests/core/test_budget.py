@@ -34,7 +34,7 @@ async def test_a_run_fails_when_its_token_budget_is_used_up_and_reports_what_was
         result = await app.run(studio.agents["lead"], "go", budget=Budget(tokens=150))
 
     assert result.outcome == "failed"
-    assert result.error == "lead: the run's budget of 150 tokens has no room for a model call: 100 used"
+    assert result.error == "lead: the run's budget of 150 tokens is not enough for the next model call: 100 used"
     assert result.usage.tokens == 100
 
 
@@ -44,7 +44,7 @@ async def test_model_calls_can_be_limited(studio: Studio) -> None:
     async with studio.app() as app:
         result = await app.run(studio.agents["lead"], "go", budget=Budget(turns=2))
 
-    assert result.error == "lead: the run's budget of 2 model calls has no room for a model call: 2 used"
+    assert result.error == "lead: the run's budget of 2 model calls is not enough for the next model call: 2 used"
     assert result.usage.calls == 2
 
 
@@ -56,7 +56,7 @@ async def test_an_agents_budget_covers_those_that_work_for_it(studio: Studio) ->
     result = await studio.run("lead", "go")
 
     assert result.error is not None
-    assert "lead's budget of 2 model calls has no room" in result.error
+    assert "lead's budget of 2 model calls is not enough" in result.error
 
 
 async def test_parallel_agents_cannot_overdraw_together(studio: Studio) -> None:
@@ -92,7 +92,7 @@ async def test_parallel_members_stay_within_a_limit_on_money_and_the_run_is_no_s
         result = await app.run(lead, "go", agents=members, budget=Budget(usd=0.05))
 
     assert result.outcome == "failed"
-    assert "the run's budget of 0.05 USD has no room for a model call" in (result.error or "")
+    assert "the run's budget of 0.05 USD is not enough for the next model call" in (result.error or "")
     assert result.usage.usd <= 0.05
     assert [part.text for part in result.parts].count("x" * 4_000) == 2
     assert all(call.max_tokens is not None for call in wire.heard)
@@ -130,7 +130,7 @@ async def test_a_call_is_not_made_if_no_reply_fits_into_the_budget(studio: Studi
     async with studio.app() as app:
         result = await app.run(studio.agents["lead"], "go", budget=Budget(tokens=15))
 
-    assert result.error == "lead: the run's budget of 15 tokens has no room for a model call: 0 used"
+    assert result.error == "lead: the run's budget of 15 tokens is not enough for the next model call: 0 used"
     assert result.usage.calls == 0
 
 
@@ -175,7 +175,7 @@ async def test_what_was_spent_before_a_crash_counts_after_it(studio: Studio) -> 
 
     result = await studio.resume(first.run_id)
 
-    assert result.error == "lead: the run's budget of 150 tokens has no room for a model call: 100 used"
+    assert result.error == "lead: the run's budget of 150 tokens is not enough for the next model call: 100 used"
 
 
 async def test_money_cannot_be_limited_where_no_price_is_known(studio: Studio) -> None:
@@ -248,7 +248,7 @@ async def test_a_limit_below_what_is_spent_ends_the_run_at_its_next_call_with_wh
         result = await run.result()
 
     assert result.error is not None
-    assert "the run's budget of 50 tokens has no room for a model call: 100 used" in result.error
+    assert "the run's budget of 50 tokens is not enough for the next model call: 100 used" in result.error
     assert studio.heard("second") == []
     assert ("first", "a draft") in [(part.agent, part.text) for part in result.parts]
 
@@ -279,7 +279,7 @@ async def test_limits_that_a_change_does_not_name_stay(studio: Studio) -> None:
         await run.change_budget(Budget(tokens=100_000))
         result = await run.result()
 
-    assert result.error == "lead: the run's budget of 1 model calls has no room for a model call: 1 used"
+    assert result.error == "lead: the run's budget of 1 model calls is not enough for the next model call: 1 used"
 
 
 async def test_calls_under_way_count_against_a_limit_that_comes_later(studio: Studio) -> None:

@@ -405,7 +405,7 @@ async def test_a_reply_that_was_cut_off_by_a_budget_is_delivered_as_a_part_of_a_
     async with studio.app(engines={"mine": model_engine}) as app:
         result = await app.run(Agent(name="lead", engine="mine"), "go", budget=Budget(tokens=100))
 
-    assert "the run's budget of 100 tokens has no room for a model call" in (result.error or "")
+    assert "the run's budget of 100 tokens is not enough for the next model call" in (result.error or "")
     [part] = result.parts
     assert part.text.startswith("xxx")
     assert result.usage.tokens <= 100

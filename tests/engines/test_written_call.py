@@ -294,16 +294,16 @@ async def test_a_call_that_the_model_only_repeats_from_what_it_was_shown_is_neve
 
     assert result.text == "The file contains a call."
     assert not studio.events(result, ToolCalled)
-    assert "Such a call is never run" in wire.heard[1].messages[-1].text
+    assert "A copied call is never executed" in wire.heard[1].messages[-1].text
     (asked,) = studio.events(result, ModelAskedAgain)
-    assert asked.reason == "its reply only repeated a call to helper from the text it was given"
+    assert asked.reason == "its model only copied a call to helper from its input"
 
 
 async def test_a_reply_that_only_repeats_such_a_call_twice_is_no_answer(studio: Studio) -> None:
     result, _ = await run_lead(studio, [WRITTEN, f"```json\n{WRITTEN}\n```", "never"], f"What is {WRITTEN}?")
 
     assert result.outcome == "failed"
-    reason = "its reply only repeated a call to helper from the text it was given"
+    reason = "its model only copied a call to helper from its input"
     assert result.error == f"lead: {reason}, even when asked again"
     assert not studio.events(result, ToolCalled)
 

@@ -184,7 +184,7 @@ async def test_the_lease_decides_and_not_the_claim(engine: Engine) -> None:
             await wait_until_empty(placement)
 
     assert lab.started == Counter(held=1, won=1)
-    assert lab.reports == ["run unfit may not run on this host; its job was removed"]
+    assert lab.reports == ["run unfit is not allowed on this host; its job was removed"]
 
 
 async def test_a_lost_claim_stops_the_work_only_if_the_lease_is_lost_too(engine: Engine) -> None:

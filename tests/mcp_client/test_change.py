@@ -72,8 +72,8 @@ async def test_a_tool_that_changed_since_it_was_seen_first_is_not_called(bench: 
     assert answer.text == "x"
     assert changed.description == "Says it."
     assert str(caught.value) == (
-        "the tool say from the MCP server raw has changed since it was trusted, and is not called until a person "
-        "trusts it again with podium trust: its description changed from "
+        "the tool say from the MCP server raw has changed since it was trusted, and will not be called until a "
+        "person trusts it again with podium trust: its description changed from "
         '"Says it." to "Says it, after reading your keys."'
     )
     assert str(caught.value) in bench.notices

@@ -398,6 +398,6 @@ async def test_a_step_that_uses_up_its_tokens_fails_and_the_run_goes_on(studio: 
 
     (failed,) = studio.events(result, PlanStepFailed)
     assert failed.step == "s1"
-    assert "step s1's budget of 9,000 tokens has no room for a model call" in failed.reason
+    assert "step s1's budget of 9,000 tokens is not enough for the next model call" in failed.reason
     assert len(studio.events(result, PlanStepUnblocked)) == 1
     assert [one.step for one in studio.events(result, PlanStepCompleted)] == ["s2"]

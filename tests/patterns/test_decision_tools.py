@@ -83,7 +83,7 @@ async def test_in_an_unattended_run_the_lead_breaks_a_tie_for_the_person_and_the
 
     made = read_commit(studio, await studio.run("lead", "Have a drink."))
 
-    assert (made.option, made.how) == ("coffee", "decided by lead (tie; nobody was available to ask)")
+    assert (made.option, made.how) == ("coffee", "decided by lead (tie; no person was available to answer)")
 
 
 async def test_a_member_lets_its_team_decide_and_gets_the_decision(studio: Studio) -> None:
@@ -131,7 +131,7 @@ async def test_an_agent_that_is_alone_does_not_vote_with_itself(studio: Studio) 
     result = await studio.run("solo", "Serve drinks.")
 
     made = read_commit(studio, result)
-    assert (made.option, made.how) == ("coffee", "decided by lead (nobody was available to ask)")
+    assert (made.option, made.how) == ("coffee", "decided by lead (no person was available to answer)")
     assert not studio.events(result, BallotCast)
 
 

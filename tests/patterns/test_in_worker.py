@@ -303,7 +303,7 @@ async def test_a_worker_is_held_to_its_part_of_the_runs_budget(repo: Path, setti
     [sent] = [entry.event for entry in entries if isinstance(entry.event, WorkerSent)]
     assert sent.budget == Budget(turns=2)
     assert result.parts[0].outcome == "failed"
-    assert "budget of 2 model calls has no room" in str(result.parts[0].failure)
+    assert "budget of 2 model calls is not enough" in str(result.parts[0].failure)
     assert result.usage.calls == 2
 
 

@@ -321,7 +321,11 @@ async def test_a_groups_sentinel_does_not_end_one_agents_own_loop(studio: Studio
     ("keys", "given", "message"),
     [
         ({}, {"mode": "broadcast"}, "has no team for broadcast mode"),
-        ({}, {"max_iterations": 3}, "has no team; without a team it can only reflect: --reflect, or mode="),
+        (
+            {},
+            {"max_iterations": 3},
+            "has no team; an agent without a team supports only reflect mode: use --reflect, or mode=",
+        ),
         ({"handoff": "other"}, {"mode": "reflect"}, "another agent gives its final answer"),
         ({}, {"mode": "reflect", "max_iterations": 0}, "max_iterations must be at least 1, got 0"),
     ],

@@ -118,7 +118,9 @@ def test_whatever_a_model_replies_is_a_valid_plan_or_refused(value: Any) -> None
 
 def test_a_later_plan_can_depend_on_steps_that_are_done_but_not_repeat_them() -> None:
     assert read_plan(make_step("b", "ada", "a"), done=["a"]).steps[0].depends_on == ("a",)
-    assert find_problems(make_step("a", "ada"), done=["a"]) == ("step 'a' is already done; give new steps other ids",)
+    assert find_problems(make_step("a", "ada"), done=["a"]) == (
+        "step 'a' is already done; a new step needs a different id",
+    )
 
 
 def test_text_of_a_model_cannot_imitate_another_step_in_the_plan_that_is_shown() -> None:

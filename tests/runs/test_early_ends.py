@@ -87,7 +87,7 @@ async def test_a_token_budget_that_runs_out_leaves_what_was_finished(studio: Stu
     delivered = {part.agent: part for part in read_parts(studio, result)}
     assert (delivered["quick"].state, delivered["quick"].text) == ("succeeded", "quick is done")
     assert delivered["slow"].state == "failed"
-    assert "the run's budget of 1,500 tokens has no room" in delivered["slow"].why
+    assert "the run's budget of 1,500 tokens is not enough" in delivered["slow"].why
     assert ("quick", "quick is done") in [(part.agent, part.text) for part in result.parts]
     assert "slow" in [part.agent for part in result.parts if part.outcome == "failed"]
 

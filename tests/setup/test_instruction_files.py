@@ -145,7 +145,7 @@ async def test_long_files_are_cut_at_the_limit_and_the_rest_is_named(repo: Path)
     assert told.endswith("Not included: sub/deep/AGENTS.md. Read these before you work in their folders.")
     assert len(told) < MOST_CHARACTERS + 2000
     assert warnings(found) == [
-        f"sub/deep/AGENTS.md: all instruction files have {MOST_CHARACTERS + 21:,} characters, but agents get "
+        f"sub/deep/AGENTS.md: the instruction files have {MOST_CHARACTERS + 21:,} characters in total, but agents get "
         f"only {MOST_CHARACTERS:,}; shorten them"
     ]
 

@@ -41,7 +41,9 @@ async def test_all_edits_are_done_or_none(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("one\ntwo\n")
     tool = EditFile(tmp_path)
 
-    with pytest.raises(InvalidCall, match=r"in edit 2 of 2, `old` was not found\. The nearest line is 2: two"):
+    with pytest.raises(
+        InvalidCall, match=r"in edit 2 of 2, `old` was not found\. The most similar line is line 2: two"
+    ):
         edits = [{"old_text": "one", "new_text": "1"}, {"old_text": "twoo", "new_text": "2"}]
         await call_tool(tool, path="a", edits=edits)
 

@@ -71,7 +71,7 @@ async def test_a_binary_file_is_refused_with_its_kind_and_size(tmp_path: Path) -
         ({"path": 3}, "read_file got an invalid `path`: expected `str`, got `int`."),
         ({"path": "a", "offset": 0}, "read_file got an invalid `offset`: expected `int` >= 1."),
         ({"path": "a"}, "a does not exist; use glob to find files."),
-        ({"path": "."}, ". is a directory; give the path of a file."),
+        ({"path": "."}, ". is a directory; use the path of a file."),
     ],
 )
 async def test_an_invalid_call_is_refused_with_what_would_work(

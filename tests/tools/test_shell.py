@@ -96,7 +96,7 @@ async def test_a_command_that_ignores_sigterm_is_killed_with_all_it_started(tmp_
         timeout=1,
     )
 
-    assert answer.text == "said\n[stopped after 1 s, with all its processes]"
+    assert answer.text == "said\n[the command and all its processes were stopped after 1 s]"
     assert answer.is_error
     assert 3 <= time.monotonic() - began_at < 20
     await wait_gone(int((tmp_path / "child").read_text()))

@@ -65,7 +65,7 @@ def test_no_time_is_lost_or_doubled_when_the_clock_changes(text: str, start: str
         ("*/0 9 * * *", "not valid in the field minute"),
         ("0 9 1;rm * *", "'1;rm' is not valid in the field day of month"),
         ("0 ٣ * * *", "not valid in the field hour"),
-        ("0 0 30 2 *", "is never due"),
+        ("0 0 30 2 *", "never triggers"),
     ],
 )
 def test_an_invalid_expression_is_explained(text: str, why: str) -> None:

@@ -162,7 +162,7 @@ def test_groups_with_the_same_name_are_listed_with_their_ids() -> None:
 
 
 def test_an_unknown_group_gets_the_nearest_names() -> None:
-    with pytest.raises(Mistake, match=r"group 'biling' not found; did you mean 'billing'\? podium group list"):
+    with pytest.raises(Mistake, match=r"group 'biling' not found; did you mean 'billing'\? run podium group list"):
         make_arrangement("billing", "web").find_group("biling")
 
 

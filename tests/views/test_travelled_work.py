@@ -109,4 +109,4 @@ def test_the_agent_is_told_what_is_missing() -> None:
     assert "- write_file one.txt" in lost
     assert "nested repositories: build/" in lost
     assert "commit 0123456789ab" in whole
-    assert "contains the changes of all finished steps" in whole
+    assert "contains the changes made by all finished steps" in whole

@@ -144,8 +144,8 @@ def test_comments_reach_a_worker_as_one_message_that_quotes_the_lines(site: Site
     [
         ({}, "the review has no comments"),
         ({"comments": [COMMENT | {"text": " "}]}, "the comment on line 2 of 'app.py' is empty"),
-        ({"comments": [COMMENT | {"first": 3}]}, "has an invalid line range, 3 to 2; give the first and"),
-        ({"comments": [COMMENT | {"last": 900}]}, "at most 200 lines"),
+        ({"comments": [COMMENT | {"first": 3}]}, "has an invalid line range, 3 to 2; give a range that starts"),
+        ({"comments": [COMMENT | {"last": 900}]}, "1 to 200 lines"),
         ({"comments": [COMMENT] * 201}, "the review has 201 comments; send at most 200 at a time"),
         ({"note": "x" * 20_001}, "the note has 20,001 characters; the limit is 20,000"),
     ],
@@ -170,7 +170,7 @@ def test_a_worker_that_has_ended_is_continued_by_another_one_if_that_is_wanted(
     assert client.command("/api/workers/da05/review", body, key="next1") == sent
     assert (sent["branch"], sent["text"]) == (
         "feat/ended-review",
-        "a worker on feat/ended-review continues, with the review as its task",
+        "a new worker on feat/ended-review continues the work, with the review as its task",
     )
     with StoreReader(site.store) as reader:
         started = reader.read_summary(sent["run"]).first.event

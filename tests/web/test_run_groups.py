@@ -85,7 +85,7 @@ def test_filters_are_in_the_address_and_can_be_combined(site: Site, visitor: Vis
 @pytest.mark.parametrize(
     ("target", "body", "status", "says"),
     [
-        ("nothing", {"pinned": True}, 422, "group or run 'nothing' not found; podium group list lists the groups"),
+        ("nothing", {"pinned": True}, 422, "group or run 'nothing' not found; run podium group list to see the groups"),
         ("ab01", {}, 422, "nothing would change; give name, pinned or archived"),
         ("ab01", {"name": "  "}, 422, "the name is empty"),
         ("ab01", {"size": 1}, 400, ""),

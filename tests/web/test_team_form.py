@@ -84,11 +84,11 @@ def test_a_team_that_would_replace_another_is_saved_only_after_a_question(site: 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"name": "***"}, "is not a valid team name; use letters and digits"),
+        ({"name": "***"}, "is not a valid team name; use a name with ASCII letters or digits"),
         ({"members": []}, "the team new has no members, so there is nothing to save; add one"),
         ({"members": ["nobody"]}, 'agent "nobody" not found; available:'),
         ({"members": ["debate"]}, "has team, which only agent files support; copy the agent files instead"),
-        ({"lead": "debate"}, "debate already leads a team; choose an agent without a team as lead, or none"),
+        ({"lead": "debate"}, "debate already leads a team or is a router; choose another agent as lead, or no lead"),
         ({"options": {"max_rounds": 3}}, "max_rounds has no effect in orchestrate mode, only in discuss"),
         ({"options": {"dispatch": "no"}}, "new cannot be saved: new.manner.dispatch: "),
         ({"options": {"rounds": 3}}, 'unknown option "rounds"'),

@@ -48,8 +48,8 @@ async def test_the_tool_that_sent_unreturned_workers_sends_them_again(lab: Worke
     assert [lab.read_file(branch, "new.txt") for branch in ("feat/a", "feat/b", f"feat/b-{suffix}")] == ["x"] * 3
     [waiting] = lab.events(after[1].run, RunStarted)
     assert waiting.errand.after == (after[0].run,)
-    assert [text for text in (one.text for one in lab.events(fork, Noticed)) if "had not returned" in text] == [
-        f"the worker on {old.branch} (run {old.run}) had not returned at the position of the fork and is started again "
+    assert [text for text in (one.text for one in lab.events(fork, Noticed)) if "had not reported" in text] == [
+        f"the worker on {old.branch} (run {old.run}) had not reported a result by the fork point and is started again "
         f"on {new.branch} (run {new.run})"
         for old, new in zip(before, after, strict=True)
     ]

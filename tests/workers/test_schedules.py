@@ -93,7 +93,7 @@ async def test_times_that_nobody_was_there_for_are_counted_and_not_made_up(lab: 
 
     assert (missed.missed, missed.missed_at, missed.next_at) == (4, NINE + 3 * DAY, NINE + 4 * DAY)
     assert "s1: missed 4 times, last at 2026-01-08 10:00 UTC, because no process was running" in said.stderr
-    assert "no process is running to start the runs for 1 active schedule" in said.stderr
+    assert "no commander is running, so 1 active schedule will not start any runs" in said.stderr
     assert (len(list_runs(lab)), wait) == (1, 30.0)
 
 
@@ -149,9 +149,9 @@ async def test_the_commander_stays_and_a_killed_one_is_missed_until_another_is_s
 
     assert (schedule.zone, schedule.root) == ("Asia/Tokyo", str(lab.repo.path))
     assert f"last run {due.next_run}" in listed.stdout
-    assert "no process is running to start the runs for 1 active schedule" in listed.stderr
-    assert "no process is running to start the runs for 1 active schedule" in doctor.stdout
-    assert (paused.exit_code, "paused" in quiet.stdout, "no process" in quiet.stderr) == (0, True, False)
+    assert "no commander is running, so 1 active schedule will not start any runs" in listed.stderr
+    assert "no commander is running, so 1 active schedule will not start any runs" in doctor.stdout
+    assert (paused.exit_code, "paused" in quiet.stdout, "no commander" in quiet.stderr) == (0, True, False)
     assert (removed.exit_code, schedules.list_all()) == (0, [])
 
 

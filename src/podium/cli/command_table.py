@@ -37,7 +37,7 @@ COMMANDS = (
     ("login", "Work", "Sign in to a server on another machine.", "podium login https://192.168.1.5:8420"),
     ("host", "Work", "Work on a fleet's runs.", "podium host --labels gpu --slots 4"),
     ("demo", "Work", "Watch a team work, crash and resume; needs no key or network.", "podium demo"),
-    ("status", "Inspect", "Show requests that need you, active agents and finished runs.", "podium status --watch"),
+    ("status", "Inspect", "Show open requests, active agents and finished runs.", "podium status --watch"),
     ("ps", "Inspect", "List runs and their states.", "podium ps --all"),
     ("group", "Inspect", "Organise runs: rename, pin, move and archive groups.", "podium group pin billing"),
     ("show", "Inspect", "Show one run: its tree of agents and its answer.", "podium show 3f2a"),

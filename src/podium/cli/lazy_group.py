@@ -1,4 +1,4 @@
-"""Group subcommands that are imported only when they are needed, because imports take up most of a command's time."""
+"""A command group that imports its subcommands only when needed, because imports take up most of a command's time."""
 
 from __future__ import annotations
 

@@ -52,9 +52,9 @@ class RemoteCommandGroup(RootCommandGroup):
         return found and self._guard_command(found, cmd_name)
 
     def _guard_command(self, command: click.Command, path: str) -> click.Command:
-        """Make a command check its options before it runs. Raise Mistake if the client lacks the scope for it.
+        """Wrap a command so that its options are checked before it runs. Raise Mistake if the client lacks its scope.
 
-        The command is changed in place, because this process runs no other command.
+        The command is modified in place. This is safe, because this process runs only one command.
         """
         access, call = find_access(path), command.callback
         if access.scope not in self._command.scopes:
@@ -89,9 +89,9 @@ def require_options(ctx: click.Context, path: str, allowed: tuple[str, ...]) -> 
 
 
 def apply_terminal(terminal: CallerTerminal, *, has_time_zone: bool) -> None:
-    """Set up this process to write to the client's terminal and, with `has_time_zone`, to use its time zone.
+    """Set up this process to write to the client's terminal and, with `has_time_zone`, to use the client's time zone.
 
-    A command that changes something keeps the time zone of this machine, because it may start processes for agents.
+    Commands that modify state keep the time zone of this machine, because they may start processes for agents.
     """
     columns, lines = (min(max(size, 1), WIDEST) for size in (terminal.columns, terminal.lines))
     os.environ |= {"COLUMNS": str(columns), "LINES": str(lines), "TERM": terminal.name[:60].replace("\0", "") or "dumb"}

@@ -25,7 +25,7 @@ Value = McpServer | Struct | tuple[str, ...] | tuple[Hook, ...] | HookTable | st
 
 
 class Proposal(Struct, frozen=True, kw_only=True):
-    """A key in the repository's files, and its value. The user's trust is recorded under `name`, with `digest`."""
+    """A key in a repository's files, and its value. If the user trusts it, `digest` is recorded under `name`."""
 
     key: str
     kind: Literal["server", "settings"]
@@ -35,7 +35,7 @@ class Proposal(Struct, frozen=True, kw_only=True):
 
 
 def list_proposals(document: SettingsDocument, repo: Path) -> tuple[Proposal, ...]:
-    """Return the proposals in a repository's document that the user can trust."""
+    """Return the proposals in a repository's document, which need the user's trust."""
     return tuple(make_proposal(key, value, repo) for key, value in _iter_values(document))
 
 
@@ -66,7 +66,7 @@ def without_keys(document: SettingsDocument, keys: Collection[str]) -> SettingsD
 
 
 def _select_fields(document: SettingsDocument, keys: Collection[str]) -> dict[str, Any]:
-    """Return the fields that the user can trust, with only the entries that `keys` lists."""
+    """Return the fields that need the user's trust, with only the entries whose keys are in `keys`."""
     worktrees: dict[str, Any] = {
         key: value for key, value in document.worktrees.explicit_fields().items() if f"worktrees.{key}" in keys
     }

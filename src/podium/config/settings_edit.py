@@ -41,6 +41,8 @@ def set_notify_words(path: Path, words: Collection[str]) -> None:
     Raise Mistake if that would change anything else.
     """
     chosen = [word for word in NOTIFY_WORDS if word in words]
+    unwanted = [word for word in NOTIFY_WORDS if word not in words]
+    steps = [f"{verb} {', '.join(those)}" for verb, those in (("include", chosen), ("leave out", unwanted)) if those]
 
     def set_words(document: SettingsDocument) -> SettingsDocument:
         others = [target for target in document.notify if target not in NOTIFY_WORDS]
@@ -50,8 +52,7 @@ def set_notify_words(path: Path, words: Collection[str]) -> None:
         path,
         lambda text: replace_notify_words(text, chosen),
         set_words,
-        advice=f"edit the notify list yourself: of {', '.join(NOTIFY_WORDS)}, it should contain "
-        f"{', '.join(chosen) or 'none'}",
+        advice=f"edit the notify list yourself: {'; '.join(steps)}",
     )
 
 
@@ -79,9 +80,9 @@ def _edit_settings(
 
 
 def replace_notify_words(text: str, words: Sequence[str]) -> str:
-    """Return `text` with `words` instead of the words from `NOTIFY_WORDS` in its `notify` list.
+    """Return `text` with the words from `NOTIFY_WORDS` in its `notify` list replaced by `words`.
 
-    Other items of the list are kept. If there is no such list, it is appended.
+    Other items of the list are kept. If `text` has no `notify` list, one with `words` is appended.
     """
 
     def replace_inline(match: re.Match[str]) -> str:

@@ -24,7 +24,7 @@ UNTRUSTED = "proposed by the repository; ignored until you trust it with podium 
 YOURS: tuple[Severity, str] = ("notice", "ignored: it takes effect only in your own settings")
 IGNORED: dict[str, tuple[Severity, str]] = {
     "permissions.allow": ("warning", "ignored: a repository can only tighten permissions"),
-    "permissions.mode": ("warning", "ignored: set the mode in your own settings or for a run"),
+    "permissions.mode": ("warning", "ignored: set the mode in your own settings, or for one run with --permissions"),
     "sandbox": YOURS,
     "network": YOURS,
     "limits.max_wait": YOURS,

@@ -84,7 +84,7 @@ def ignore_role_rules(reader: FieldReader) -> tuple[str, ...]:
 
 
 def read_engines(reader: FieldReader) -> dict[str, Launch]:
-    """Read engines, keyed by name. Each has a command that starts it, or settings for what a known agent can access."""
+    """Read engines, keyed by name. Each has a command that starts it, or access settings for a known coding agent."""
     found: dict[str, Launch] = {}
     for name, entry in reader.iter_entries("a mapping of names to engines, such as mine: {command: PROGRAM}"):
         values = entry.read_values(ENGINE_READERS)
@@ -98,7 +98,7 @@ def read_engines(reader: FieldReader) -> dict[str, Launch]:
 def read_mcp_servers(reader: FieldReader, side: Side) -> dict[str, McpServer]:
     """Read MCP servers, keyed by name. Each has either a command or a URL."""
     found: dict[str, McpServer] = {}
-    for name, entry in reader.iter_entries("servers such as files: {command: PROGRAM}"):
+    for name, entry in reader.iter_entries("a mapping of names to MCP servers, such as files: {command: PROGRAM}"):
         fields = entry.read_fields(SERVER_READERS)
         if not isinstance(entry.node, MappingNode):
             continue

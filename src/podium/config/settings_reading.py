@@ -66,7 +66,10 @@ def read_settings_file(path: Path, *, path_shown: str, side: Side, root: Path | 
 
 
 def is_placeholder(path: Path) -> bool:
-    """Return whether `path` is an empty folder, such as the sandbox creates where commands must not create a file."""
+    """Return whether `path` is an empty folder.
+
+    The sandbox creates such a folder as a placeholder wherever commands must not create a file.
+    """
     try:
         return not path.is_symlink() and path.is_dir() and not any(path.iterdir())
     except OSError:

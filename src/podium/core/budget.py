@@ -91,7 +91,7 @@ class Allowance:
         self._owner = of
         self._above: tuple[Allowance, ...] = () if above is None else (above, *above._above)
         self.explain_day_budget: ExplainDayBudget | None = None
-        """The function that checks the daily budgets, or None if there are none. Only a run's own allowance has it."""
+        """The function that checks the daily budgets, or None if there are none. Set only for the whole run."""
         self._reserved = NO_USAGE
         self._released: asyncio.Event | None = None
         """An event that is set when a running call ends or the limits change; None while no call is waiting for it."""
@@ -158,7 +158,10 @@ class Allowance:
         return max(1, int(min(room, share)))
 
     def find_refusal(self, operation: str) -> str | None:
-        """Return the error message of the first call that a current limit refused at or below an operation, or None."""
+        """Return the error message of the first refused model call in an operation or below it, or None.
+
+        Only calls refused because of a limit that is still in force are considered.
+        """
         if self.budget is None and self.explain_day_budget is None:
             return None
         limits = (f"{self._describe_limit(limit, name)} " for limit, _, _, name in self._iter_limits() if limit)
@@ -194,7 +197,10 @@ class Allowance:
         return Budget(**granted_limits) if granted_limits else None
 
     def _remaining_limits(self) -> dict[str, float]:
-        """Return how much is neither used nor reserved, for each limit that applies at this level or above."""
+        """Return the remaining amount of each limit at this level or above, excluding reserved amounts.
+
+        If several levels set the same limit, the smallest remaining amount is returned.
+        """
         left: dict[str, float] = {}
         for one in self._limited_levels:
             for limit, used, kept, name in one._iter_limits():
@@ -251,7 +257,7 @@ class Allowance:
             counted = USAGE_FIELDS[name]
             coming = kept + getattr(estimate, counted) - (getattr(self._reserved, counted) if alone else 0)
             if limit is not None and used + coming > limit:
-                return f"{self._describe_limit(limit, name)} has no room for a model call: {used:,.6g} used"
+                return f"{self._describe_limit(limit, name)} is not enough for the next model call: {used:,.6g} used"
         return None
 
     def _describe_limit(self, limit: float, name: str) -> str:

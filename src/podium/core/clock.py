@@ -75,7 +75,7 @@ class RunTimeouts:
             yield timeout
 
     def track_timeout(self, timeout: PausableTimeout, place: str) -> TrackedTimeout:
-        """Let `pause_timeouts` also pause the caller's own timeout while the block runs."""
+        """Return a context manager. While its block runs, `pause_timeouts` also pauses this timeout."""
         return TrackedTimeout(self._timeouts, timeout, place)
 
     @contextmanager

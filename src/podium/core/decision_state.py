@@ -79,8 +79,10 @@ def find_proposal_problem(proposal: DecisionProposed) -> str:
     if not proposal.topic.strip():
         return "the decision has no topic; enter the question to decide"
     if len(proposal.topic) > LONGEST_TOPIC:
-        count = f"{len(proposal.topic):,} characters"
-        return f"the topic has {count}; use at most {LONGEST_TOPIC}, and put the rest into the evidence"
+        return (
+            f"the topic has {len(proposal.topic):,} characters; use at most {LONGEST_TOPIC}, "
+            "and put the rest into the evidence"
+        )
     if not proposal.window > 0 or not isfinite(proposal.window):
         return f"the vote window must be more than 0 seconds, got {proposal.window:g}"
     if proposal.id and proposal.supersedes == proposal.id:
@@ -137,7 +139,7 @@ class DecisionState:
 
     @classmethod
     def from_events(cls, id: str, events: Iterable[Event]) -> DecisionState | None:
-        """Return the state of a decision after these events, or None if they do not propose the decision.
+        """Return the state of a decision after these events, or None if they do not include its proposal.
 
         Raise InvalidTransition if one of the events is not allowed in the state before it.
         """

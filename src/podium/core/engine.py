@@ -56,7 +56,7 @@ class Superseded(Struct, frozen=True, gc=False):
 class Finished(Struct, frozen=True, gc=False):
     """The engine finished its reply; `stop` is the provider's stop reason.
 
-    With `by_tool`, a tool call ended the turn or was the reply, and the text may be empty.
+    If `by_tool` is true, a tool call ended the turn or served as the reply, so the text may be empty.
     """
 
     stop: str = ""
@@ -64,9 +64,9 @@ class Finished(Struct, frozen=True, gc=False):
 
 
 class Postponed(Struct, frozen=True, gc=False):
-    """The engine will be silent for this many seconds, for example while it waits to retry.
+    """The engine will send nothing for this many seconds, for example while it waits to retry.
 
-    Until the next `Postponed`, it may also be silent for `pause` seconds between pieces.
+    Until the next `Postponed`, the engine may also pause for up to `pause` seconds between pieces of its reply.
     """
 
     seconds: float
@@ -81,9 +81,9 @@ Piece = Text | Reasoning | ToolStarted | ToolFinished | Superseded | Postponed |
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolAnswer:
-    """A tool's result for the model; with `ends_turn`, the model is not called again in this turn.
+    """A tool's result for the model; if `ends_turn` is true, the model is not called again in this turn.
 
-    With `is_reply`, the call itself is the agent's reply, so the turn can end without text. If the call was not
+    If `is_reply` is true, the call itself is the agent's reply, so the turn can end without text. If the call was not
     permitted, `refusal` is the reason to show to the user. `log` is the whole output of a command, if it is worth
     keeping; the model does not get it.
     """
@@ -209,8 +209,8 @@ class EngineSessionSpec(Struct, frozen=True, kw_only=True):
     """Everything an engine needs to open an engine session. A reopened session gets the same spec, with its history.
 
     `schema` is the JSON schema of the answer, if there is one; `allowance` is the budget for the session's model calls.
-    `reply_format` returns the format of the current turn's reply. An engine that acts itself, instead of calling
-    `tools`, takes only actions that `gate` permits; without a gate, it takes none. `run` is the id of the run.
+    `reply_format` returns the format of the current turn's reply. An engine that performs actions itself, instead of
+    calling `tools`, performs only actions that `gate` permits. Without a gate, it performs none. `run` is the run's id.
     """
 
     agent: Agent

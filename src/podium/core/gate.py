@@ -54,10 +54,11 @@ class PreparedCall:
     """A tool call that is ready to execute: a description of its effect, and the function that performs it.
 
     `arguments` are the call's arguments in canonical form, with paths resolved; rules are matched against them.
-    `inputs` are hashes of the files that the call changes or a command names, and `outputs` are hashes of the changed
-    files after the call. `shown` is additional text for the person who is asked for permission, such as a diff.
-    `sandbox` describes the sandbox that a command runs in. A read-only call has no effects; a repeatable call can
-    safely be executed again. `directory` is the checkout that the paths are relative to, if it is not the agent's own.
+    `inputs` maps each file that the call changes, or that its command names, to a hash of its content. `outputs` maps
+    each changed file to a hash of its content after the call. `shown` is additional text for the person who is asked
+    for permission, such as a diff. `sandbox` describes the sandbox that a command runs in. A read-only call has no
+    effects; a repeatable call can safely be executed again. `directory` is the checkout that the paths are relative to,
+    if it is not the agent's own.
     """
 
     arguments: Mapping[str, Any]

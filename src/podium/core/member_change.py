@@ -13,7 +13,7 @@ from .scope import Scope
 
 
 def apply_recorded_change(agent: Agent, place: Scope) -> Agent:
-    """Return the agent with the change that was in force when the operation at this scope started."""
+    """Return the agent with the latest change, if any, that was made before the operation at this scope started."""
     changes = place.timeline.member_changes
     if not changes:
         return agent

@@ -60,7 +60,7 @@ class RunRequests:
     def list_open(self, *, now: float, posted: Collection[str] = ()) -> dict[str, Entry]:
         """Return the requests that are waiting for an answer, keyed by id.
 
-        `posted` are the ids of requests whose answers are in the run's mailbox, and perhaps not yet on the timeline.
+        `posted` contains the ids of requests whose answers are in the run's mailbox but may not be on the timeline yet.
         """
         return {
             id: entry
@@ -89,7 +89,7 @@ def describe_closing(answered: Answered | None) -> str:
 
 
 def compute_expiry(asked_at: float, seconds: float) -> float:
-    """Return when a request that can wait for this many seconds expires, or 0 if it never does."""
+    """Return the expiry time of a request made at `asked_at` that can wait for `seconds`, or 0 if it never expires."""
     return 0.0 if isinf(seconds) else asked_at + seconds
 
 

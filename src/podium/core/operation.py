@@ -156,7 +156,7 @@ class Operation:
         self.worker_options: WorkerOptions = DEFAULT_OPTIONS
         """The options for starting a worker that runs this operation. Set by a pattern."""
         self.time_limit: TimeLimit | None = None
-        """The time left of a limit that this operation shares with other operations, if any. Set by a pattern."""
+        """What remains of a time limit that this operation shares with other operations, or None. Set by a pattern."""
         self.checkout: str = "" if parent is None else parent.checkout
         """The checkout that this agent's tools use instead of the run's own, if it is not empty. Set by a pattern."""
         self._context = context
@@ -164,7 +164,10 @@ class Operation:
         self._session: Session | None = None
 
     async def run(self, request: Request) -> Answer:
-        """Return the agent's answer, from the timeline if it is there already. Raise AgentFailed on failure."""
+        """Run the operation and return the agent's answer. Raise AgentFailed if the operation fails.
+
+        If the operation's outcome is already on the timeline, use that outcome and do not run the operation again.
+        """
         self.request = request
         # The digest does not cover notes: Podium derives them from recorded facts, and a newer release may reword them.
         self.scope.digest = compute_digest(self.agent, request.text, request.origin, self.trigger)
@@ -176,7 +179,7 @@ class Operation:
         return Answer(text=ended.text, data=ended.data, parts=ended.parts)
 
     async def _run_within_budget(self, request: Request) -> OperationEnded:
-        """Run the operation within its time limits: the agent's own, and one that it shares with other operations."""
+        """Run the operation within two optional time limits: the agent's own, and one shared with other operations."""
         self.scope.record(OperationStarted(agent=self.agent.name, trigger=self.trigger, request=request))
         own = None if self.agent.budget is None or self.agent.budget.seconds is None else self.agent.budget.seconds
         limits = [] if own is None else [TimeLimit(seconds=own, message=f"its budget of {own:g} s is used up")]
@@ -312,8 +315,8 @@ class Operation:
     def active_seconds(self) -> float:
         """How many seconds the operation took, excluding the time spent waiting for a person.
 
-        This is 0 if the operation has not ended, or if it shares no time limit with other operations: the active time
-        is recorded only if there is such a limit.
+        The time is recorded when the operation ends, and only if the operation shares a time limit with other
+        operations. If the time is not recorded, this is 0.
         """
         ended = self.scope.find_outcome(OperationEnded)
         return 0.0 if ended is None else ended.seconds

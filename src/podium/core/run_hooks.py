@@ -88,7 +88,7 @@ class RunHooks:
             await self.call(hook, event, place, fields)
 
     def select_hooks(self, event: HookEvent, tool: str) -> list[Hook]:
-        """Return the hooks in the settings for an event about a tool."""
+        """Return the hooks in the settings for this event and this tool."""
         return [hook for hook in self._hooks.get(event, ()) if is_hook_for(hook, tool)]
 
     async def call(
@@ -170,11 +170,14 @@ class ActionHooks:
             await self._run_hooks.call(hook, "permission_asked", place, fields, about=asked.id, agent=owner)
 
     def has_hooks(self, event: HookEvent, tool: str) -> bool:
-        """Return whether any hook is called for an event about a tool."""
+        """Return whether there is any hook for this event and this tool."""
         return bool(self._select_hooks(event, tool))
 
     def _select_hooks(self, event: HookEvent, tool: str) -> list[tuple[Hook, str]]:
-        """Return the hooks for an event about a tool, each with the agent whose file it is from."""
+        """Return the hooks for this event and this tool, each with the name of the agent whose file defines it.
+
+        The name is empty for hooks from the settings.
+        """
         return [
             *((hook, "") for hook in self._run_hooks.select_hooks(event, tool)),
             *((hook, self._agent) for hook in self._own.get(event, ()) if is_hook_for(hook, tool)),

@@ -57,7 +57,7 @@ class Scope:
     def find_outcome(self, *kinds: type[E]) -> E | None:
         """Return the outcome recorded for this scope, or None if there is none yet.
 
-        Raise JournalMismatch if it is not of one of these kinds or was recorded for other inputs.
+        Raise JournalMismatch if the outcome is not an event of one of these kinds, or was recorded for other inputs.
         """
         event = self.timeline.find_outcome(self.path, self.digest)
         if event is None or isinstance(event, kinds):

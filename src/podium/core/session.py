@@ -1,8 +1,8 @@
 """Run sessions. A session is one agent's conversation with one engine.
 
 A session processes prompts one at a time, in order of arrival, and returns a reply or a failure for each.
-It deals with prompts, tools and replies, not with patterns. The reply of a finished turn is on the
-timeline; asking again returns it from there.
+It deals with prompts, tools and replies, not with patterns. The reply of a finished turn is
+recorded on the timeline. If a resumed run sends the same prompt again, the session returns the recorded reply.
 """
 
 from __future__ import annotations
@@ -284,7 +284,7 @@ class TurnListener:
 
     @property
     def text(self) -> str:
-        """The text since the last tool call; if that is blank, the last text before that call."""
+        """The last part of the reply's text that is not blank. Tool calls divide the text into parts."""
         for segment in reversed(self._segments):
             if (said := "".join(segment)).strip():
                 return said

@@ -53,8 +53,8 @@ class ModelAddress:
 class CallOptions:
     """How a model is called: what is known about its abilities, and the limits on calls to its server.
 
-    `max_tokens` limits the length of a reply. If the server will accept no calls for longer than `max_wait` seconds,
-    the model counts as being at its limit.
+    `max_tokens` limits the length of a reply. If the server asks to wait for more than `max_wait` seconds before
+    the next call, the model is treated as having reached its limit.
     """
 
     abilities: ModelAbilities = UNTESTED
@@ -153,7 +153,7 @@ class Engines:
         return self._engines[choice]
 
     def find_program(self, agent: Agent) -> AgentProgram | None:
-        """Return the coding agent that is this agent's engine, or None if it has another engine."""
+        """Return the coding agent that this agent uses as its engine, or None if its engine is not a coding agent."""
         return None if agent.engine in self._custom_engines else self._agent_programs.get(agent.engine)
 
     def _find_agent_engine(
@@ -356,9 +356,10 @@ def resolve_model_address(
 
 
 def find_key(address: ModelAddress, environ: Mapping[str, str], *, user: str) -> str:
-    """Return the provider's key, or "" if it is not set.
+    """Return the provider's key, or "" if it is neither set nor required.
 
-    Raise KeyNotSet if the provider requires a key at this address. `user` is the agent that the message names.
+    Raise KeyNotSet if the provider requires a key at this address and it is not set. The error message names the agent
+    `user`.
     """
     provider = address.provider
     key = environ.get(provider.key_name or "", "")

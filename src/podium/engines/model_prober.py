@@ -221,7 +221,7 @@ async def measure_call(wire: Wire, call: ModelCall, *, seconds: float, reading: 
 
 
 class _ReplyMeter:
-    """Collects the parts of a reply and measures when they arrive."""
+    """Collects the parts of a reply and records when the first part arrived."""
 
     def __init__(self) -> None:
         self.started_at = monotonic()

@@ -232,7 +232,7 @@ def judge_window(report: ServerReport | None) -> ProbeResult:
 def count_concurrent(seconds: Mapping[int, float]) -> int:
     """Return how many calls a server answers at once. `seconds` maps numbers of calls to the time they took together.
 
-    The result starts at 1. It is doubled as long as twice as many calls take less than one and a half times as long.
+    The result starts at 1 and is doubled while doubling the number of calls increases the time by less than half.
     """
     number = 1
     while number * 2 in seconds and seconds[number * 2] < seconds[number] * 1.5:

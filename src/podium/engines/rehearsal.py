@@ -53,7 +53,7 @@ def choose_move(call: ModelCall) -> Move:
 
 
 def choose_team_move(call: ModelCall, request: str) -> Move | None:
-    """Return the move for a team's lead, judge or member, or None if the call is for none of these roles.
+    """Return the rehearsed reply of a team's lead, judge or member, or None if the call is for none of these roles.
 
     A lead assigns a task to every worker, asks for one more iteration and accepts the second result.
     """
@@ -94,11 +94,11 @@ def choose_vote(call: ModelCall) -> Move | None:
 
 _WORKERS = re.compile(r"^- (.+?) \(", re.MULTILINE)
 _FIRST_JUDGEMENT = 2
-"""The number of replies after which a lead has judged once. With fewer replies, it has only planned so far."""
+"""The number of replies from a lead that has judged the work once: its plan and its judgement."""
 
 
 def choose_route(router: Tool, request: str) -> Move:
-    """Return the move that routes to the agent whose description shares the most words with the request.
+    """Return the reply that routes to the agent whose description shares the most words with the request.
 
     In a tie, the agent whose name shares the most words is chosen, then the first in the list.
     """
@@ -127,7 +127,10 @@ def _extract_words(text: str) -> frozenset[str]:
 
 
 def _quote_request(request: str) -> str:
-    """Return the request's first line that is not a heading, without a rehearsal's label and shortened if needed."""
+    """Return the first line of the request that is not a heading, shortened if needed.
+
+    If this line is a rehearsed reply, return the request that the reply quotes.
+    """
     lines = (line.strip() for line in request.splitlines())
     line = next((line for line in lines if line and not line.startswith("#")), "")
     if line.startswith(LABEL):

@@ -22,7 +22,10 @@ _FIRST_STEP = "## Your step: s1\n"
 
 
 def choose_work_move(call: ModelCall, request: str) -> Move | None:
-    """Return the move for a planner, a reviewer, a step's owner or a lead that reports, or None for other calls."""
+    """Return the rehearsed reply of a planner, a reviewer, a step's owner or a lead that writes the final report.
+
+    Return None for other calls.
+    """
     if request.startswith("You plan a piece of work"):
         return Move(says=make_rehearsed_plan(request))
     if request.startswith("Review this plan"):
@@ -72,13 +75,16 @@ def _make_step(id: str, owner: str, task: str, depends_on: list[object]) -> dict
 
 
 def _raise_rehearsed_blocker(call: ModelCall) -> Move | None:
-    """Return a move that raises a blocker, to rehearse a decision, or None if the owner cannot raise blockers."""
+    """Return a rehearsed reply that raises a blocker, or None if the owner cannot raise blockers.
+
+    The blocker makes the team rehearse a decision.
+    """
     if all(tool.name != "raise_blocker" for tool in call.tools):
         return None
     question = {
         "topic": f"{LABEL} which approach should the team use?",
         "options": ["the simple approach", "the thorough approach"],
-        "evidence": f"{LABEL} no model was called, so there is no evidence",
+        "evidence": f"{LABEL} no model was called, so there is no evidence for either option",
     }
     return Move(says=f"{LABEL} {call.agent} asks the team", calls=(ToolCall(name="raise_blocker", arguments=question),))
 

@@ -181,7 +181,7 @@ class ScriptSet:
         return list(self._by_agent)
 
     def next_attempt(self, call: ModelCall) -> MoveAttempt:
-        """Return the step for a call, with the fault to simulate in this attempt at the call.
+        """Return the script step for a call, and the fault to simulate in this attempt.
 
         Raise OutsideFailed if the script is invalid or has no more steps.
         """
@@ -296,9 +296,9 @@ def stop_reason(move: Move) -> str:
 
 
 def cut_to_limit(move: Move, call: ModelCall) -> Move:
-    """Return the move as a provider would send it: text beyond the call's `max_tokens` is cut off.
+    """Return the script step as a provider would send it: text beyond the call's `max_tokens` is cut off.
 
-    A move with calls is not cut. Nor is a move that sets its usage: it simulates a server that ignores the limit.
+    A step with calls is not cut. Nor is a step that sets its usage: it simulates a server that ignores the limit.
     """
     longest = inf if call.max_tokens is None else call.max_tokens * CHARACTERS_PER_TOKEN
     if move.calls or move.usage is not None or len(move.says) + len(move.reasoning) <= longest:

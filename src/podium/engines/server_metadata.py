@@ -1,7 +1,7 @@
 """Read a model's context window from its server's metadata.
 
 Servers report it in different places: `/models` in vLLM and many providers, `/props` in llama.cpp, and `/api/ps` and
-`/api/show` in Ollama. The functions that read the documents are pure and lenient.
+`/api/show` in Ollama. The functions that read the responses are pure and lenient.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NUM_CTX = re.compile(r"^\s*num_ctx\s+(\d+)", re.MULTILINE)
 
 
 class MetadataSource(NamedTuple):
-    """A document on a server: its path, and the function that reads a model's window from it.
+    """An endpoint of a server: its path, and the function that reads a model's context window from the response.
 
     With `is_posted`, the request posts the name of the model. With `is_below_root`, the path is relative to the base
     URL without `/v1`, otherwise to the base URL.
@@ -100,8 +100,10 @@ OWN_SERVER_SOURCES = (
     MetadataSource("/props", read_props_window),
     MetadataSource("/api/show", read_show_window, is_posted=True),
 )
-"""The documents on local servers that contain a context window, in the order in which they are fetched. The window of a
-loaded model comes first, because it can be smaller than the model's maximum."""
+"""The endpoints of local servers that report a model's context window, in the order in which they are queried.
+
+Endpoints that report the window of a loaded model come first, because it can be smaller than the model's maximum.
+"""
 
 
 def _list_entries(document: Any, key: str) -> list[Mapping[str, Any]]:

@@ -33,7 +33,7 @@ _JOB_COLUMNS = [one.name for one in msgspec.structs.fields(FleetJob)]
 
 
 def open_fleet_database(store: PostgresAddress, owner: str = "") -> FleetDatabase:
-    """Return access to the fleet's tables in a store's database.
+    """Return a FleetDatabase for the fleet's tables in a store's database.
 
     Raise Mistake if the database may be on another machine and the connection is not verified by TLS.
     """
@@ -115,9 +115,10 @@ class FleetDatabase:
         return [msgspec.convert(row, HostRow) for row in rows]
 
     async def add_host(self, name: str, password: str) -> str:
-        """Create a host and its login, as the owner of the database, and return the login.
+        """Create a host and its database login, and return the name of the login.
 
-        Raise Mistake if the host or its login already exists, or if this login may not create others.
+        Raise Mistake if the host or its login already exists, or if the process is not connected as an owner of the
+        database that is allowed to create roles.
         """
         try:
             return str(await self._call("create_host_login($1, $2)", name, password))
@@ -137,7 +138,10 @@ class FleetDatabase:
             raise Mistake(f"cannot add the host {name}: {why} ({error})") from error
 
     async def remove_host(self, name: str) -> bool:
-        """Remove a host and its login, as the owner of the database. Return False if there is no such host."""
+        """Remove a host and its database login. Return False if there is no such host.
+
+        Only the owner of the database can do this.
+        """
         return bool(await self._call("drop_host_login($1)", name))
 
     # Runs

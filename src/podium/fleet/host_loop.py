@@ -29,8 +29,10 @@ RETRY_SECONDS = 5.0
 """How long a job waits after the work on it failed."""
 
 HELD_SECONDS = 0.25
-"""How long a job waits while another process owns its run. Each further wait is longer by this time, up to
-RETRY_SECONDS."""
+"""How long a job waits if another process owns its run.
+
+Each subsequent wait is longer by this amount, up to RETRY_SECONDS.
+"""
 
 FULL_SECONDS = 1.0
 """How long a job waits if its team or provider is at its limit when the host tries to acquire the run's lease."""
@@ -51,7 +53,7 @@ class LeaseRefused:
     """The host must not work on the run.
 
     `over`: the run has ended or has no job in the store. `held`: another process owns it, or this process's own lease
-    has lapsed. `full`: its team or provider has reached a limit. `unfit`: this host may not take it.
+    has lapsed. `full`: its team or provider has reached a limit. `unfit`: it is not allowed on this host.
     """
 
     reason: Literal["over", "held", "full", "unfit"]
@@ -166,7 +168,7 @@ class HostLoop:
         """Claim no more jobs, and end the loop when the current jobs are done.
 
         After `grace` seconds, the work on the remaining jobs is stopped, and they are handed back. A second call
-        can change the time.
+        can change this grace period.
         """
         self._grace.deadline = anyio.current_time() + grace
         self._draining.set()
@@ -212,7 +214,9 @@ class HostLoop:
             claims = await self._placement.claim(offer, free)
         except PlacementUnavailable as error:
             if not self._is_unavailable:
-                self._report(f"{error}; running jobs continue, and new jobs are claimed when it is available again")
+                self._report(
+                    f"{error}; running jobs continue, and no new jobs are claimed until the problem is resolved"
+                )
             self._is_unavailable = True
             return ()
         self._is_unavailable = False
@@ -281,7 +285,7 @@ class HostLoop:
                     return None
                 case LeaseRefused(reason="unfit"):
                     # The job differs from its row in the store. After it is removed, the sweep queues it correctly.
-                    self._report(f"run {claim.job.run} may not run on this host; its job was removed")
+                    self._report(f"run {claim.job.run} is not allowed on this host; its job was removed")
                     return None
                 case LeaseRefused(reason="held"):
                     self._refused[claim.job.run] += 1

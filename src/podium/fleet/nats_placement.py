@@ -82,7 +82,7 @@ class NatsPlacement:
         self._consumers: set[str] = set()
         """The consumers known to exist."""
         self._leased: set[str] = set()
-        """The consumers whose claims are known to lapse after this process's lease time."""
+        """The consumers whose claims are known to expire after this process's lease time."""
 
     async def __aenter__(self) -> NatsPlacement:
         self._client = _SafeClient(requires_tls=urlsplit(self._url).scheme == "tls")
@@ -276,7 +276,7 @@ class NatsPlacement:
         return [name for _, name, _ in sorted(found, key=lambda one: one[:2], reverse=True)]
 
     async def _set_lease(self, name: str, config: ConsumerConfig) -> None:
-        """Make a consumer's claims lapse after this host's lease time. Another process may have set another time."""
+        """Make a consumer's claims expire after this host's lease time, even if another process set another time."""
         if name in self._leased:
             return
         if config.ack_wait != self.lease_seconds:

@@ -129,7 +129,7 @@ class Servers:
         return shared.tools
 
     def _get_shared_server(self, server: str) -> SharedServer:
-        assert self._group is not None, "Servers can be used only inside its async with block"
+        assert self._group is not None, "a Servers object can be used only inside its async with block"
         if server not in self._shared:
             self._shared[server] = SharedServer(
                 self._servers[server],

@@ -106,7 +106,7 @@ class SharedServer:
         return (
             f"the tool {escape_unprintable(truncate_text(tool, 100))} from the MCP server "
             f"{self.server.name} has changed since it was "
-            f"trusted, and is not called until a person trusts it again with podium trust: {self._changed[tool]}"
+            f"trusted, and will not be called until a person trusts it again with podium trust: {self._changed[tool]}"
         )
 
     # Reviewing the tools

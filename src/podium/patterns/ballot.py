@@ -35,7 +35,10 @@ class Ballot(NamedTuple):
 
 
 def cast_ballot(scope: Scope, state: DecisionState, voter: str, said: Ballot) -> BallotCast | BallotRefused:
-    """Record a ballot at this scope, as cast or as refused. If the scope already has a ballot, return that ballot."""
+    """Record a ballot at this scope: a BallotCast if it is valid, otherwise a BallotRefused.
+
+    If the scope already has a ballot, return that ballot.
+    """
     known: BallotCast | BallotRefused | None = scope.child(f"{KINDS[BallotCast]}#1").find_outcome(BallotCast)
     known = known or scope.child(f"{KINDS[BallotRefused]}#1").find_outcome(BallotRefused)
     if known is not None:

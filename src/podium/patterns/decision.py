@@ -1,6 +1,6 @@
-"""Make decisions: members vote on a proposal, and a lead or a person decides if the vote has no result.
+"""Make decisions: members vote on a proposal, and a lead or a person decides if the vote is inconclusive.
 
-All members vote at once, as child operations below the decision's own scope. If the vote has no result, they see each
+All members vote at once, as child operations below the decision's own scope. If the vote is inconclusive, they see each
 other's ballots and can vote once more. Everything is recorded as it happens, so a decision that was interrupted at any
 point continues from there and is committed only once.
 """
@@ -45,7 +45,7 @@ from .decision_prompts import make_correction_request, make_lead_request, make_s
 from .member_tasks import as_reader, as_writer, resolve_members
 
 PERSON = "person"
-NOBODY = "nobody was available to ask"
+NOBODY = "no person was available to answer"
 LONGEST_RATIONALE = 4000
 
 
@@ -54,9 +54,9 @@ async def run_decision(
 ) -> DecisionCommitted:
     """Make a decision and return it. If the decision is already on the timeline, return the recorded decision.
 
-    A proposal without an id gets a new id, which a resumed run reuses. If the vote has no result and there is no lead,
-    a person must decide, and an unattended run is paused until somebody does. Raise AgentFailed if the proposal is
-    invalid, or if it names a voter that is not in `voters`.
+    A proposal without an id gets a new id, which a resumed run reuses. If the vote is inconclusive and there is no
+    lead, a person must decide, and an unattended run is paused until somebody does. Raise AgentFailed if the proposal
+    is invalid, or if it names a voter that is not in `voters`.
     """
     proposal = shorten_proposal(proposal)
     problem = find_proposal_problem(proposal)
@@ -78,7 +78,7 @@ async def run_decision(
 async def run_decision_request(op: Operation, proposal: DecisionProposed) -> Answer:
     """Make the decision that the run was started for. The agent's team votes, and the agent is the lead.
 
-    A decision that a person has to make is never made by the lead instead.
+    If the proposal says that a person decides, the agent never decides in place of the person.
     """
     members = {} if op.agent.team is None else resolve_members(op)
     by = proposal.by or PERSON
@@ -124,7 +124,7 @@ class _DecisionRun:
     # The vote
 
     async def _hold_vote(self) -> None:
-        """Ask all members to vote, hold a second pass if the first has no result, and close the vote."""
+        """Ask all members to vote, hold a second pass if the first is inconclusive, and close the vote."""
         until = current_time() + self._proposal.window
         first = {name: self._make_voter(name, 1) for name in self._voters}
         request = make_vote_request(self._proposal)
@@ -222,7 +222,7 @@ class _DecisionRun:
     # The decision
 
     async def _decide(self) -> DecisionCommitted:
-        """Return the decision. If the vote has no result, ask a person or the lead to decide."""
+        """Return the decision. If the vote is inconclusive, ask a person or the lead to decide."""
         state = self._read_state()
         result = find_result(state)
         if result.option is not None:
@@ -293,7 +293,7 @@ def find_root(op: Operation) -> Operation:
 
 
 def describe_situation(state: DecisionState, result: VoteResult) -> str:
-    """Return why a vote has no result: `timeout`, `tie` or `no result`, or an empty string if there was no vote."""
+    """Return why a vote is inconclusive: `timeout`, `tie` or `no result`, or an empty string if there was no vote."""
     if not state.proposal.eligible:
         return ""
     if state.closed is not None and state.closed.why == "timeout":

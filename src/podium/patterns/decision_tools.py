@@ -60,7 +60,7 @@ def make_decision_tools(op: Operation) -> tuple[Tool, ...]:
 
 
 class Electorate(NamedTuple):
-    """The agents that vote on a decision, and the lead that decides if the vote has no result."""
+    """The agents that vote on a decision, and the lead that decides if the vote is inconclusive."""
 
     voters: Mapping[str, Agent]
     weights: Mapping[str, float]

@@ -96,7 +96,7 @@ class _WorkerDelegation:
                 "delegate_task",
                 "Start a worker in the background on its own branch.",
                 {
-                    "branch": _string_schema("New branch, or just a name if read_only"),
+                    "branch": _string_schema("Name of the new branch, or of the worker if read_only"),
                     "task": _string_schema("Everything that the worker needs to know"),
                     "after": {
                         "type": "array",

@@ -45,7 +45,7 @@ async def run_discuss(op: Operation, request: Request) -> Answer:
 
 
 class Discussion:
-    """A running discussion, with hooks for programs.
+    """A running discussion, with callbacks for the program that runs it.
 
     `on_broadcast` and `on_vote` are called with each broadcast and vote, and `should_continue` after each round.
     `inject` sends a message to all members before their next round.
@@ -64,7 +64,7 @@ class Discussion:
         self._members = resolve_members(op)
         name = op.agent.name
         self._coordinator = f"{name} (coordinator)" if name in self._members else name
-        """The lead's name as the coordinator. A lead that is also a member has a different name in that role."""
+        """The lead's name as the coordinator. It differs from the agent's name if the lead is also a member."""
         self._stages: dict[str, Operation] = {}
         self._injected: list[tuple[str, str]] = []
         self._injected_characters = 0
@@ -114,7 +114,10 @@ class Discussion:
         return None if self._wants_next_round() else "stopped"
 
     def _list_voters(self) -> list[str]:
-        """Return the members whose votes count: those that finished the round, or that timed out but have voted."""
+        """Return the members whose votes count.
+
+        These are the members that finished the round, and the members that timed out but have voted.
+        """
         return [
             part.agent
             for part in self.parts
@@ -281,7 +284,7 @@ class Discussion:
 
 
 def _drop_repeated_calls(calls: Iterable[ToolUse]) -> Iterator[ToolUse]:
-    """Yield the calls, except those that repeat the call before them: these were not executed again."""
+    """Yield the calls without consecutive repetitions, which were not executed."""
     last: ToolUse | None = None
     for call in calls:
         if last is None or (call.name, call.arguments) != (last.name, last.arguments):

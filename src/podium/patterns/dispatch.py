@@ -40,7 +40,7 @@ class Skipped(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """The assignments in a reply, in order and before merging, and the skipped items."""
+    """The assignments in a reply, in order and not yet merged, together with the items that were skipped."""
 
     assignments: list[Assignment]
     skipped: list[Skipped]
@@ -200,13 +200,16 @@ def _parse_whole_or_fenced(text: str, names: _WorkerNames) -> Plan:
 
 
 def _parse_array_with_markers(text: str, names: _WorkerNames) -> Plan:
-    """Parse an array in prose, unless there is a marker outside it. Markers in its strings are part of the tasks."""
+    """Parse a JSON array of assignments in prose, unless there is an `@worker:` marker outside the array.
+
+    Markers in the array's strings are part of the tasks.
+    """
     array = _find_array_in_prose(text, names)
     return Plan([], []) if MARKER.search(text[: array.start]) or MARKER.search(text[array.end :]) else array.plan
 
 
 def _parse_array_in_prose(text: str, names: _WorkerNames) -> Plan:
-    """Parse an array in prose, regardless of the text around the array."""
+    """Parse a JSON array of assignments in prose, regardless of the text around the array."""
     return _find_array_in_prose(text, names).plan
 
 
@@ -306,7 +309,11 @@ def _find_blocks(text: str) -> Iterator[_Block]:
 
 
 def _strip_outer_fence(text: str, *, is_fenced: bool) -> str:
-    """Remove the line that closes a fence opened before `text`, or that opens a fence for the text after `text`."""
+    """Remove fence lines that have no counterpart in `text`.
+
+    Such a line either closes a fence that was opened before `text`, or opens a fence at the end of `text`. With
+    `is_fenced`, `text` starts inside a fence.
+    """
     lines = text.split("\n")
     opened: int | None = None
     closes: int | None = None

@@ -23,7 +23,7 @@ def expects_changes(agent: Agent) -> bool:
 
 
 async def record_start(op: Operation) -> None:
-    """Record the current state of the operation's checkout as its state at the start, unless it is already recorded."""
+    """Record the current state of the operation's checkout as the starting state, unless one is already recorded."""
     place = op.scope.child("expects")
     if place.find_outcome(ChangesExpected) is None:
         place.record_outcome(ChangesExpected(commit=await _commit_checkout(op)))

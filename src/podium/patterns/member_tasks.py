@@ -143,7 +143,10 @@ def list_members(lead: Agent, agents: Mapping[str, Agent]) -> dict[str, Agent]:
 
 
 def _without_own_team(agent: Agent, lead: Agent) -> Agent:
-    """Return the agent or, for the lead itself, a copy without its team and advisors, so that it takes part alone."""
+    """Return the agent. If it is the lead itself, return a copy without its team and advisors.
+
+    The lead then takes part as a single agent.
+    """
     return structs.replace(agent, team=None, advisors=None) if agent.team == lead.team else agent
 
 

@@ -364,7 +364,10 @@ def propose_adjustments(
 
 
 def _find_adjustments(state: LoopState, results: Sequence[TaskResult], iteration: int) -> Iterator[tuple[str, str]]:
-    """Yield the text of each adjustment, with the member that should use another model, if any."""
+    """Yield the text of each adjustment and the member that should use another model.
+
+    The member is an empty string if the adjustment changes no member's model.
+    """
     for result in results:
         if result.state != "succeeded":
             yield f"{result.worker} {result.state.replace('_', ' ')}; another model may do better", result.worker

@@ -54,7 +54,7 @@ def make_synthesis_request(agent: Agent, report: Iterable[str], *, about: str) -
     fitting = fit_blocks([neutralise(block) for block in report])
     own = {} if agent.team is None else agent.team.options.get("prompts", {})
     omitted = f"{fitting.left_out:,} characters"
-    cut = f" To shorten the report, {omitted} were left out where marked." if fitting.left_out else ""
+    cut = f" To shorten the report, {omitted} were left out; each omission is marked." if fitting.left_out else ""
     return Excerpt(
         render_prompt(own, "sum_up", about=about, report=quote_lines(fitting.text).lstrip("\n"), cut=cut),
         fitting.left_out,

@@ -125,7 +125,7 @@ def format_instructions(destinations: Sequence[str]) -> str:
 
 
 def format_correction(chosen: str, destinations: Sequence[str], *, is_last: bool) -> str:
-    """Return the prompt that follows an invalid choice. The last one is worded differently and asks only for a name."""
+    """Return the prompt to send after an invalid choice. With `is_last`, the prompt asks only for a name."""
     if is_last:
         return f"Who handles the request? Reply with one name and nothing else: {' or '.join(destinations)}."
     return (
@@ -162,9 +162,11 @@ def parse_choice(reply: Reply, destinations: Sequence[str] = ()) -> RouteChoice:
 
 
 def _read_object(found: dict[str, Any], destinations: Sequence[str]) -> RouteChoice | None:
-    """Return the choice in a JSON object: its `agent`, or the `agent` argument or name of the call that it describes.
+    """Return the choice in a JSON object, or None if there is none.
 
-    A small model that cannot call tools writes a call as text, often with the destination as the name of the tool.
+    The choice is the object's `agent`. If the object describes a tool call, it can also be the call's `agent` argument
+    or its name: a small model that cannot call tools writes a call as text, often with the destination as the name of
+    the tool.
     """
     call = found["function"] if isinstance(found.get("function"), dict) else found
     arguments: dict[str, Any] = next((call[key] for key in _ARGUMENT_KEYS if isinstance(call.get(key), dict)), {})

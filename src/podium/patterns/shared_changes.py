@@ -61,7 +61,7 @@ def _list_changed_files(op: Operation, step: str) -> list[str]:
 
 def _format_files(files: Mapping[str, list[str]]) -> str:
     if not files:
-        return "The tools of other steps changed no files, but their commands may have."
+        return "Other steps changed no files with their tools, but commands that they ran may have changed files."
     listed = (f"{', '.join(_shorten_list(changed))} ({step})" for step, changed in files.items())
     return f"Files changed by the tools of other steps: {'; '.join(listed)}"
 

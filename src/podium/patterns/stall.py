@@ -45,6 +45,6 @@ class StallDetector:
 
 
 def jaccard_similarity(one: frozenset[str], other: frozenset[str]) -> float:
-    """Return the share of all words that are in both sets. Two empty sets have similarity 1."""
+    """Return the size of the intersection divided by the size of the union. Two empty sets have similarity 1."""
     together = len(one | other)
     return len(one & other) / together if together else 1.0

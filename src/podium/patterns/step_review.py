@@ -97,7 +97,7 @@ class StepReview:
 
     @asynccontextmanager
     async def _open_work(self) -> AsyncIterator[None]:
-        """Check out work on a branch for the reviewers, because it is not in the run's own checkout."""
+        """Check out the submitted commit for the reviewers, if it is on a branch and not in the run's own checkout."""
         is_recorded = self._place.has_child_outcome("plan_step_reviewed#1")
         if is_recorded or not self._submitted.branch or self._op.repository is None:
             yield

@@ -34,7 +34,10 @@ class HandoffStepArguments(Arguments, frozen=True, kw_only=True):
     reason: Annotated[Words, Meta(description="The reason why another member should finish this step.")]
     context: Annotated[
         str,
-        Meta(max_length=8000, description="The finished work, the open work, and what else the next owner must know."),
+        Meta(
+            max_length=8000,
+            description="The finished work, the open work, and anything else that the next owner needs to know.",
+        ),
     ] = ""
 
 
@@ -49,7 +52,7 @@ class RaiseBlockerArguments(Arguments, frozen=True, kw_only=True):
 
 
 def make_step_tools(op: Operation) -> tuple[Tool, ...]:
-    """Create the step tools that the agent lists, if it owns a step. An owner can run in this process or a worker."""
+    """Create the step tools that the agent lists, if it owns a plan step in this process or in a worker."""
     names = [name for name in dict.fromkeys(op.agent.tools or ()) if name in STEP_TOOLS]
     if not names or not (owns_plan_step(op.scope.path) or owns_step_in_worker(op)):
         return ()

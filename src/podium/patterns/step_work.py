@@ -173,7 +173,11 @@ class StepWork:
         self.board.store_artifact(self.place, "document", f"{name}.md", answer, author=author, step=step)
 
     def _reopen(self, attempt: int, reviewed: PlanStepReviewed, missing: str) -> None:
-        """Reopen the step for another attempt. With lockout, another member revises it, if there is one."""
+        """Reopen the step for another attempt.
+
+        If the team's `lockout` option is set, a member that has not worked on the step becomes its owner. If every
+        member has worked on it, the owner stays the same.
+        """
         author, team = self._owner, self.team
         authors = self.board.progress.steps[self.step.id].authors
         chosen = team.find_replacement(authors, author) if team.own.lockout else author

@@ -81,7 +81,7 @@ def parse_step(written: object, number: int) -> PlanStep:
 
 
 def _iter_criteria(written: Any) -> Iterator[Any]:
-    """Yield each criterion as an object. A model can also write a string for a criterion, or for the whole list."""
+    """Yield each criterion as an object. A model may write a string instead of an object or of the whole list."""
     listed = written if isinstance(written, list) else [written] if isinstance(written, str) else []
     for one in listed:
         yield {"text": one} if isinstance(one, str) else one
@@ -111,7 +111,7 @@ def check_plan(
         problems.append(f"the plan has {len(steps)} steps; the maximum is {MOST_STEPS}")
     ids = [step.id for step in steps]
     problems += [f"two steps have the id {id!r}" for id in dict.fromkeys(ids) if ids.count(id) > 1]
-    problems += [f"step {id!r} is already done; give new steps other ids" for id in ids if id in done]
+    problems += [f"step {id!r} is already done; a new step needs a different id" for id in ids if id in done]
     for step in steps:
         problems += _find_step_problems(step, members, known={*ids, *done}, may_allow=may_allow)
         if not can_check and any(one.command for one in step.acceptance):

@@ -15,9 +15,12 @@ LONGEST_REPLY = 100_000
 MOST_VALUES = 100
 PASS = "pass"
 ECHO_SHARE = 0.8
-"""The minimum share of the topic's words in an echo. An echo has these words in the same order, and no other words."""
+"""The minimum number of words in an echo, as a fraction of the number of words in the topic.
+
+An echo consists only of consecutive words from the topic. Articles are ignored.
+"""
 SHORTEST_TOPIC = 4
-"""The minimum number of words in a topic for finding echoes. Repeating a shorter topic can be a genuine answer."""
+"""The minimum number of words in a topic for echo detection. Repeating a shorter topic can be a genuine answer."""
 
 _FRAME = re.compile(r"```[\w-]*|</?tool_calls?>|</?tools>|[{}\s,;]+")
 _WORD = re.compile(r"\w+")

@@ -23,11 +23,11 @@ def split_names(text: str) -> frozenset[str]:
 
 
 class Risk(NamedTuple):
-    """A word in a command that a wildcard does not cover: its position, and the reason.
+    """A word in a command that a rule's wildcard does not cover, with its position and the reason.
 
-    The kind is `deed` if the word can make the command do more than its table allows, and `outside` if the word can be
-    a path outside the checkout. A word of the kind `guarded` is not allowed even by a rule that spells it out. `path`
-    is the path in an `outside` or `guarded` word.
+    The kind is `deed` if the word can make the command do something that is not known to be harmless, and `outside` if
+    the word can be a path outside the checkout. A rule can allow these two kinds by spelling the word out. No rule can
+    allow a word of the kind `guarded`. `path` is the path in an `outside` or `guarded` word.
     """
 
     place: int
@@ -68,7 +68,7 @@ def judge_words(words: Words, name: str) -> JudgedWords:
 
 
 class SafeUse(NamedTuple):
-    """A compiled table entry."""
+    """A compiled entry of the table `SAFE`: the harmless options and operands of one program or subcommand."""
 
     flags: frozenset[str]
     prefixes: tuple[str, ...]
@@ -165,7 +165,7 @@ class _Reading:
         self.seen.add(option)
         self.kinds.add(kind.removesuffix("-file"))
         if not is_harmless_word(kind, value):
-            self.add_risk(place, f"with {option} {value}, {self.key} can do things that a wildcard does not allow")
+            self.add_risk(place, f"{self.key} with {option} {value} may be harmful, so a rule must allow it explicitly")
         elif kind in PATH_KINDS:
             self.judged.paths.append((place, value))
 
@@ -207,14 +207,15 @@ def _judge_by_table(words: Words, start: int, key: str, judged: JudgedWords) -> 
     if use.needs and not use.needs & reading.seen:
         judged.risks.append(Risk(len(words), f"{key} is harmless only with {' or '.join(sorted(use.needs))}"))
     if use.needs_operand and not reading.operands:
-        judged.risks.append(Risk(len(words), f"{key} without an operand leaves the checkout"))
+        judged.risks.append(Risk(len(words), f"{key} without an argument changes to a folder outside the checkout"))
     judged.is_reading = use.is_reading
 
 
 def _judge_after_dashes(reading: _Reading, at: int) -> int:
-    """Check the words after `--` against their own table entry, and return the end position.
+    """Check `--` and the words after it, and return the end position.
 
-    Without such an entry, the words are operands if the table allows `--`, and otherwise risks.
+    If the words after `--` have an entry in the table, such as `cargo test --`, they are checked against that entry.
+    Otherwise, they count as operands if the command's own entry allows `--`, and as risks if it does not.
     """
     words, passed_on = reading.words, f"{reading.key} --"
     if passed_on in SAFE:
@@ -235,7 +236,7 @@ def _judge_subcommand(reading: _Reading, at: int) -> None:
         return
     reading.add_risk(at, f"{key} needs a rule of its own")
     for place in range(at + 1, len(words)):
-        reading.add_risk(place, f"with {words[place]}, {key} is not known to be harmless")
+        reading.add_risk(place, f"{key} with {words[place]} is not known to be harmless")
 
 
 def _judge_option(reading: _Reading, at: int) -> int:
@@ -259,7 +260,7 @@ def _judge_option(reading: _Reading, at: int) -> int:
             reading.take_value(at, option, use.values[option], rest)
             return at
         else:
-            reading.add_risk(at, f"with {option}, {reading.key} is not known to be harmless")
+            reading.add_risk(at, f"{reading.key} with {option} is not known to be harmless")
             return at
     return at
 
@@ -275,7 +276,7 @@ def _judge_long_option(reading: _Reading, at: int, word: str) -> int:
     elif not sign and kind is not None:
         return reading.take_next_value(at, option, kind)
     else:
-        reading.add_risk(at, f"with {option}, {reading.key} is not known to be harmless")
+        reading.add_risk(at, f"{reading.key} with {option} is not known to be harmless")
     return at
 
 
@@ -287,9 +288,9 @@ def _judge_operands(reading: _Reading) -> None:
     for number, at in enumerate(reading.operands, first):
         kind = use.get_operand_kind(number)
         if kind is None or (use.operands_with and not use.operands_with & reading.seen):
-            reading.add_risk(at, f"with {words[at]}, {reading.key} is not known to be harmless")
+            reading.add_risk(at, f"{reading.key} with {words[at]} is not known to be harmless")
         elif not is_harmless_word(kind, words[at]):
-            reading.add_risk(at, f"with {words[at]}, {reading.key} can do things that a wildcard does not allow")
+            reading.add_risk(at, f"{reading.key} with {words[at]} may be harmful, so a rule must allow it explicitly")
         elif kind in PATH_KINDS:
             judged.paths.append((at, words[at]))
 
@@ -298,5 +299,5 @@ def _judge_bundled_letters(words: Words, judged: JudgedWords) -> None:
     """Check a tar command in the old form, with its options as letters without a dash: `tar tzf FILE`."""
     reading = _Reading(words, "tar", compile_use("tar"), judged)
     if not re.fullmatch(r"[tvzjJa]*f?[vzjJa]*", words[1]) or "t" not in words[1]:
-        reading.add_risk(1, f"with {words[1]}, tar does more than list an archive")
+        reading.add_risk(1, f"tar with {words[1]} does more than list an archive")
     _judge_by_table(words, 2, "tar", judged)

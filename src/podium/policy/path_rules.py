@@ -1,7 +1,7 @@
 """Match paths against rules in gitignore syntax, relative to the checkout. Only the text of a path is considered.
 
-This module opens no files. Callers resolve links first. Some file systems ignore differences between names, such as
-upper and lower case. Names with only such differences count as equal wherever that is the safer choice.
+This module opens no files. Callers resolve links first. Some file systems treat different names as equal, for example
+names that differ only in case. Such names count as equal here wherever that is the safer choice.
 """
 
 from __future__ import annotations

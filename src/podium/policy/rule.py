@@ -53,7 +53,7 @@ def normalise_tool_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """An action, parsed for matching against rules. If rules cannot judge its arguments, `unclear` says why."""
+    """An action, parsed for matching against rules. If rules cannot fully check the action, `unclear` says why."""
 
     tool: str
     locations: tuple[PathLocation, ...] = ()
@@ -149,7 +149,7 @@ class PathRule:
         return self.pattern is None or any(self.pattern.touches(where) for where in subject.locations)
 
     def _catches_command(self, command: ShellCommand) -> bool:
-        """Return whether the rule catches a command. Redirections and programs known to write count as writes."""
+        """Return whether the rule may match a command, given the paths that it mentions or is known to write."""
         if self.tool in ("Glob", "Grep"):
             return False
         if self.pattern is None:

@@ -83,7 +83,10 @@ def read_rules(reader: FieldReader, kind: Kind) -> tuple[str, ...]:
 
 
 def parse_rule_entry(written: LocatedNode, kind: Kind) -> RuleEntry:
-    """Parse a rule without testing its examples. Raise Mistake, without file and line, if it is invalid."""
+    """Parse a rule without testing its examples.
+
+    Raise Mistake if the rule is invalid. The message does not contain the file and the line.
+    """
     value = to_plain_value(written)
     if isinstance(value, str):
         value = value.strip()
@@ -94,7 +97,10 @@ def parse_rule_entry(written: LocatedNode, kind: Kind) -> RuleEntry:
 
 
 def parse_verified_entry(written: LocatedNode, kind: Kind) -> RuleEntry:
-    """Parse a rule and test its examples. Raise Mistake, without file and line, if either step fails."""
+    """Parse a rule and test its examples.
+
+    Raise Mistake if the rule is invalid or an example fails. The message does not contain the file and the line.
+    """
     entry = parse_rule_entry(written, kind)
     for example in entry.check_examples():
         if example.wrong:

@@ -341,7 +341,7 @@ def _parse_verified_rule(entry: Any, kind: Decision, where: str) -> str:
 def _make_example_action(text: str, example: Any) -> str | Action:
     """Return the action for an example, which is a command, a path, a URL or a name."""
     if not isinstance(example, str):
-        raise Mistake(f'the rule "{text}" has the example {example!r}; an example must be a string')
+        raise Mistake(f'the rule "{text}" has the invalid example {example!r}; an example must be a string')
     tool = normalise_tool_name(text.partition("(")[0])
     key = {"Bash": "command", "WebFetch": "url", "Agent": "name"}.get(tool, "path")
     if tool not in ARGUMENTS and tool != "Agent":

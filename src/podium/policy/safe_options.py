@@ -61,6 +61,6 @@ ALIASES = {
     "npm t": "npm test",
     "npm list": "npm ls",
 }
-"""Maps programs and subcommands to the entry whose list of harmless options and operands also applies to them."""
+"""Maps a program or subcommand to the key in `SAFE` whose harmless options and operands also apply to it."""
 
 SAFE: dict[str, str] = READING | FILES | PROJECT | OUTSIDE | GIT | dict.fromkeys(NEVER.split(), "--version --help")

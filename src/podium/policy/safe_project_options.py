@@ -1,4 +1,4 @@
-"""List the harmless options and operands of programs that build and test a project, and of those that act outside it.
+"""List the harmless options and operands of build and test programs, and of programs that act outside the checkout.
 
 `safe_options` describes the format.
 """
@@ -210,7 +210,8 @@ OUTSIDE = {
     "crontab": "-l",
     "kill": "-l",
 }
-"""Programs that act outside the checkout.
+"""The harmless options and operands of programs that act outside the checkout, such as docker and apt.
 
-The listed subcommands only show information, except for those marked `spelled`, which a rule must name.
+The listed subcommands only show information, except those marked `spelled`. A rule allows a subcommand marked `spelled`
+only if it names the subcommand; a wildcard is not enough.
 """

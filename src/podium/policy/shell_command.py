@@ -149,7 +149,11 @@ def _merge_unique(first: Iterable[str], others: Iterable[Iterable[str]]) -> tupl
 
 
 def _list_match_texts(candidates: Iterable[Words], names: Iterable[str]) -> Iterator[str]:
-    """Yield each command as a string for matching, and also with its program's plain name: `rm` for `/bin/RM`."""
+    """Yield each command as a string for matching.
+
+    If the program is written with a folder or in upper case, also yield the command with the program's base name in
+    lower case: `rm` for `/bin/RM`.
+    """
     for words, name in zip(candidates, names, strict=True):
         yield join_words(words)
         if name != words[0]:
@@ -212,13 +216,16 @@ PLAIN_NODES = split_names(
 
 # The scanner -----------------------------------------------------------------------------------------
 
-# A tilde is plain only inside a word, as in HEAD~1. Elsewhere it means a home folder.
+# A tilde is an ordinary character only inside a word, as in HEAD~1. Elsewhere, it means a home folder.
 _WORD = r"""(?:'[^']*'|"[^"$`\\]*"|[A-Za-z0-9_@%+=:,./^-]++|(?<=[A-Za-z0-9])~)++"""
 _TOKEN = re.compile(rf" *(?:(?P<sign>&&|\|\|?|;)|(?P<word>{_WORD}))(?= |&&|\||;|$)| +$")
 
 
 def _scan_commands(text: str) -> tuple[Words, ...]:
-    """Return the words of each simple command, or an empty tuple if any character is not plain."""
+    """Return the words of each simple command. The commands are separated by `&&`, `||`, `|` or `;`.
+
+    Return an empty tuple if a command is empty, or if the text contains other characters that a shell may interpret.
+    """
     parts: list[Words] = []
     words: list[str] = []
     has_quotes = "'" in text or '"' in text

@@ -69,7 +69,7 @@ def is_read_only(words: Words) -> bool:
 
 
 def find_mentioned_paths(words: Words, name: str) -> list[str]:
-    """Return the words and parts of words that may be paths. If the program `name` opens no files, there are none."""
+    """Return the words and parts of words that may be paths, or an empty list if the program `name` opens no files."""
     return [] if name in PATHLESS else list(chain.from_iterable(map(_find_paths, words[1:])))
 
 
@@ -80,7 +80,7 @@ def find_changed_paths(words: Words, name: str) -> list[str]:
 
 
 def _find_changed_operands(words: Words, name: str) -> Words:
-    """Return the operands that a command is known to change. Options among them are not removed."""
+    """Return the operands that a command is known to change. The result may also contain options."""
     if name in WRITERS:
         return words[1:]
     if name in COPIERS:

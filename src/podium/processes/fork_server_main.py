@@ -71,7 +71,7 @@ def _preload_worker_code() -> None:
 
 
 async def _run_rehearsal(home: str) -> None:
-    """Complete a rehearsed run before the first fork, so that everything that runs create lazily already exists."""
+    """Complete a rehearsed run before the first fork, so that workers inherit the objects that a run creates lazily."""
     environ = {"PODIUM_HOME": home}
     async with App(Settings.load(environ), environ=environ) as app:
         await app.run(Agent(name="worker", prompt="Rehearse."), "Rehearse.")

@@ -73,7 +73,10 @@ class ClientMessage(Struct, rename="camel"):
 
 
 class SendConfiguration(Struct, rename="camel", frozen=True):
-    """Options for the response to a message. With `return_immediately`, it is sent before the task has ended."""
+    """Options for the response to a message.
+
+    With `return_immediately`, the response is sent before the task has ended.
+    """
 
     return_immediately: bool = False
 

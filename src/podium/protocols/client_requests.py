@@ -40,7 +40,10 @@ AskQuestion = Callable[[Entry, QuestionAsked, str], Awaitable[str | None]]
 
 
 class ClientRequests:
-    """Asks a client about the requests from one run and its workers. `tasks` ends when the run has ended."""
+    """Shows the requests from one run and its workers to a client's user, and sends the answers to the run.
+
+    `tasks` is a task group that ends with the run.
+    """
 
     def __init__(
         self,

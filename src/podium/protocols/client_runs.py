@@ -26,7 +26,7 @@ from ..values.result import Result
 from ..values.store_address import StoreAddress
 
 MOST_RUNS = 50
-"""The maximum number of clients' runs that a server works on at the same time."""
+"""The maximum number of runs that a server executes for its clients at the same time."""
 
 
 class TooManyRuns(OutsideFailed):
@@ -43,7 +43,7 @@ class ClientRun:
         self._followers: list[Follower] = []
 
     def entries(self) -> Follower:
-        """Return a follower of the timeline. It ends when the server stops working on the run."""
+        """Return an iterator that follows the timeline. The iterator ends when the server stops working on the run."""
         follower = Follower(self._store, self.id)
         self._followers.append(follower)
         if self.run.is_over:
@@ -55,7 +55,7 @@ class ClientRun:
         return await self.run.result()
 
     def finish_followers(self) -> None:
-        """Tell the followers to end after the last entry written so far."""
+        """Tell the iterators from `entries` to end after the last entry written so far."""
         for follower in self._followers:
             follower.finish()
 

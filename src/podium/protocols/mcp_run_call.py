@@ -162,7 +162,7 @@ def build_schema(asked: Asked) -> dict[str, Any]:
 
 
 def read_elicited(given: ElicitResult) -> str | None:
-    """Return the answer in a form, or None if the person gave none."""
+    """Return the answer that the client's user entered in a form, or None if the user did not submit an answer."""
     value = next(iter((given.content or {}).values()), None) if given.action == "accept" else None
     return value if isinstance(value, str) else None
 

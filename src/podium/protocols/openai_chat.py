@@ -105,7 +105,7 @@ def parse_chat_request(body: bytes) -> ChatRequest:
 
 
 def build_request_text(messages: Sequence[ChatMessage]) -> str:
-    """Return the request to the agent: the last message, after the quoted messages before it.
+    """Return the request to the agent: the earlier messages as quotes, and then the last message.
 
     Raise Mistake if the last message is not from the user or has no text.
     """

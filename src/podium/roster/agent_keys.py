@@ -158,7 +158,7 @@ def read_handoff(reader: FieldReader) -> str:
 
 
 def read_router(reader: FieldReader) -> Router | bool:
-    """Return the router. If the value in the file is a boolean, return that value.
+    """Return the value of the `router` key: a router if the value is a mapping, or else a boolean.
 
     True means that the agent is a router for the agents in `agents`.
     """
@@ -266,7 +266,7 @@ def read_memory(reader: FieldReader) -> str:
     """
     if reader.text == "local":
         reader.add_warning(
-            "the value local is treated as project; to keep the memory out of git, list .podium/memory in .gitignore"
+            '"local" is treated as "project"; to keep the memory out of git, add .podium/memory to .gitignore'
         )
         return "project"
     return reader.read_choice(words=("project", "user"))

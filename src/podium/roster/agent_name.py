@@ -66,7 +66,7 @@ def read_agent_names(reader: FieldReader) -> tuple[str, ...]:
 
 
 def resolve_agent_name(reader: FieldReader, word: str) -> str:
-    """Return `word`. In another program's file, convert a display name to an agent name."""
+    """Return `word`, converted to an agent name if it is a display name in another program's file."""
     if reader.context.foreign and not is_agent_name(word) and not word.startswith(_SOURCES):
         return to_agent_name(word) or word
     return word

@@ -76,10 +76,10 @@ def list_agent_folders(repo: Path | None, home: Path) -> tuple[Folder, ...]:
 class Roster:
     """All agents, keyed by name, and the diagnostics about their files.
 
-    `agents` are the agents in effect, `shadowed` are those that another agent overrides, and `broken` maps the
-    names whose definition in effect has errors to their diagnostics. `by_qualified_name` maps `builtin:NAME`,
-    `user:NAME` and `repo:NAME` to the agent with that name in that source, even if another source overrides it.
-    `lines` maps each path to the lines of its keys.
+    `agents` contains the agents in effect, and `shadowed` the agents that another agent overrides. `broken` maps the
+    name of each agent whose definition in effect has errors to its diagnostics. `by_qualified_name` maps
+    `builtin:NAME`, `user:NAME` and `repo:NAME` to the agent with that name in that source, even if another source
+    overrides it. `lines` maps each path to the lines of its keys.
     """
 
     agents: Mapping[str, Agent]
@@ -127,8 +127,8 @@ class Roster:
     def resolve_team(self, name: str, extra: Iterable[Agent] = ()) -> tuple[Agent, ...]:
         """Check an agent and all agents that it needs, and return them. The agent itself comes first.
 
-        `extra` are agents built in code; they override files of the same name. Raise BadAgent if an agent is missing
-        or has an error.
+        `extra` contains agents built in code; they override files of the same name. Raise BadAgent if an agent is
+        missing or has an error.
         """
         built = {agent.name: agent for agent in extra}
         for bad in (one for one in built if not is_agent_name(one)):
@@ -288,7 +288,10 @@ class AgentCollection:
 
 
 def read_folder(folder: Folder) -> AgentCollection:
-    """Read all agent files in `folder`. If it does not exist, there are none; if it cannot be listed, add an error."""
+    """Read all agent files in `folder`. A missing folder counts as empty.
+
+    If the folder cannot be listed, the result contains an error.
+    """
     try:
         return collect_agents(folder.read_file(path) for path in list_agent_files(folder))
     except OSError as error:

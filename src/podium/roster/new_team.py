@@ -43,14 +43,17 @@ def build_new_team(given: NewTeam, roster: Roster) -> Preset:
     """Return the team as a preset. Raise Mistake if an agent does not exist or an option is wrong."""
     name = given.name.strip()
     if not to_agent_name(name):
-        raise Mistake(f"{quote_text(given.name)} is not a valid team name; use letters and digits, such as api-review")
+        raise Mistake(
+            f"{quote_text(given.name)} is not a valid team name; "
+            "use a name with ASCII letters or digits, such as api-review"
+        )
     if not given.members:
         raise Mistake(f"the team {name} has no members, so there is nothing to save; add one")
     if given.model and not is_model_name(given.model):
         raise Mistake(f"{quote_text(given.model)} is not a model name; use e.g. sonnet or openai:gpt-5-mini")
     lead = roster.get(given.lead) if given.lead else Agent(name=to_agent_name(name))
     if is_team(lead):
-        raise Mistake(f"{lead.name} already leads a team; choose an agent without a team as lead, or none")
+        raise Mistake(f"{lead.name} already leads a team or is a router; choose another agent as lead, or no lead")
     if given.evaluator:
         roster.get(given.evaluator)
     members = tuple(roster.get(member) for member in given.members)

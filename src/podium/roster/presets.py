@@ -212,7 +212,7 @@ def delete_preset(home: Path, name: str) -> bool:
 
 
 def preset_from_team(team: Team, *, description: str = "", lead_model: str = "") -> Preset:
-    """Convert a squad to a preset, as the user's own copy of the team in the repository."""
+    """Convert a squad to a preset, which is the user's own copy of the repository's team."""
     workers = tuple(
         PresetWorker(name=one.name, role=one.role, model=one.model, prompt=one.prompt) for one in team.members
     )

@@ -70,7 +70,10 @@ class _TeamLocation(NamedTuple):
 
 
 def load_team_agents(repo: Path | None, home: Path, taken: Collection[str]) -> TeamAgentsBySource:
-    """Load the agents of all presets and of the repository's squad. `taken` are the names of agents from files."""
+    """Load the agents of all presets and of the repository's squad.
+
+    `taken` contains the names of agents that are defined in files. Members of teams get other names.
+    """
     names = {*taken}
     entries, diagnostics = _load_presets(home)
     leads = _name_leads(entries)

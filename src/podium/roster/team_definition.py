@@ -68,7 +68,10 @@ def is_team(agent: Agent) -> bool:
 
 
 def find_team(name: str, roster: Roster, *, repo: Path, home: Path) -> TeamDefinition:
-    """Find a team by its name or display name. Raise Mistake if there is none, or if the agent is a router."""
+    """Find a team by the name or display name of its lead.
+
+    Raise Mistake if no agent has this name, or if the agent is a router or has no team.
+    """
     lead = _find_lead(name, roster)
     if lead.team is None:
         if lead.router is not None:
@@ -173,7 +176,7 @@ def list_preset_only_settings(preset: Preset) -> list[str]:
 
 
 def describe_save_losses(preset: Preset, *, repo: Path | None, home: Path, team: squad.Team | None = None) -> list[str]:
-    """Return sentences about the teams and settings that `save_team` with these arguments would replace or lose."""
+    """Describe in full sentences which teams `save_team` would replace, and which settings it would not keep."""
     losses = []
     there = None if repo is None else squad.discover(repo)
     if there is not None and squad.slug(there.name) != squad.slug(preset.name):
@@ -201,7 +204,8 @@ def find_overridden_builtin(name: str, roster: Roster) -> str | None:
 def save_team(preset: Preset, *, repo: Path | None, home: Path, team: squad.Team | None = None) -> Path | None:
     """Save a team as a preset and, if `repo` is given, as the repository's squad. Return the squad's folder, if any.
 
-    Pass `team` if the team was read from a squad's folder.
+    If the team was read from a squad's folder, pass that squad as `team`. The repository's squad is then written from
+    `team` instead of `preset`.
     """
     presets.load_presets(home)  # raises before anything is written
     presets.check_preset(preset)

@@ -45,7 +45,7 @@ def render_svg(agents: Agents, name: str) -> str:
     drawn = [part for row, box in enumerate(boxes) for part in _draw_box(box, row, boxes, is_final=box.name in owners)]
     width = max(_box_x(box) + _box_width(box) for box in boxes) + MARGIN
     height = len(boxes) * ROW + 2 * MARGIN + 12
-    legend = f'<text class="edge" x="{MARGIN}" y="{height - MARGIN}">round ends: {LEGEND.removeprefix("* ")}</text>'
+    legend = f'<text class="edge" x="{MARGIN}" y="{height - MARGIN}">rounded box: {LEGEND.removeprefix("* ")}</text>'
     size = f'width="{max(width, 280)}" height="{height}" viewBox="0 0 {max(width, 280)} {height}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img"><title>{_escape_xml(name)}</title>'
     return "\n".join([head, f"<style>{_STYLE}</style>", *drawn, legend, "</svg>"])

@@ -25,14 +25,14 @@ from .run_lookup import derive_run_state, is_over
 
 MOST_BUCKETS = 96
 MOST_SERIES = 8
-"""The number of agents that get their own series. If there are two or more others, these share one series."""
+"""The number of agents that get their own series. All other agents share one series, unless there is only one."""
 RATE_SECONDS = 600.0
 """The length of the recent period used to predict when a budget will be exhausted."""
 SMALLEST_PERIOD = 1.0
 
 
 class AgentCost(NamedTuple):
-    """What one agent used, and how it spent its time."""
+    """The usage of one agent, and a breakdown of its time."""
 
     usage: Usage
     time: TimeSplit
@@ -137,7 +137,10 @@ def _size_of(usage: Usage) -> tuple[float, int]:
 
 
 def _history_fields(points: Sequence[UsagePoint], agents: Sequence[str], *, until: float) -> dict[str, Any]:
-    """Return running totals at equal intervals, one series for each agent. The least expensive agents may share one."""
+    """Return running totals at equal intervals, one series for each agent.
+
+    If there are many agents, the least expensive ones share one series.
+    """
     if not points:
         return {"times": [], "series": []}
     first, last = points[0].at, max(until, points[-1].at, points[0].at + SMALLEST_PERIOD)

@@ -1,8 +1,8 @@
-"""Enforce daily budgets: add up what the runs of a store have used since midnight, from their timelines.
+"""Enforce daily budgets: add up the usage of all runs in a store since midnight, from their timelines.
 
 The entries since midnight are read once. After that, only new entries are read, at most every two seconds, so the check
 adds almost no time to a model call. Calls that are in flight, in any process, are not counted yet, so runs can exceed a
-budget by what these calls use.
+budget by the usage of these calls.
 """
 
 from __future__ import annotations
@@ -113,7 +113,10 @@ class DayUsage:
             last = rows[-1].position
 
     def _add_row(self, row: FeedRow, read_start: Callable[[str], RunStarted]) -> bool:
-        """Add the usage of an entry, unless a fork shares it with another run. Return False if it is not from today."""
+        """Add the usage of an entry, unless a fork copied the entry from another run.
+
+        Return False if the entry's usage is from an earlier day, and True otherwise.
+        """
         if row.kind not in USAGE_KINDS or row.seq <= 1 + read_start(row.run).shared:
             return True
         entry = decode_entry(row.line)

@@ -68,9 +68,10 @@ def format_decision_line(record: DecisionRecord) -> str:
 
 
 def make_repository_decisions(store: StoreAddress, started: RunStarted) -> RepositoryDecisions:
-    """Return the recorded description of the decisions, and functions that find the repository and read its decisions.
+    """Return the decisions that apply in a run's repository, or `NO_DECISIONS` if the run has no repository.
 
-    If the run has no repository, there are no decisions.
+    The result contains the text about the decisions in force when the run started, and two functions: one finds the
+    repository, and the other reads its current decisions.
     """
     if not started.repo:
         return NO_DECISIONS

@@ -27,15 +27,15 @@ NO_SANDBOX = (
     "so Podium cannot prevent actions for which it does not ask permission"
 )
 OWN_LOGIN = (
-    "unless the agent's file sets a model, the coding agent can use your login in the sandbox "
-    "and can send anything that it reads to "
+    "if the agent's file sets no model, the coding agent can use your login in the sandbox "
+    "and can send anything that it reads to {hosts}"
 )
 
 
 async def collect_engine_fields(settings: Settings, environ: Mapping[str, str]) -> dict[str, Any]:
     """Return the coding agents as JSON fields.
 
-    The version of an installed agent is read from its package or, if it is not there, from the output of `--version`.
+    The version of an installed agent is read from its package or, if that fails, from the output of `--version`.
     """
     programs = list_agent_programs(settings)
     found = {name: one.find_executable(settings.home, environ.get("PATH", "")) for name, one in programs.items()}
@@ -72,7 +72,7 @@ def list_open_points(settings: Settings, program: AgentProgram) -> list[str]:
     if not is_in_sandbox(settings, program):
         points = [NO_SANDBOX]
     else:
-        points = [OWN_LOGIN + ", ".join(program.hosts)] if program.hosts else []
+        points = [OWN_LOGIN.format(hosts=", ".join(program.hosts))] if program.hosts else []
     return [*points, *([program.caution] if program.caution else [])]
 
 
@@ -89,7 +89,7 @@ def confirm_engine(settings: Settings, name: str) -> str:
 
 
 def find_package_version(program: AgentProgram, executable: str) -> str:
-    """Return the version in the npm package that contains a program, or an empty string if there is none."""
+    """Return the version of the npm package that contains a program, or an empty string if it cannot be found."""
     for folder in Path(executable).resolve().parents:
         try:
             package = msgspec.json.decode((folder / "package.json").read_bytes())

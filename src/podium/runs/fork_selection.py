@@ -3,7 +3,7 @@
 A fork continues from a copy of the entries up to a position, like a run that is resumed after its process died: a
 step whose outcome is among these entries is not executed again. Approvals of later actions are not shared. Work that
 was in progress starts again: actions that had not ended, requests and questions whose answers were not used, and
-workers that had not returned. The functions here do not change any run.
+workers that had not reported a result. The functions here do not change any run.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _has_ended(scope: str, ended: Container[str]) -> bool:
     return False
 
 
-# Steps that were still open at the position of the fork
+# Steps that were still open at the fork point
 
 
 def _find_open_steps(shared: Sequence[Entry], ended: Container[str]) -> dict[int, Entry]:
@@ -124,7 +124,7 @@ def _describe_open_actions(open_steps: dict[int, Entry]) -> Iterator[str]:
     for entry in open_steps.values():
         if isinstance(entry.event, ActionBegan):
             agent, tool = parse_agent_name(entry.operation), entry.event.action.tool
-            yield f"{agent}: {tool} had not ended at the position of the fork and is called again"
+            yield f"{agent}: {tool} had not ended by the fork point and is called again"
 
 
 def _without_approval(entry: Entry) -> Entry:
@@ -137,7 +137,7 @@ def _without_approval(entry: Entry) -> Entry:
     return entry
 
 
-# Workers that had not returned at the position of the fork
+# Workers that had not reported a result by the fork point
 
 
 def _iter_unreturned_workers(shared: Sequence[Entry]) -> Iterator[Entry]:
@@ -170,7 +170,7 @@ def rename_branch(branch: str, source: str, run: str) -> str:
 def _describe_worker(entry: Entry, again: Entry | None) -> str:
     sent = entry.event
     assert isinstance(sent, WorkerSent)
-    what = f"the worker on {sent.branch} (run {sent.run}) had not returned at the position of the fork"
+    what = f"the worker on {sent.branch} (run {sent.run}) had not reported a result by the fork point"
     if again is None:
         return f"{what} and is not restarted, because {parse_agent_name(entry.operation)} had already ended without it"
     assert isinstance(again.event, WorkerSent)

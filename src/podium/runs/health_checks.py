@@ -83,7 +83,7 @@ def check_settings(files: SettingsFiles, wrong: str) -> Fact:
     said = (
         f"{', '.join(files.paths)}, {format_count(len(files.diagnostics), 'diagnostic')}, first: {files.diagnostics[0]}"
     )
-    return Fact("settings", "note", f"{said}; podium config validate shows all")
+    return Fact("settings", "note", f"{said}; run podium config validate to see all diagnostics")
 
 
 def check_engine(settings: Settings, environ: Mapping[str, str]) -> Fact:

@@ -17,7 +17,10 @@ def is_paused_now(last: Event) -> bool:
 
 
 def describe_late_wakeup(last: Event) -> str:
-    """Return a notice if a run whose last event is `last` continues late; otherwise an empty string."""
+    """Return a notice if a waiting run continues later than planned; otherwise an empty string.
+
+    `last` is the run's last event.
+    """
     if not isinstance(last, RunPaused) or not last.until or (late := time.time() - last.until) < LATE_SECONDS:
         return ""
     when = format_utc_time(last.until)

@@ -48,7 +48,10 @@ class MergeCandidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BranchPart:
-    """A part of a branch's changes: the branch's commit from which it was taken, and a commit with only that part."""
+    """A part of a branch's changes.
+
+    `source` is the commit on the branch that the part was taken from, and `commit` is a commit with only that part.
+    """
 
     source: str
     commit: str
@@ -230,9 +233,10 @@ def _find_newest_workers(context: RepoContext) -> dict[str, WorkerState]:
 async def _find_resolving_branch(
     repository: Repository, commit: str, resolver: Resolver | None, resolvers_by_branch: Mapping[str, Resolver]
 ) -> str:
-    """Return the branch on which an active worker is resolving the conflict of a commit, or an empty string.
+    """Return the branch of an active worker that is resolving a merge conflict with a commit, or an empty string.
 
-    If the commit itself comes from a resolver, other active resolvers of the same conflict count too.
+    If the commit itself was made by a worker that resolves a conflict, `resolver` is that worker. Another active worker
+    that resolves the same conflict is then found too.
     """
     for branch, other in resolvers_by_branch.items():
         if other.worker.is_over:

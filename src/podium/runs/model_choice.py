@@ -51,9 +51,10 @@ async def ask_server(address: str, environ: Mapping[str, str], provider: str = "
 
 
 def choose_model(server: LocalServer, model: str | None) -> ConfirmedServer:
-    """Return the server with the chosen model or, if `model` is None, with its only model.
+    """Return the server with the chosen model. If `model` is None, the server's only model is chosen.
 
-    Raise Mistake if the server does not have the chosen model, or if none is chosen and it has no or several models.
+    Raise Mistake if the server does not have the chosen model, or if `model` is None and the server does not have
+    exactly one model.
     """
     names = ", ".join(server.models[:MOST_NAMES])
     if model is None and len(server.models) != 1:

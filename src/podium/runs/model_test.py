@@ -24,7 +24,7 @@ from .ability_summary import ability_record_fields
 from .model_choice import ask_server, choose_model
 
 MOST_CALLS = 9
-"""Maximum number of calls in the test of a model that costs money."""
+"""The maximum number of calls in a test of a paid model, used to estimate the maximum cost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

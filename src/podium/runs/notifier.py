@@ -1,8 +1,8 @@
 """Send notifications by running a command or calling a webhook.
 
 Commands and URLs come only from the user's own settings. A command gets the notification as JSON on its standard
-input, and a webhook gets it in the body of a POST request. If a command or webhook fails or takes too long, this is
-reported once and has no other effect.
+input, and a webhook gets it in the body of a POST request. Only the first failure or timeout of each command or webhook
+is reported. Failures have no other effect.
 """
 
 from __future__ import annotations
@@ -137,9 +137,9 @@ async def open_notifier(
     environ: Mapping[str, str] = os.environ,
     seconds: float = NOTIFY_SECONDS,
 ) -> AsyncIterator[Notifier]:
-    """Open a notifier until the block ends, and then wait for notifications that are still being sent.
+    """Yield a notifier. When the block ends, wait for notifications that are still being sent.
 
-    `targets` returns the current commands and webhooks. `tell` is called with a sentence about each target that fails.
+    `targets` returns the current commands and webhooks. `tell` is called with a message about each target that fails.
     `seconds` is the time limit for each notification.
     """
     async with create_task_group() as group:

@@ -81,7 +81,7 @@ class RunStatus:
 class Overview:
     """The open requests of a store, oldest first, and its runs, newest first.
 
-    `active` are all runs that have not ended, and `ended` are the newest of those that have.
+    `active` contains all runs that have not ended, and `ended` contains the newest of the ended runs.
     """
 
     waiting: tuple[OpenRequest, ...] = ()
@@ -131,7 +131,10 @@ class OverviewReader:
             )
 
     def _select_runs(self, reader: StoreReader, most_ended: int) -> tuple[list[RunSummary], list[RunSummary]]:
-        """Return the runs that have not ended, and the newest that have. An ended run never changes again."""
+        """Return the runs that have not ended, and the newest of the ended runs.
+
+        Once a run is known to have ended, its state is not checked again, because an ended run never changes.
+        """
         active: list[RunSummary] = []
         recent: dict[str, RunSummary] = {}
         ids = reader.list_run_ids()

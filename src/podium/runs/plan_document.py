@@ -31,7 +31,7 @@ def render_plan_document(plan: WorkPlan) -> str:
 
 
 def parse_plan_document(text: str, goal: str, members: Mapping[str, Agent], *, done: Sequence[str] = ()) -> WorkPlan:
-    """Return the plan in an edited document. `done` are the steps that are already done.
+    """Return the plan in an edited document. `done` contains the ids of the completed steps.
 
     Raise Mistake, with the line number, if the document is invalid.
     """

@@ -36,7 +36,7 @@ class RefCleanup:
 
 
 async def find_other_machine(context: RepoContext, worker: WorkerState) -> TravelledWork | None:
-    """Return what is known about a worker's files if they are on another machine; otherwise return None."""
+    """Return the location and last push of a worker's files if they are on another machine; otherwise return None."""
     if worker.worker_task.origin is None or not worker.worker_task.origin.remote:
         return None
     work = await to_thread.run_sync(_read_travelled_work, context, worker.run)
@@ -49,10 +49,10 @@ def _read_travelled_work(context: RepoContext, run: str) -> TravelledWork:
 
 
 async def fetch_pushed_work(context: RepoContext, worker: WorkerState) -> WorkPushed | None:
-    """Fetch the commits that a worker on another machine pushed last, and return the push.
+    """Fetch the most recent push of a worker on another machine, and return the event that recorded the push.
 
-    Return None if the worker's files are on this machine. Raise Mistake if its last commits were not pushed, and
-    OutsideFailed if the remote cannot be reached.
+    Return None if the worker's files are on this machine. Raise Mistake if the worker's last commits were not pushed,
+    and OutsideFailed if the remote cannot be reached.
     """
     work = await find_other_machine(context, worker)
     if work is None:

@@ -41,7 +41,7 @@ CommitWork = Callable[[Timeline, RunStarted, Settings, bool], Awaitable[str]]
 Returns an error message if the commit fails, otherwise an empty string.
 """
 MakePush = Callable[[Timeline, Settings, TaskGroup, WorkerTask], Push]
-"""Returns the object that pushes a worker's files, using tasks in the given group."""
+"""Returns an object that pushes a worker's files. The pushes run in the given task group."""
 
 
 TraceRun = Callable[[Entry], Callable[[Entry], None]]
@@ -98,8 +98,8 @@ class RunAssembly:
     ) -> RunDriver:
         """Assemble a run that this process has claimed, and return its driver.
 
-        `first` is the first entry of its timeline. An agent that does not list its tools gets the first `for_all`
-        of the `functions`, or all of them if `for_all` is None.
+        `first` is the first entry of the run's timeline. `functions` contains the available functions. An agent that
+        does not list its tools gets `functions[:for_all]`, which is all functions if `for_all` is None.
         """
         located = locate_run(first, self._settings.home)
         recorded, started = first.event, located.event

@@ -54,11 +54,11 @@ from ..views.run_view import RunView
 
 RELEASE_SECONDS = 5.0
 IDLE_SECONDS = 1.0
-"""If all agents of a run only wait for limits to reset for this long, this process stops working on the run."""
+"""How long all agents of a run must be waiting for limits to reset before this process stops working on the run."""
 
 
 class RunDriver:
-    """A run whose lease this process holds, to drive the run or to record events about it."""
+    """The driver of a run whose lease this process holds. It works on the run, or only records events about it."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class RunDriver:
         self._before_end = before_end
         """A function to call before the run ends. Its argument says whether the run succeeded.
 
-        It returns an error message, or an empty string if it succeeded itself.
+        The function returns an error message, or an empty string if there was no error.
         """
         self.agent = first.event.agent
         self._root = context.root_operation(self.agent)
@@ -95,7 +95,7 @@ class RunDriver:
         self.parks_at_limits = False
         """Whether this process stops working on the run while all its agents wait for providers' limits to reset."""
         self._wakeup: LimitWait | None = None
-        """The wait for a limit that makes this process stop working on the run, if any. The run continues after it."""
+        """Set when this process stops working on the run until a limit resets. The run continues after this wait."""
         self.result: Result | None = None
         self._finished = Flag()
         self.has_recorded_end = False
@@ -189,9 +189,10 @@ class RunDriver:
         await self.timeline.wait_written()
 
     async def drive(self) -> Result:
-        """Work on the run until it ends, pauses or is interrupted. Only cancellation is raised.
+        """Work on the run until it ends, pauses or is interrupted, and return the result.
 
-        Any other exception is stored in `error`; the run can then be resumed from its timeline.
+        An error is not raised but stored in `error`; the run can then be resumed from its timeline. Cancellation is
+        passed on to the caller.
         """
         try:
             self.result = await self._run_to_end()

@@ -42,7 +42,7 @@ from .run_launcher import RunLauncher
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkedRun:
-    """A fork of the run `source` at the position `at`, with the entries that it shares and its checkout."""
+    """A fork of the run `source` at the position `at`: the fork's checkout, and the entries that both runs share."""
 
     id: str
     source: str
@@ -57,7 +57,7 @@ class ForkedRun:
 
     @property
     def shared_calls(self) -> int:
-        """The number of model calls that the fork shares."""
+        """The number of model calls that the fork shares with the original run."""
         return sum(isinstance(entry.event, ModelReplied) for entry in self.forked.kept)
 
 
@@ -105,9 +105,9 @@ async def retry_run(
 
 
 def _choose_position(entries: Sequence[Entry], at: str, change: DecisionChange | None) -> int:
-    """Return the position of a fork. It must be between the proposal and the outcome of the decision to change, if any.
+    """Return the position of a fork. Raise Mistake if `at` is not a possible position.
 
-    Raise Mistake if there is no such position.
+    If the fork changes a decision, the position is between the proposal and the outcome of that decision.
     """
     if change is None:
         return find_fork_position(entries, at)

@@ -62,7 +62,10 @@ from .run_assembly import CommitWork, EngineFor, MakePush, RunAssembly, TraceRun
 from .run_driver import RunDriver
 from .run_options import RunOptions, apply_options, require_known_options
 
-BYPASS_NOTICE = "Permissions are bypassed: everything that no rule denies is done without asking."
+BYPASS_NOTICE = (
+    "Permissions are bypassed: agents act without asking, "
+    "unless an ask rule, a deny rule or a built-in protection applies."
+)
 
 
 class RunLauncher:
@@ -117,10 +120,10 @@ class RunLauncher:
         job: FleetJob | None = None,
         notice: str = "",
     ) -> RunDriver:
-        """Write a new run to the store and return it, ready to be driven or released.
+        """Write a new run to the store and return its driver. The caller then drives or releases the run.
 
-        `id` is an id chosen in advance. `settings` override the launcher's settings. With a `job`, the run is for the
-        hosts of a fleet. `notice` is put on its timeline. Raise Mistake if the run could not start.
+        `id` is an id chosen in advance. `settings` replaces the launcher's settings. If `job` is given, the run is for
+        the hosts of a fleet. `notice` is added to the run's timeline. Raise Mistake if the run cannot start.
         """
         require_known_options(options)
         # A worker's earlier turns are loaded by the process that takes over its run.
@@ -303,10 +306,10 @@ class RunLauncher:
         beside: Statement | None = None,
         job: FleetJob | None = None,
     ) -> tuple[RunLease, Timeline, Entry]:
-        """Write a new run's start and notices to the timeline.
+        """Write the start of a new run and its notices to the run's timeline.
 
-        `beside` is an SQL statement that is executed in the same transaction. For a worker's run, it is replaced by the
-        statement that inserts the worker and its `job`.
+        `beside` is an SQL statement that is executed in the same transaction. For a worker's run, `beside` is ignored,
+        and the statement that inserts the worker and its `job` is executed instead.
         """
         id = id or secrets.token_hex(6)
         beside = beside if started.errand is None else build_worker_insert(id, started.errand, job)

@@ -22,7 +22,7 @@ def filter_recent_runs(runs: list[RunSummary], *, pinned: Container[str] = ()) -
 
 
 def run_summary_fields(summary: RunSummary, now: float) -> dict[str, Any]:
-    """Return a run's summary for lists as JSON fields."""
+    """Return the JSON fields that describe a run in a list of runs."""
     started = summary.first.event
     assert isinstance(started, RunStarted)
     run_state = derive_run_state(summary)
@@ -53,7 +53,7 @@ def run_group_fields(run: str, arrangement: Arrangement) -> dict[str, Any]:
 
 
 def group_fields(group: Group) -> dict[str, Any]:
-    """Return a group's summary for lists as JSON fields."""
+    """Return the JSON fields that describe a group in a list of groups."""
     return {
         "id": group.tag,
         "name": group.name,

@@ -23,7 +23,7 @@ class RunOptions(TypedDict, total=False):
     `reflect` is possible. `max_iterations` limits the iterations of the mode `reflect`. `on_discussion` is called with
     each discussion when it starts. `after` is an earlier run whose conversation the new run continues. `force_model`
     replaces the models of all agents. With `decision`, the run only makes this decision: the members of the first
-    agent's team vote, and the agent itself or a person decides if the vote has no result. `constraints` apply to the
+    agent's team vote, and the agent itself or a person decides if the vote is inconclusive. `constraints` apply to the
     work of the first agent's collaborating team, in addition to the team's own. With `leaves_no_traces`, the run
     creates no worktrees, branches or decision records, and calls no hooks.
     """

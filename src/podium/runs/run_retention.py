@@ -58,8 +58,8 @@ def find_references(runs: Collection[RunSummary], decisions: Collection[Decision
     """Return the runs that each run refers to.
 
     A run refers to its parent, its workers, its original run, and the runs that it continues or waits for.
-    A run that made a decision also refers to the run that replaced the decision. If only the later run were removed,
-    the old decision would be in force again.
+    A run that made a decision also refers to the run that replaced the decision, because the old decision would be in
+    force again if only the later run were removed.
     """
     references: defaultdict[str, set[str]] = defaultdict(set)
     for run in runs:

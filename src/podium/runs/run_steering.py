@@ -1,4 +1,4 @@
-"""Steer a run from any surface: send a message to an agent, pause the run, change its budget."""
+"""Steer a run: send a message to an agent, pause the run, or change its budget."""
 
 from __future__ import annotations
 

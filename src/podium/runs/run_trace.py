@@ -125,7 +125,7 @@ class RunTrace:
         self._calls: dict[bytes, str] = {}
         """The span keys of tool calls, keyed by operation and action."""
         self._last: dict[str, float] = {}
-        """The time of each operation's last entry, used as the start of a model call without a duration."""
+        """The time of each operation's last entry, used as the start of a model call whose duration is not recorded."""
         started = first.event
         assert isinstance(started, RunStarted)
         self._run_agent = started.agent
@@ -271,7 +271,7 @@ def to_nanoseconds(at: float) -> int:
 
 
 def format_parent(span: Span) -> str:
-    """Return the TRACEPARENT value that makes a span the parent."""
+    """Return the TRACEPARENT value that identifies a span as the parent of other programs' spans."""
     where = span.get_span_context()
     return f"00-{where.trace_id:032x}-{where.span_id:016x}-{int(where.trace_flags):02x}"
 

@@ -148,9 +148,10 @@ async def _read_changes(repository: Repository, old: str, new: str) -> list[_Tre
 
 
 async def undo_files(store: StoreAddress, shown: UndoPlan) -> UndoPlan:
-    """Restore the files that `shown` lists as undoable, if they still are. Return a plan with the state of each file.
+    """Restore the files that `shown` lists as undoable and that can still be undone.
 
-    The current files are saved first, under the ref that `save_ref` returns.
+    Return a plan with the new state of each file. The current files are saved first, under the ref that `save_ref`
+    returns.
     """
     plan = await plan_undo(store, shown.run)
     await read_git_output(plan.repository, "update-ref", save_ref(plan.run), plan.current)

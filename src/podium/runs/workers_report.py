@@ -28,8 +28,8 @@ NOT_STARTED_REASON = "no worker was started"
 class WorkersReport:
     """The results of workers, and a merge forecast for their branches.
 
-    `statuses` contains the checkout status of workers that have not ended, keyed by run. `not_started` are workers that
-    were requested but never started. `forecast_error` says why the forecast failed, if it did.
+    `statuses` contains the checkout status of workers that have not ended, keyed by run. `not_started` contains the
+    workers that were requested but never started. `forecast_error` says why the forecast failed, if it did.
     """
 
     summary: WorkersSummary
@@ -40,7 +40,7 @@ class WorkersReport:
 
     @property
     def has_results(self) -> bool:
-        """Whether any worker in the report has started or could not be started."""
+        """Whether the report contains any workers that are not queued. Queued workers have no results yet."""
         return bool(self.not_started) or any(worker.state != "queued" for worker in self.summary.workers)
 
 

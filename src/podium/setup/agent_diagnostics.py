@@ -97,7 +97,10 @@ class AgentDiagnostics:
         return ""
 
     def _check_models(self, agent: Agent) -> Iterator[Diagnostic]:
-        """Yield a warning for each model that its provider is not known to offer. Custom addresses are not checked."""
+        """Yield a warning for each model that is not in the list of its provider's known models.
+
+        Models of providers with a custom address are not checked.
+        """
         for name in () if agent.engine != "model" else list_models(self._settings, agent):
             if message := describe_unlisted_model(name, self._environ):
                 yield _diagnose(agent, "model", message, "warning")

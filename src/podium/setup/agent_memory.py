@@ -25,7 +25,7 @@ from ..values.tool_names import UPDATE_MEMORY
 from .settings import Settings
 
 MOST_BYTES = 32_000
-"""The maximum size of the part of a memory that its agent reads."""
+"""The maximum size of the memory in an agent's prompt. The middle of a longer memory is left out."""
 PROJECT_FOLDER = ".podium/memory"
 SQUAD_FILES = (".squad/team.md", ".ai-team/team.md")
 
@@ -97,7 +97,7 @@ def locate_memory(name: str, agent: Agent, repo: Path, settings: Settings) -> Me
 
 
 def _read_memory(file: MemoryFile) -> tuple[str, str]:
-    """Return the text of a memory, and a notice if it cannot be read. A file that does not exist is empty."""
+    """Return the text of a memory, and a notice if it cannot be read. If the file does not exist, both are empty."""
     path = file.folder / file.path
     if not path.is_symlink() and not path.exists():
         return "", ""

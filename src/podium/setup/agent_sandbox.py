@@ -37,7 +37,8 @@ def is_in_sandbox(settings: Settings, program: AgentProgram) -> bool:
 def choose_agent_sandbox(settings: Settings, program: AgentProgram, has_model: bool) -> AgentSandbox:
     """Return the sandbox for a coding agent.
 
-    With `has_model`, Podium chooses the agent's model, so the agent needs no access to the hosts of its own login.
+    If `has_model` is true, Podium chooses the agent's model, so the sandbox does not give the agent access to the hosts
+    that it needs for its own model and login.
     """
     # Imported here to keep start-up fast: most runs use no coding agent.
     from ..engines.acp.agent_process import AgentSandbox

@@ -1,8 +1,9 @@
 """Call hooks: run their commands, in the sandbox unless the user says otherwise, and read their replies.
 
-A hook's command gets the event as JSON on standard input. If it exits with code 0, its output may be a JSON object with
-the keys `decision`, `reason` and `context`. The decision `deny` and any other exit code are denials. A timeout, too
-much output or an unknown decision is a failure, which counts as a denial before an action or a merge.
+A hook's command gets the event as JSON on standard input. If the command exits with code 0, its output may be a JSON
+object with the keys `decision`, `reason` and `context`. A hook denies an action or a merge with the decision `deny`, or
+by exiting with any other code. A timeout, too much output or an unknown decision is a failure. If a hook fails before
+an action or a merge, the action or merge is denied.
 """
 
 from __future__ import annotations

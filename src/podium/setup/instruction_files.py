@@ -189,7 +189,9 @@ class _Reader:
         if not found.is_complete:
             self._warn(NAMES[0], f"is searched for only in the first {MOST_FOLDERS:,} folders of the repository")
         if (size := sum(len(file.text) for file in self.files)) > MOST_CHARACTERS:
-            message = f"all instruction files have {size:,} characters, but agents get only {MOST_CHARACTERS:,}"
+            message = (
+                f"the instruction files have {size:,} characters in total, but agents get only {MOST_CHARACTERS:,}"
+            )
             self._warn(self.files[-1].path, f"{message}; shorten them")
 
     def _read_file(self, path: str, *, imported_by: str, depth: int) -> None:

@@ -18,7 +18,7 @@ from .settings import Settings
 def require_consent(models: Iterable[str], settings: Settings, environ: Mapping[str, str], *, chooser: str) -> None:
     """Raise Mistake if a model is on a local server that the user has not agreed to use.
 
-    The message begins with `chooser`, which says what chose the model.
+    The message begins with `chooser`, which names the agent or task that uses the model.
     """
     for model in models:
         provider = find_local_provider(model)

@@ -51,7 +51,7 @@ def require_repository(team: Iterable[Agent], repo: Path | None) -> None:
         if options.get("checks"):
             what = "checks, which run on a clean checkout of the work"
         elif options.get("worktrees", "shared") != "shared":
-            what = f"worktrees: {options['worktrees']}, which needs checkouts of the repository"
+            what = f"the option worktrees: {options['worktrees']}, which requires checkouts of the repository"
         else:
             continue
         if not _is_in_git(repo):
@@ -71,7 +71,8 @@ def apply_run_mode(agent: Agent, mode: Mode | None, max_iterations: int | None) 
     if team is None and mode != "reflect":
         what = "has no team" if mode is None else f"has no team for {mode} mode"
         raise Mistake(
-            f'{agent.name} {what}; without a team it can only reflect: --reflect, or mode="reflect" in Python'
+            f"{agent.name} {what}; an agent without a team supports only reflect mode: "
+            'use --reflect, or mode="reflect" in Python'
         )
     if team is None and (agent.router is not None or agent.handoff is not None):
         raise Mistake(

@@ -111,7 +111,7 @@ class RunAgents:
         force_model: str = "",
         patterns: OwnPatterns = NO_PATTERNS,
     ) -> AgentSelection:
-        """Return the agents in exactly the form that a resumed run will read."""
+        """Return the agents of a run exactly as a resumed run will read them from the store, and notices about them."""
         written = self._redaction.redact_line(msgspec.json.encode(roster.resolve_team(agent, extra=extra)))
         team = apply_team_fallbacks(msgspec.json.decode(written, type=tuple[Agent, ...]))
         if force_model:

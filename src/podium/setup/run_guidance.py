@@ -39,8 +39,9 @@ SEVERAL_REPOSITORIES = """\
 
 You work in {checkout}. Your task also covers these checkouts of other repositories:
 {places}
-Use absolute paths for their files. Searches and diffs cover one checkout; give its path. To run a command or checks in
-one of them, give its path as directory. Changes in all of them are committed and merged together."""
+Use absolute paths for files in these checkouts. A search or diff covers only one checkout; to choose another one, give
+its path. To run a command or checks in another checkout, give the path of that checkout as directory. The changes in
+all checkouts are committed and merged together."""
 
 
 class ReadGuidance(NamedTuple):
@@ -103,9 +104,9 @@ async def _describe_other_repositories(
 def _load_wanted_skills(
     wanted: dict[str, str], skills: tuple[Skill, ...], repo: Path, settings: Settings, notices: list[str]
 ) -> dict[str, str]:
-    """Return the texts of the skills that agents list, which become part of these agents' prompts.
+    """Return the texts of the skills that agents list, keyed by name. They become part of these agents' prompts.
 
-    `wanted` maps the name of each skill to an agent that lists it. The agent is named in notices.
+    `wanted` maps the name of each skill to an agent that lists the skill. Notices about the skill name this agent.
     """
     # Imported here to keep start-up fast: few agents list skills.
     from ..patterns.verdict import neutralise
@@ -136,7 +137,7 @@ def build_agent_prompt(settings: Settings, guidance: Guidance | None, agent: Age
 
 
 def describe_guidance(guidance: Guidance | None, agent: Agent) -> Iterator[str]:
-    """Yield the texts of the guidance that an agent gets."""
+    """Yield the parts of an agent's prompt that contain its guidance."""
     if guidance is None:
         return
     if guidance.instructions and works_in_checkout(agent):
@@ -176,7 +177,8 @@ def works_in_checkout(agent: Agent) -> bool:
 def can_load_skills(agent: Agent) -> bool:
     """Return whether an agent can load skills.
 
-    It can if it lists the tool or skills, or lists no tools and is not a router, unless the tool is disallowed.
+    An agent that disallows the tool `load_skill` cannot load skills. Any other agent can if it lists that tool or any
+    skills, or if it lists no tools and is not a router.
     """
     is_default = bool(agent.skills) or (agent.tools is None and agent.router is None)
     if not agent.tools and not agent.disallowed_tools:

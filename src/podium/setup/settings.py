@@ -235,7 +235,10 @@ class Settings(Struct, frozen=True, kw_only=True):
 
 
 FLAGS = frozenset(SettingsDocument.__struct_fields__) - {"store"}
-"""The arguments of `Settings.load` that are merged with the settings in files. Others replace whole fields."""
+"""The arguments of `Settings.load` that are merged with the settings in files.
+
+Any other argument replaces a whole field of `Settings`.
+"""
 
 RECORDED_FIELDS: dict[str, Any] = {
     "model": str,

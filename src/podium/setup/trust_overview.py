@@ -1,4 +1,4 @@
-"""List the items that a repository would start or change on this machine, and which of them the user trusts."""
+"""List the settings, hooks and MCP tools of a repository that need the user's trust, and whether they are trusted."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class TrustOverview(Struct, frozen=True, kw_only=True):
 
     @property
     def open_items(self) -> tuple[TrustItem, ...]:
-        """The items that the user does not trust in their current form."""
+        """The items that are new, or that have changed since the user trusted them."""
         return tuple(item for item in self.items if item.state != "trusted")
 
 

@@ -29,7 +29,7 @@ class CommandKey(NamedTuple):
 
 
 def claim_command_key(store: StoreAddress, key: str, digest: str, *, id: str = "") -> CommandKey:
-    """Store a key with a new id, unless it is stored already, and return what is stored for it.
+    """Store a key with a new id, unless the key is already stored, and return the stored key.
 
     Raise Mistake if the key has an invalid length or was used for another command. `digest` identifies the command and
     its arguments. If `id` is given, a new key is stored with this id.

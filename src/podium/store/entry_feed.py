@@ -1,10 +1,14 @@
 """Read the entries of all runs in a single order. A reader that continues from its cursor never misses an entry.
 
-A cursor names the last entry that its owner has seen, as `RUN:SEQ`. SQLite has one writer at a time, so the row ids of
-entries are in commit order. Entries are deleted only with their run, and SQLite may reuse the row ids of removed
-entries for new ones, so a position also counts these removals. A cursor does not contain a row id, because VACUUM can
-change row ids, although it keeps their order. PostgreSQL has many writers at a time: entries are in the order of their
-transactions, and an entry appears in the feed once every earlier transaction has ended.
+A cursor names the last entry that its owner has seen, as `RUN:SEQ`. It does not contain a row id, because VACUUM can
+change row ids, although it keeps their order.
+
+SQLite has one writer at a time, so the row ids of entries are in commit order. SQLite may reuse the row ids of entries
+that were deleted together with their run. Therefore, the position of an entry in the feed consists of the id of the
+last deletion before the entry was written, and the entry's row id.
+
+PostgreSQL has many writers at a time. Entries are in the order of their transactions, and an entry appears in the feed
+once every earlier transaction has ended.
 """
 
 from __future__ import annotations

@@ -78,6 +78,6 @@ class Follower:
 
 
 def _ends_timeline(event: Event) -> bool:
-    """Return whether no event follows this one unless somebody resumes the run."""
+    """Return whether a timeline ends with this event, unless somebody resumes the run."""
     # A run that is paused until a given time continues by itself.
     return isinstance(event, RunEnded) or (isinstance(event, RunPaused) and not event.until)

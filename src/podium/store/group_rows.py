@@ -361,13 +361,13 @@ def _find_current(thing: Group | GroupedRun, now: Arrangement) -> Group | Groupe
 
 def _find_current_group(group: Group, now: Arrangement) -> Group:
     if group.id not in now.groups:
-        raise Mistake(f"{group} has been deleted; podium group list lists the remaining groups")
+        raise Mistake(f"{group} has been deleted; run podium group list to see the remaining groups")
     return now.groups[group.id]
 
 
 def _find_current_run(run: GroupedRun, now: Arrangement) -> GroupedRun:
     if now.grouped_runs[run.run].group is None:
-        raise Mistake(f"run {run.run} has been deleted with its group; podium ps lists the remaining runs")
+        raise Mistake(f"run {run.run} has been deleted with its group; run podium ps to see the remaining runs")
     return now.grouped_runs[run.run]
 
 

@@ -59,10 +59,10 @@ class MailboxMessage(NamedTuple):
 def post_to_mailbox(
     path: StoreAddress, run: str, event: MailboxEvent, *, ref: str = "", files: Sequence[AttachedFile] = ()
 ) -> bool:
-    """Post a message to a run's mailbox and wake the owners of runs.
+    """Post a message to a run's mailbox, and wake all processes that own runs, so that the run's owner reads it.
 
-    Return False, and post nothing, if the run already has a message with this `ref`. `files` are the
-    attachments of a `MessageReceived`.
+    Return False, and post nothing, if the run already has a message with this `ref`. `files` contains the attachments
+    of a `MessageReceived`.
     """
     connection = open_connection(path, create=False)
     try:

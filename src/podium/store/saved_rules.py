@@ -43,8 +43,8 @@ def publish_rules(store: StoreAddress, machine: str, rules: Sequence[PublishedRu
 def read_rules_for_run(store: StoreAddress, run: str) -> tuple[str, ...]:
     """Return the published rules that apply to a run.
 
-    These are the rules of the machine where the run was delegated. If another worker delegated the run, the rules of
-    the machine where the first worker in this chain was delegated apply.
+    These are the rules of the machine that delegated the run. If a worker delegated the run, they are the rules of the
+    machine that delegated the first worker in the chain.
     """
     with StoreReader(store) as reader:
         origin = None

@@ -27,8 +27,9 @@ COLUMNS = (
 class Schedule:
     """A schedule. Times are in seconds since the epoch; a time that is not known yet is 0.
 
-    `root` is the folder that its runs work in, and `host` is the id of the machine that starts them. `missed` counts
-    the due times when no process was running to start a run, and `error` says why the last run could not be started.
+    `root` is the folder that its runs work in, and `host` is the id of the machine that starts them. `missed` is the
+    number of runs that were due while no process was running to start them. `error` says why the last run could not be
+    started.
     """
 
     id: str
@@ -94,7 +95,10 @@ class Schedules:
         self._execute("UPDATE schedule SET is_paused = ?, next_at = ? WHERE id = ?", (int(is_paused), next_at, id))
 
     def record_start(self, schedule: Schedule, *, next_at: float, error: str = "") -> None:
-        """Record that the run for `schedule.next_at` was started, or why it was not. The next due time is `next_at`."""
+        """Record that the run due at `schedule.next_at` was started, and set the next due time to `next_at`.
+
+        If the run could not be started, `error` says why.
+        """
         run = schedule.last_run if error else schedule.next_run
         if self._host_secret:
             changed = replace(schedule, next_at=next_at, last_at=schedule.next_at, last_run=run, error=error)
@@ -106,7 +110,10 @@ class Schedules:
         )
 
     def record_missed(self, schedule: Schedule, count: int, *, last: float, next_at: float) -> None:
-        """Record that no process was running at the last `count` due times, the latest of which was `last`."""
+        """Record that no process was running at the last `count` due times, and set the next due time to `next_at`.
+
+        `last` is the latest of the missed due times.
+        """
         if self._host_secret:
             total = schedule.missed + count
             self._record_as_host(schedule, replace(schedule, next_at=next_at, missed=total, missed_at=last))

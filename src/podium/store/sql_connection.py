@@ -48,17 +48,17 @@ class SqlConnection(Protocol):
 
     @property
     def entries_after(self) -> str:
-        """The condition for entries after a position, with a placeholder for each of its two values."""
+        """The SQL condition for entries after a position, with a placeholder for each of the position's two values."""
         ...
 
     @property
     def entries_before(self) -> str:
-        """The condition for entries before a position, with a placeholder for each of its two values."""
+        """The SQL condition for entries before a position, with a placeholder for each of the position's two values."""
         ...
 
     @property
     def settled_entries(self) -> str:
-        """The condition for settled entries: later commits add entries only after them in `entry_order`."""
+        """The SQL condition for settled entries. Entries committed later always follow them in `entry_order`."""
         ...
 
     @property

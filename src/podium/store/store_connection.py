@@ -17,7 +17,7 @@ from .store_write import Committer
 def open_connection(store: StoreAddress, *, create: bool) -> SqlConnection:
     """Open a connection to a store, and migrate the store if needed.
 
-    If there is no SQLite file, it is created or, without `create`, StoreFailed is raised. A PostgreSQL database must
+    A missing SQLite file is created if `create` is true; otherwise, StoreFailed is raised. A PostgreSQL database must
     exist; its schema is created if needed.
     """
     if isinstance(store, Path):
@@ -51,9 +51,9 @@ def open_committer(store: StoreAddress, owner: str) -> Committer:
 
 
 def expect_store(store: StoreAddress) -> None:
-    """Make this process wait if the store's server is unavailable.
+    """Make this process wait for the store's server if the server is unavailable.
 
-    The parent process has been connected, so the server exists and is probably restarting.
+    Call this only if the parent process has connected to the server: the server then exists and is probably restarting.
     """
     if isinstance(store, Path):
         return

@@ -1,4 +1,4 @@
-"""Store files: runs and everything that belongs to them, outside a database.
+"""Read and write store files, which contain exported runs and everything that belongs to the runs.
 
 A store file is a gzip file of JSON lines. The first line names the format and the columns of each table. Each further
 line is a row: an array that begins with the name of its table. The last line contains the number of rows and the
@@ -101,7 +101,7 @@ class StoreFileWriter:
 
 @contextmanager
 def write_store_file(path: Path) -> Iterator[StoreFileWriter]:
-    """Write a store file, which replaces `path` when it is complete. Raise Mistake if it cannot be written."""
+    """Yield a writer for a store file that replaces `path` when the block ends. Raise Mistake if writing fails."""
     with open_replacement(path) as file, GzipFile(filename="", fileobj=file, mode="wb", mtime=0) as packed:
         writer = StoreFileWriter(packed)
         yield writer

@@ -32,7 +32,7 @@ class ImportReport:
 
 
 def import_store(store: StoreAddress, path: Path) -> ImportReport:
-    """Add the runs from a store file that the store does not have, with everything that belongs to them.
+    """Import the runs of a store file, with everything that belongs to them. Skip runs that the store already has.
 
     Raise Mistake or StoreCorrupt, and import nothing, if the file is not a store file or is damaged.
     """

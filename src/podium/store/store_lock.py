@@ -23,10 +23,10 @@ MOST_SECONDS = 20 * LOCK_SECONDS
 
 @asynccontextmanager
 async def hold_store_lock(store: StoreAddress, what: str, *, doing: str) -> AsyncIterator[None]:
-    """Hold the lock named `what` until the block ends. It applies to all processes and machines that use the store.
+    """Hold the lock named `what` until the block ends. The lock covers all processes and machines that use the store.
 
-    Raise StoreFailed if another process holds the lock for too long. The error message describes the work of that
-    process with `doing`, for example `starting workers`.
+    Raise StoreFailed if another process holds the lock for too long. `doing` describes the work that the lock protects,
+    for example `starting workers`; it is part of the error message.
     """
     if isinstance(store, Path):
         async with hold_lock(store, what, doing=doing):
@@ -52,7 +52,9 @@ async def _acquire_advisory_lock(connection: SqlConnection, store: StoreAddress,
     give_up = time.monotonic() + MOST_SECONDS
     while not await to_thread.run_sync(try_to_lock):
         if time.monotonic() > give_up:
-            raise StoreFailed(f"another process has been {doing} for too long in {store}; end that process")
+            raise StoreFailed(
+                f"another process that uses {store} has been {doing} for too long; end that process and try again"
+            )
         await sleep(0.02)
 
 
@@ -60,8 +62,8 @@ async def _acquire_advisory_lock(connection: SqlConnection, store: StoreAddress,
 async def hold_lock(store: StoreAddress, what: str, *, doing: str) -> AsyncIterator[int]:
     """Hold the lock named `what` on this machine until the block ends, and yield the descriptor of its file.
 
-    Raise StoreFailed if another process holds the lock for too long. The error message describes the work of that
-    process with `doing`, for example `starting workers`.
+    Raise StoreFailed if another process holds the lock for too long. `doing` describes the work that the lock protects,
+    for example `starting workers`; it is part of the error message.
     """
     name = make_local_path(store, f"{what}.lock")
     try:
@@ -82,5 +84,8 @@ async def _acquire_lock(lock: int, name: Path, doing: str) -> None:
         if try_lock_descriptor(lock):
             return
         if time.monotonic() > give_up:
-            raise StoreFailed(f"another process has been {doing} for too long and still locks {name}; end that process")
+            raise StoreFailed(
+                f"another process has been {doing} for too long and still holds the lock {name}; end that process and "
+                "try again"
+            )
         await sleep(0.02)

@@ -11,7 +11,7 @@ from .store_connection import open_connection, require_postgres_packages
 
 
 def read_version(store: StoreAddress) -> int:
-    """Return the version of a store, or 0 if there is none. The store is not changed."""
+    """Return the version of a store, or 0 if the store has not been created yet. The store is not changed."""
     if isinstance(store, Path):
         return read_sqlite_version(store)
     require_postgres_packages()

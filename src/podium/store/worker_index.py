@@ -61,14 +61,14 @@ class WorkerIndex:
         return self._query_rows("WHERE worker.is_open = 1", ())
 
     def list_all(self, root: str | None = None) -> list[WorkerRow]:
-        """Return every worker, in one repository or in all, in the order in which they were started.
+        """Return the workers in the repository `root`, or all workers, in the order in which they were started.
 
         The workers in a repository include those that its workers have started on other machines.
         """
         return self._query_rows("", ()) if root is None else self._query_rows(f"WHERE {self._in_root}", (root,))
 
     def list_listed(self, root: str | None = None) -> list[WorkerRow]:
-        """Return every worker, in one repository or in all, except the workers of teams whose group was deleted."""
+        """Return the workers in the repository `root`, or all workers, except those of teams with a deleted group."""
         where, values = ("", ()) if root is None else (f"AND {self._in_root}", (root,))
         return self._query_rows(
             "WHERE NOT EXISTS (SELECT 1 FROM placement WHERE placement.run = worker.run AND placement.place IS NULL)"

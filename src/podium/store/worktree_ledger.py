@@ -50,7 +50,7 @@ class WorktreeRow:
 
 
 class Ledger:
-    """The worktrees in a store that are on this machine. Every change is on disk when the call returns."""
+    """The record of a store's worktrees on this machine. Every change is on disk when the method returns."""
 
     def __init__(self, store: StoreAddress) -> None:
         self.store = store

@@ -1,7 +1,8 @@
 """Find the plug-ins in installed Python packages.
 
-Finding them takes tens of milliseconds, so it is done only when Podium itself does not have what is needed. A package
-in the current folder is not a plug-in: otherwise, code in a repository could run without consent.
+The search takes tens of milliseconds, so it runs only for names that are not built in, such as the name of an engine
+or of a command. A package in the current folder is not a plug-in: otherwise, code in a repository could run without
+consent.
 """
 
 from __future__ import annotations
@@ -70,9 +71,9 @@ def find_plugin(name: str) -> Plugin:
 
 
 def find_plugin_part(part: PluginPart, name: str) -> Any:
-    """Return the engine, tool, pattern or command with this name, or None if no plug-in has one.
+    """Return the engine, tool, pattern or command with this name, or None if no plug-in provides it.
 
-    Raise Mistake if no loaded plug-in has one and another plug-in, which might have it, cannot be loaded.
+    Raise Mistake if it is not found and a plug-in that might provide it cannot be loaded.
     """
     found = load_plugins()
     for plugin in found.plugins.values():

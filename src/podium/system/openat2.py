@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 SYSCALL_NUMBER = 437
-"""The number of the system call, which is the same on every supported processor."""
+"""The number of the system call `openat2`, which is the same on every supported processor architecture."""
 RESOLVE_NO_MAGICLINKS = 0x02
 RESOLVE_BENEATH = 0x08
 ATTEMPTS = 100

@@ -8,13 +8,14 @@ from ..engines.script import Fails, Move, ToolCall
 
 
 def calls(tool: str, /, **arguments: Any) -> Move:
-    """Return a move, the scripted reply to one model call, that calls this tool."""
+    """Return a move that calls this tool. A move is the scripted reply to one model call."""
     return Move(calls=(ToolCall(name=tool, arguments=arguments),))
 
 
 def fails(status: int = 500, *, times: int | None = None, then: str = "", retry_after: float = 0.0) -> Move:
-    """Return a move, the scripted reply to one model call, that fails with this HTTP status.
+    """Return a move that fails with this HTTP status. A move is the scripted reply to one model call.
 
-    It fails every time or, if `times` is given, only that many times. After that, it replies with `then`.
+    Every attempt at the call fails or, if `times` is given, only that many attempts. Later attempts get the reply
+    `then`.
     """
     return Move(says=then, fails=Fails(status=status, times=times, retry_after=retry_after))

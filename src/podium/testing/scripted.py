@@ -1,7 +1,7 @@
 """Run agents with scripted models in the real product.
 
 The roster, the patterns, the tool loop, the store and recovery are real; only the model is scripted.
-Agents come from the test itself, from the repository or from Podium's built-in agents, by name.
+Agents are defined in the test itself, or are found by name in the repository or among Podium's built-in agents.
 """
 
 from __future__ import annotations
@@ -75,7 +75,10 @@ class Scripted:
         return self._own_agents[name]
 
     def says(self, agent: str, *moves: Any) -> None:
-        """Set the moves for an agent defined with `agent`, loaded from a file in the repository or built in."""
+        """Set an agent's moves, which are its scripted replies, one for each model call.
+
+        The agent can be defined with `agent`, defined by a file in the repository, or built in.
+        """
         self._scripts.set_script(agent, moves)
 
     # Running agents
@@ -193,7 +196,7 @@ class Scripted:
 
 
 class _InstantClock:
-    """A clock that advances only when code sleeps, without really waiting."""
+    """A fake clock. `sleep` returns at once and advances the clock by the given number of seconds."""
 
     def __init__(self) -> None:
         self._passed = 0.0

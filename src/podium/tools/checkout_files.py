@@ -42,7 +42,7 @@ class LocatedPath:
     def as_file(self) -> LocatedPath:
         """Return this path if it is a file or does not exist. Raise InvalidCall for a directory."""
         if self.kind == "directory":
-            raise InvalidCall(f"{self.path} is a directory; give the path of a file.")
+            raise InvalidCall(f"{self.path} is a directory; use the path of a file.")
         return self
 
 
@@ -50,8 +50,8 @@ class LocatedPath:
 def open_checkout(directory: Path, *, by_kernel: bool | None = None) -> Iterator[Checkout]:
     """Open the checkout for the duration of the block.
 
-    `by_kernel` says whether the kernel resolves paths; by default, it does so if it can. Raise InvalidCall if the
-    directory cannot be opened.
+    `by_kernel` says whether the kernel resolves paths. By default, the kernel does so if `openat2` is available. Raise
+    InvalidCall if the directory cannot be opened.
     """
     try:
         fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -89,7 +89,7 @@ class Checkout:
         for top in (os.path.abspath(self._directory), os.path.realpath(self._directory)):  # noqa: PTH100 - lexical, follows no links
             if path == top or path.startswith(f"{top.rstrip('/')}/"):
                 return path[len(top) :].strip("/") or "."
-        raise InvalidCall(f"{format_path(path)} is outside the checkout; give a path relative to the checkout.")
+        raise InvalidCall(f"{format_path(path)} is outside the checkout; use a path relative to the checkout.")
 
     def _locate_by_kernel(self, relative: str) -> LocatedPath:
         absent: list[str] = []
@@ -117,7 +117,7 @@ class Checkout:
         """Raise InvalidCall if the path is a dangling link, because files are not created through links."""
         with suppress(OSError):
             os.close(openat2.open_beneath(self.fd, "/".join(names), os.O_PATH | os.O_NOFOLLOW))
-            raise InvalidCall(f"{format_path(relative)} is a broken link; remove the link or give another path.")
+            raise InvalidCall(f"{format_path(relative)} is a broken link; remove the link or use another path.")
 
     def _read_fd_path(self, fd: int, relative: str) -> list[str]:
         top, found = (str(Path(f"/proc/self/fd/{one}").readlink()) for one in (self.fd, fd))
@@ -147,7 +147,7 @@ class Checkout:
                 found.append(name)
                 if stat.S_ISLNK(mode):
                     raise InvalidCall(
-                        f"{'/'.join(found)} is a link, and links are not followed here; give the path it points to."
+                        f"{'/'.join(found)} is a link, and links are not followed here; use the path it points to."
                     )
                 if stat.S_ISDIR(mode):
                     fd = _descend_into(fd, name)
@@ -260,7 +260,7 @@ def _descend_into(fd: int, name: str) -> int:
 
 def _split_names(path: str) -> list[str]:
     names = [] if path == "." else path.split("/")
-    assert not {"", ".", ".."} & set(names), "the path was not located"
+    assert not {"", ".", ".."} & set(names), "the path must be resolved with `locate` first"
     return names
 
 
@@ -274,11 +274,11 @@ def _split_parent(path: str) -> tuple[str, str]:
 
 def _validate_path(path: str) -> str:
     if not path:
-        raise InvalidCall("The path is empty; give a path relative to the checkout.")
+        raise InvalidCall("The path is empty; use a path relative to the checkout.")
     if not _has_clean_characters(path):
-        raise InvalidCall(f"{format_path(path)} contains unprintable characters; give a path without them.")
+        raise InvalidCall(f"{format_path(path)} contains unprintable characters; use a path without such characters.")
     if path == "~" or path.startswith("~/"):
-        raise InvalidCall(f"{format_path(path)} is in a home directory; give a path relative to the checkout.")
+        raise InvalidCall(f"{format_path(path)} is in a home directory; use a path relative to the checkout.")
     if len(os.fsencode(path)) >= LONGEST_PATH or any(len(os.fsencode(name)) > LONGEST_NAME for name in path.split("/")):
         raise InvalidCall(
             f"{format_path(path)} is too long; the limit is {LONGEST_NAME} bytes per name, {LONGEST_PATH - 1} per path."
@@ -297,7 +297,7 @@ def _convert_os_error(path: str, error: OSError) -> InvalidCall:
             return InvalidCall(f"{format_path(path)} leads out of the checkout; only paths inside it can be used.")
         case errno.ELOOP:
             return InvalidCall(
-                f"{format_path(path)} contains a link that cannot be followed; give the path it points to."
+                f"{format_path(path)} contains a link that cannot be followed; use the path it points to."
             )
         case errno.ENOTDIR:
             return InvalidCall(f"{format_path(path)} cannot be used: one of its parent directories is a file.")

@@ -22,7 +22,7 @@ from .read_write_files import PathOfFile, encode_utf8
 
 BOM = "\ufeff"
 SEARCHED = 5000
-"""The maximum number of lines that are searched for the nearest match if `old` is not found."""
+"""The maximum number of lines that are searched for the most similar line if `old` is not found."""
 
 
 class EditArguments(Arguments, frozen=True, kw_only=True):
@@ -102,7 +102,10 @@ class EditFile:
 
 
 def parse_edits(call: ToolUse) -> SeveralEdits:
-    """Return the edits of a call. Raise InvalidCall if they are incomplete or given in two ways."""
+    """Return the edits of a call.
+
+    Raise InvalidCall if they are incomplete, or if the call has `edits` as well as `old` or `new`.
+    """
     given = {OTHER_NAMES.get(name, name): value for name, value in call.arguments.items() if value is not None}
     if given.get("edits"):
         if "old" in given or "new" in given:
@@ -178,4 +181,4 @@ def _describe_nearest_line(text: str, old: str) -> str:
             f" The first line of `old` is line {numbered[near[0]]}, but later lines or the white space differ. "
             "Read the file again."
         )
-    return f" The nearest line is {numbered[near[0]]}: {near[0]}"
+    return f" The most similar line is line {numbered[near[0]]}: {near[0]}"

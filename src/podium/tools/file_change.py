@@ -74,9 +74,9 @@ class PendingFileChange:
 
 
 async def recover_change(directory: Path, began: Action, describe: DescribeChange) -> ToolAnswer | None:
-    """Return the answer to an interrupted call: either the change was made, or something else changed the file.
+    """Return the answer to an interrupted call, or None if the file is unchanged and the call can be repeated.
 
-    Return None if the file is unchanged, so that the call can be repeated.
+    The answer says that the change was made, that something else changed the file, or that the file cannot be read.
     """
 
     def read_current_hash() -> str:

@@ -18,7 +18,9 @@ from .checkout_files import open_checkout
 MOST = 200_000
 
 Hidden = Callable[[str], bool]
-"""Returns whether a path is hidden from searches and from diffs of several files. It can still be read by its path."""
+"""A function that returns whether a file is hidden from searches and from diffs of several files.
+
+A call that gives the path of a hidden file can still read the file."""
 
 SECRET_NAMES = (".env", ".netrc", ".pgpass", ".npmrc", ".pypirc", ".git-credentials", "credentials.json")
 SECRET_ENDS = (".pem", ".key", ".p12", ".pfx", ".keystore", ".jks", ".kdbx")

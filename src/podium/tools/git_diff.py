@@ -81,7 +81,7 @@ class GitDiff:
         return "\n".join(parts) or ("Nothing is staged." if is_staged else "Nothing has changed.")
 
     async def _require_checkout(self) -> None:
-        """Raise InvalidCall if the checkout is not in a git work tree, because git would compare another folder."""
+        """Raise InvalidCall if the checkout is not in a git work tree. Git could otherwise compare another folder."""
         done = await call_git(self._place, "rev-parse", "--show-toplevel")
         top = os.fsdecode(done.out).rstrip("\n")
         if done.code != 0 or not await to_thread.run_sync(_is_within, self._directory, top):

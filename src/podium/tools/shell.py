@@ -154,5 +154,5 @@ def _wrap_sealed(seal: Seal, sealed: Mapping[str, bytes], argv: list[str]) -> li
 
 def _format_result(output: CommandOutput, ended: ProcessExit, timeout: float) -> ToolAnswer:
     text = str(output).rstrip("\n") or "(no output)"
-    how = f"stopped after {timeout:g} s, with all its processes" if ended.has_timed_out else str(ended)
+    how = f"the command and all its processes were stopped after {timeout:g} s" if ended.has_timed_out else str(ended)
     return ToolAnswer(text=f"{text}\n[{how}]", is_error=ended.has_timed_out or ended.code != 0)

@@ -102,7 +102,7 @@ class Toolbox:
             self._acting[tool.name] = tool
 
     def select_acting_tools(self, names: Sequence[str] | None, without: Sequence[str] = ()) -> list[ActingTool]:
-        """Return the built-in tools in `names` that need a gate or, if `names` is None, the read-only ones."""
+        """Return the named built-in tools that need a gate. If `names` is None, return those that only read files."""
         wanted = _select_names(READING_TOOLS if names is None else names, without)
         return [self._acting[name] for name in wanted if name in self._acting]
 

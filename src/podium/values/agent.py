@@ -209,7 +209,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        """Convert the short forms that code and files can use to the field types."""
+        """Convert fields that have a short form, such as a comma-separated string, to their types."""
         put = structs.force_setattr
         for field in ("tools", "disallowed_tools", "capabilities", "agents", "fallback_models", "skills"):
             value = getattr(self, field)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 MAX_SIZE = 2**63 - 1
-"""The largest size that stores and message formats can hold."""
+"""The largest size, in bytes, that all stores and message formats can represent."""
 
 UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 

@@ -1,9 +1,9 @@
-"""Parse cron expressions, and find when they are due in a time zone.
+"""Parse cron expressions, and find the times when they trigger in a time zone.
 
 An expression has the five fields minute, hour, day of month, month and day of week. If both day fields are restricted,
 a day that matches either of them matches. Times are local times in the zone. If daylight saving time skips a matching
-time, the expression is due later by the length of the gap. If a matching time occurs twice, the expression is due only
-the first time, unless it matches every hour.
+time, the expression triggers later by the length of the gap. If a matching time occurs twice, the expression triggers
+only the first time, unless it matches every hour.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class CronExpression:
     @classmethod
     @lru_cache(maxsize=16)
     def parse(cls, text: str) -> CronExpression:
-        """Parse an expression such as `0 9 * * 1-5` or `@daily`. Raise Mistake if it is invalid or never due."""
+        """Parse an expression such as `0 9 * * 1-5` or `@daily`. Raise Mistake if it is invalid or never triggers."""
         words = SHORTCUTS.get(text.strip().lower(), text).split()
         if len(words) != len(FIELDS) or len(text) > LONGEST_EXPRESSION:
             raise Mistake(
@@ -78,11 +78,11 @@ class CronExpression:
         )
         leap = date(2000, 1, 1)
         if not any(expression._matches_day(leap + timedelta(days=number)) for number in range(366)):
-            raise Mistake(f"{text!r} is never due: no month that it names has that day")
+            raise Mistake(f"{text!r} never triggers, because it matches no date: none of its months has such a day")
         return expression
 
     def find_next(self, after: float, zone: tzinfo) -> float:
-        """Return the next time after `after` when the expression is due, in seconds since the epoch."""
+        """Return the next time after `after` when the expression triggers, in seconds since the epoch."""
         day = datetime.fromtimestamp(after, zone).date()
         for number in range(MOST_DAYS):
             then = day + timedelta(days=number)
@@ -91,7 +91,7 @@ class CronExpression:
                 place = bisect_right(times, after)
                 if place < len(times):
                     return times[place]
-        raise AssertionError("a parsed expression always has a next due time")
+        raise AssertionError("a parsed expression always triggers again")
 
     def _matches_day(self, day: date) -> bool:
         if day.month not in self.months:
@@ -102,7 +102,7 @@ class CronExpression:
 
 @lru_cache(maxsize=16)
 def _list_times(expression: CronExpression, day: date, zone: tzinfo) -> list[float]:
-    """Return the times when the expression is due on a matching day, in order."""
+    """Return the times when the expression triggers on a matching day, in order."""
     folds = (0, 1) if len(expression.hours) == 24 else (0,)
     found = {
         datetime.combine(day, time(hour, minute, fold=fold), zone).timestamp()

@@ -49,7 +49,7 @@ class ParseContext:
         return any(diagnostic.severity == "error" for diagnostic in self.diagnostics)
 
     def add_diagnostic(self, severity: Severity, message: str, *, line: int | None = None, key: str = "") -> None:
-        """Add a diagnostic about this file. If the list is full, ignore everything except the first error."""
+        """Add a diagnostic about this file. If the list is full, drop the diagnostic, unless it is the first error."""
         if self.is_full and (severity != "error" or self.has_error):
             return
         place = truncate_text(" ".join(key.split()))
@@ -190,10 +190,11 @@ class FieldReader:
     def read_fields(
         self, known: Collection[str], *, also: Mapping[str, str] | None = None, below: Mapping[str, str] | None = None
     ) -> dict[str, FieldReader]:
-        """Return the entries of a mapping that have a value, keyed by known key. The file can spell keys in camelCase.
+        """Return the entries of a mapping that have a value. The keys of the result are spelled as in `known`.
 
-        A key that is not `known` is ignored with a warning. `also` maps other spellings to known keys,
-        and `below` maps keys of nested mappings to the key that they belong under.
+        In the file, keys can also be in camelCase, and `also` maps further spellings to known keys. An unknown key is
+        ignored with a warning. `below` maps keys that belong in a nested mapping to the key of that mapping, which the
+        warning then names.
         """
         if not isinstance(self.node, MappingNode):
             self.report_expected(f"a mapping with keys such as {join_words(list(known)[:3], last='or')}")

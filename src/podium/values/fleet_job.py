@@ -24,7 +24,11 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 
 
 class JobClass(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The requirements of a job for its host, and the limits that the job counts towards. Labels are sorted."""
+    """A class of jobs with the same requirements for their host, and with the same team and provider.
+
+    A host must have all `labels`, which are sorted, and at least the store version. The jobs count towards the limits
+    of their team and provider.
+    """
 
     labels: tuple[str, ...] = ()
     store_version: int = 0
@@ -120,7 +124,7 @@ def check_job(job: FleetJob) -> None:
 def check_name(name: str, kind: str) -> None:
     """Raise Mistake if a name is empty, too long or contains a character that is not allowed.
 
-    `kind` says in the error message what the name is for, such as `host` or `label`.
+    `kind` is the kind of name, such as `host` or `label`. The error message starts with it.
     """
     if not _NAME.fullmatch(name):
         raise Mistake(

@@ -58,13 +58,13 @@ def _read_sandbox(reader: FieldReader, *, may_leave: bool) -> bool:
 
 
 def _iter_foreign_hooks(reader: FieldReader) -> Iterator[Hook]:
-    """Yield the hooks of an entry in another program's format: a pattern for tools, and the commands."""
+    """Yield the hooks of an entry in another program's format, which has a tool pattern and a list of hooks."""
     fields = reader.read_fields(("matcher", "hooks"))
     tools = _read_matcher(fields["matcher"]) if "matcher" in fields else ()
     for item in fields["hooks"].iter_items() if "hooks" in fields else ():
         values: dict[str, Any] = item.read_values(FOREIGN_HOOK_READERS)
         if values.pop("type", "command") != "command" or "command" not in values:
-            item.add_warning("only hooks with a command are called; this one has no effect")
+            item.add_warning("only hooks with a command are supported, so this hook has no effect")
         else:
             yield Hook(tools=tools, is_foreign=True, **values)
 

@@ -85,7 +85,7 @@ def _parse_plain_scalar(raw: str) -> tuple[ScalarKind, str | int | float | bool 
 
 
 def to_plain_value(node: LocatedNode) -> Any:
-    """Return the value without kinds and lines, as JSON types."""
+    """Convert a node to plain dicts, lists and scalars, without its line numbers and kinds."""
     if isinstance(node, ListNode):
         return [to_plain_value(item) for item in node.items]
     if isinstance(node, MappingNode):

@@ -111,7 +111,7 @@ def build_tool_trust_name(server: McpServer, directory: Path | None, tool: str) 
 
 
 def qualify_with_directory(name: str, directory: Path | None) -> str:
-    """Append the path of a folder to a name, so that the name is specific to it. Symbolic links are resolved."""
+    """Append a folder's path to a name, so that the result differs between folders. Symbolic links are resolved."""
     return f"{name} in {directory and directory.resolve()}"
 
 

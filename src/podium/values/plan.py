@@ -20,8 +20,8 @@ class Criterion(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_un
 class StepPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """The tools and limits of one step. None means that the step adds no limit.
 
-    A policy narrows what the owner can do. `allow` is the exception: these rules apply only if a person approved the
-    plan that contains them.
+    A policy restricts what the owner of the step can do. The exception is `allow`: its rules permit more, but they
+    apply only if a person approved the plan that contains them.
     """
 
     tools: tuple[str, ...] | None = None

@@ -15,7 +15,7 @@ def are_compatible(one: str, other: str) -> bool:
 
 
 def find_series(release: str) -> str:
-    """Return the part of a release that all compatible releases share: `0.4` for 0.4.1, and `2` for 2.5.0."""
+    """Return the part of a version number that all compatible releases share: `0.4` for 0.4.1, and `2` for 2.5.0."""
     numbers = re.match(r"(0\.\d+|[1-9]\d*)", release)
     return numbers[0] if numbers else release
 

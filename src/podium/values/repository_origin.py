@@ -1,4 +1,4 @@
-"""Define where the code of a run is, so that another machine can get it."""
+"""Describe the repository that the code of a run comes from, so that another machine can fetch the code."""
 
 from msgspec import Struct
 
@@ -7,8 +7,9 @@ class RepositoryOrigin(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The repository of a run that may move between machines.
 
     `path` is the repository's folder on the machine `host`, where the run was started. `remote` is the URL of the
-    remote repository, without credentials. It is empty if the repository has none; the run is then pinned to `host`.
-    `base` is the commit that the work starts from; it is empty if it depends on workers that have not finished.
+    remote repository, without credentials. If the repository has no remote, `remote` is empty, and the run is pinned to
+    `host`. `base` is the commit that the work starts from. It is empty if the work starts from the results of workers
+    that have not finished.
     """
 
     path: str
@@ -17,7 +18,7 @@ class RepositoryOrigin(Struct, frozen=True, kw_only=True, omit_defaults=True):
     base: str = ""
 
     def explain_pinned(self, host: str) -> str:
-        """Return why the machine `host` cannot get the code of the run, or an empty string if it can."""
+        """Return why the machine `host` cannot fetch the code of the run, or an empty string if it can."""
         if self.remote or host == self.host:
             return ""
         return f"{self.describe_pinned()}; add a remote with git remote add origin URL, and delegate again"

@@ -18,7 +18,7 @@ _OUTCOME_PHRASES: dict[Outcome, str] = {
 
 
 def describe_outcome(outcome: Outcome) -> str:
-    """Return the predicate of a sentence about something that ended this way: `failed`, `was cancelled`."""
+    """Return an outcome as the predicate of a sentence, such as `failed` or `was cancelled`."""
     return _OUTCOME_PHRASES.get(outcome, outcome)
 
 

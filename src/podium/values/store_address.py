@@ -49,7 +49,10 @@ def make_postgres_address(url: str, home: Path) -> PostgresAddress:
 
 
 def make_local_path(store: StoreAddress, name: str) -> Path:
-    """Return the path of a store's local file or folder: next to a SQLite file, or in a PostgreSQL store's folder."""
+    """Return the path for a local file or folder that belongs to a store.
+
+    The path is next to the database file of a SQLite store, or in the local folder of a PostgreSQL store.
+    """
     return store.with_name(f"{store.name}-{name}") if isinstance(store, Path) else store.folder / name
 
 

@@ -11,6 +11,10 @@ DECISION_TOOLS = (*VOTING_TOOLS, "list_decisions")
 SEND_MESSAGE = "send_message"
 """The tool that sends a message to another member of the agent's team."""
 LOAD_SKILL = "load_skill"
-"""The tool that reads the files of a skill. Agents that list no tools have it if there are skills."""
+"""The tool that reads the files of a skill.
+
+If any skills are available, an agent has this tool by default if it lists skills, or if it lists no tools and is not a
+router.
+"""
 UPDATE_MEMORY = "update_memory"
-"""The tool that changes an agent's memory. Agents have it if their memory can be changed."""
+"""The tool that changes an agent's memory. An agent has this tool if its memory can be changed."""

@@ -32,13 +32,13 @@ class WorkerTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The data that a worker process needs besides its request.
 
     `root` is the repository, and `path` is the worker's checkout of it, on `branch`. A worker without a branch has
-    no checkout and works in `root`: it is read-only and can have a `name` or, with `is_here`, it changes the
-    repository itself. `base` is the commit that the branch starts at. `after` lists the runs of workers that must
-    succeed first; their merged result is then the base. `parent` is the run that started the worker, and
-    `operation` is the operation in that run. With `is_shared`, other members of its team work in the same checkout.
-    With `is_unattended`, nobody is asked: actions that need permission are denied. A task whose `origin` has a remote
-    can move to another machine; `root` and `path` are then the paths on the machine where it was delegated.
-    `also` are the worker's checkouts of additional repositories.
+    no checkout and works in `root`. If `is_here` is set, such a worker changes the repository itself; otherwise, it is
+    read-only and can have a `name`. `base` is the commit that the branch starts at. `after` lists the runs of workers
+    that must succeed first; their merged result is then the base. `parent` and `operation` are the run and the
+    operation that started the worker. If `is_shared` is set, other members of the worker's team work in the same
+    checkout. If `is_unattended` is set, nobody is asked: actions that need permission are denied. A
+    task whose `origin` has a remote can move to another machine; `root` and `path` are then the paths on the machine
+    where the task was delegated. `also` lists the worker's checkouts of additional repositories.
     """
 
     root: str

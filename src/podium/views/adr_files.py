@@ -100,12 +100,13 @@ def find_recorded_decisions(files: Mapping[str, str]) -> dict[str, str]:
 def renumber_adr_files(
     arriving: Mapping[str, str], target: Mapping[str, str], base: Mapping[str, str]
 ) -> dict[str, str | None]:
-    """Renumber a branch's records to fit the target. Return the changed files, keyed by path. A removed file is None.
+    """Renumber a branch's records to fit the target.
 
-    The arguments map the paths of the files in the ADR folder to their content: on the branch, on the target, and at
-    their merge base. A record that the target also has gets the target's number. If the target uses the number of a
-    new record for another file, all new records get the next free numbers, in the same order. Files without a decision
-    id keep their numbers, because users write and link them.
+    Return the changed files, keyed by path, with None for each removed file. The arguments map the paths of the
+    files in the ADR folder to their content: on the branch, on the target, and at their merge base. A record that the
+    target also has gets the target's number. If the target uses the number of a new record for another file, all new
+    records get the next free numbers, in the same order. Files without a decision id keep their numbers, because users
+    write these files and link to them.
     """
     moved = _plan_moves(arriving, target, base)
     changes: dict[str, str | None] = dict.fromkeys(moved)
@@ -133,7 +134,7 @@ def _plan_moves(arriving: Mapping[str, str], target: Mapping[str, str], base: Ma
 
 
 def _iter_free_paths(paths: Iterable[str], first: int, taken: Collection[int]) -> Iterator[str]:
-    """Yield each path with its number replaced by the next number, from `first` on, that is not taken."""
+    """Yield each path with a new number. The numbers count up from `first` and skip those in `taken`."""
     numbers = (number for number in count(first) if number not in taken)
     for path in paths:
         title = path.rpartition("/")[2].partition("-")[2]

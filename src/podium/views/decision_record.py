@@ -34,7 +34,7 @@ class DecisionRecord:
     superseded_by: str = ""
     """The id of the decision that replaces this one."""
     ballot_entries: Mapping[str, tuple[int, float]] = field(default_factory=dict)
-    """For each voter, the sequence number and the time of the entry that records the ballot that counts."""
+    """The sequence number and the time of the entry with each voter's last valid ballot, keyed by voter."""
 
     @property
     def id(self) -> str:

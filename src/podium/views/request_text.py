@@ -17,7 +17,7 @@ from ..values.hidden_characters import escape_if_hidden
 from ..values.risk_fact import RiskFact, RiskKind
 
 AT_A_GLANCE = 72
-"""An argument with more characters than this is shown with its length."""
+"""The number of characters above which an argument's length is shown next to its name."""
 LONGEST_NAME = 60
 
 SANDBOXES = {

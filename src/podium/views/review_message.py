@@ -61,7 +61,7 @@ def _format_comment(number: int, comment: LineComment) -> str:
     if not 1 <= comment.first <= comment.last or comment.last - comment.first >= MOST_LINES:
         raise Mistake(
             f"the comment on {path!r} has an invalid line range, {comment.first} to {comment.last}; "
-            f"give the first and the last of at most {MOST_LINES} lines"
+            f"give a range that starts at line 1 or later and has 1 to {MOST_LINES} lines"
         )
     if not comment.text.strip():
         raise Mistake(f"the comment on line {comment.last} of {path!r} is empty; write something, or remove it")

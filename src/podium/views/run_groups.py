@@ -185,7 +185,7 @@ class Arrangement(Struct, frozen=True, kw_only=True):
         by_name = {group.name.casefold(): group.name for group in self.groups.values()}
         close = get_close_matches(name[:MAX_NAME_LENGTH].casefold(), by_name, n=3, cutoff=0.5)
         meant = f"did you mean {' or '.join(repr(by_name[one]) for one in close)}? " if close else ""
-        return f"{meant}podium group list lists the groups"
+        return f"{meant}run podium group list to see the groups"
 
     def validate_group_name(self, group: Group, name: str) -> str:
         """Return the name for a group. Raise Mistake if it is invalid or another group uses it."""
@@ -245,9 +245,11 @@ def _keeps_group(run: RunOrigin, grouped: GroupedRun, now: Arrangement) -> bool:
 
 
 def build_sections(runs: Iterable[str], arrangement: Arrangement) -> list[GroupSection]:
-    """Return every group with its runs: pinned first, then by manual position, then in the order of `runs`.
+    """Return every group with its runs.
 
-    `runs` must be ordered newest first. Groups without runs come after other groups that are not sorted manually.
+    Groups, and the runs in each group, are sorted: pinned ones first, then by manual position, then in the order of
+    `runs`, which must be newest first. If a group has neither runs nor a manual position, it comes last among the
+    pinned groups or last among the others.
     """
     found: dict[int, GroupSection] = {}
     for run in runs:

@@ -118,7 +118,7 @@ class OperationNode:
 
 @dataclass(slots=True)
 class RunView:
-    """A run's state after the entries that have been applied."""
+    """The state of a run, built by applying the entries of its timeline in order."""
 
     run: str = ""
     started: RunStarted | None = None
@@ -266,7 +266,7 @@ def map_member_names(team: Team) -> dict[str, str]:
 
 
 def find_parent_path(path: str, known: Container[str]) -> str | None:
-    """Return the longest parent of `path` that is in `known`, or None if there is none."""
+    """Return the nearest ancestor of `path` that is in `known`, or None if no ancestor is."""
     while path := path.rpartition("/")[0]:
         if path in known:
             return path

@@ -20,7 +20,7 @@ from ..values.plain_text import escape_unprintable, truncate_text
 
 LONGEST_STEP = 100
 MOST_STEPS = 30
-"""How many unpushed steps are described."""
+"""The maximum number of unpushed steps to list. Further steps are only counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,11 +91,11 @@ def describe_move(moved: WorkMoved) -> str:
     if moved.unpushed:
         steps = "\n".join(f"- {step}" for step in moved.unpushed)
         text += (
-            " The new checkout does not contain the changes of these steps, because they were not pushed before the "
-            f"previous machine stopped; check the files, and redo what is missing:\n{steps}"
+            " The changes made by these steps were not pushed before the previous machine stopped, so the new checkout "
+            f"does not contain them. Check the files, and redo what is missing:\n{steps}"
         )
     else:
-        text += " The new checkout contains the changes of all finished steps."
+        text += " The new checkout contains the changes made by all finished steps."
     if moved.ignored:
         text += (
             "\nThe new checkout does not contain these paths, because git ignores them or they are nested "

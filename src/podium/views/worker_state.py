@@ -79,7 +79,7 @@ WORKERS_TOOL = "workers"
 
 
 class AlsoWork(Struct, frozen=True, kw_only=True):
-    """A worker's work in an additional repository; the fields are as in `WorkerState`."""
+    """A worker's work in an additional repository. The fields have the same meaning as in `WorkerState`."""
 
     root: str
     name: str
@@ -97,10 +97,10 @@ class WorkerState(Struct, frozen=True, kw_only=True):
 
     `waiting_since` is the time of the oldest unanswered request or question, or 0 if there is none; `waiting_for`
     contains the ids of all unanswered requests and questions. `base` is set when the worker gets its checkout;
-    `commit`, `commits`, `files`, `added` and `removed` are set when its work is committed. `counts` contains the runs
-    of the workers that this worker started and that have returned. `usage` includes the usage of these runs. `context`
-    is the largest conversation of its agents, and `model` is the model that replied last. `also` is its work in
-    additional repositories.
+    `commit`, `commits`, `files`, `added` and `removed` are set when its work is committed. `counts` contains the ids of
+    the ended runs of workers that this worker started; `usage` includes the usage of these runs. `context` is the size
+    of the largest open conversation of the worker's agents or, if none is open, of the last conversation. `model`
+    is the model that replied last. `also` contains the worker's work in additional repositories.
     """
 
     run: str
@@ -148,7 +148,10 @@ class WorkerState(Struct, frozen=True, kw_only=True):
 
 
 def build_worker_state(entries: Iterable[Entry], owner_alive: bool, *, posted: Collection[str] = ()) -> WorkerState:
-    """Build a worker's state from the entries of its run; `posted` is as in `WorkerStateBuilder.build_state`."""
+    """Build a worker's state from the entries of its run.
+
+    `posted` contains the ids of requests with an answer in the mailbox.
+    """
     builder = WorkerStateBuilder()
     for entry in entries:
         builder.apply(entry)
@@ -200,7 +203,7 @@ class WorkerStateBuilder:
                 self._apply_progress(entry)
 
     def _apply_resume(self, at: float) -> None:
-        """Record that a new process resumed the run. Turns and tools that were running no longer count."""
+        """Record that a new process resumed the run, and that the earlier turns and tools are no longer running."""
         self._restarts += self._is_under_way
         self._begun_at = self._begun_at or at
         self._is_under_way = self._has_turned = False

@@ -33,7 +33,7 @@ class CallerTerminal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class RemoteCommand(Struct, frozen=True, kw_only=True):
-    """A command and its caller. `input` is what the command reads from standard input."""
+    """A command and its caller. `input` is the command's standard input."""
 
     arguments: tuple[str, ...]
     scopes: tuple[Literal["read", "act", "approve"], ...]
@@ -68,7 +68,7 @@ def read_frames(read: Callable[[int], bytes]) -> Iterator[Frame]:
         stream, size = FRAME_HEAD.unpack(head)
         data = read(size)
         if len(data) < size:
-            raise EOFError("the output ends within a frame")
+            raise EOFError("the output ends in the middle of a frame")
         yield Frame(stream, data)
         if stream == EXIT:
             return

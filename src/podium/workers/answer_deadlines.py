@@ -44,7 +44,7 @@ class ApprovalDeadlines:
     def add_request(
         self, id: str, *, by: str, allowed: Callable[[], float], deny: Callable[[float], Awaitable[None]]
     ) -> None:
-        """Add a request. It is denied at its deadline, which has no effect if somebody has answered it before."""
+        """Add a request. `deny` is called at its deadline, and has no effect if the request has been answered."""
         self._open[id] = PendingRequest(by=by, asked=time.monotonic(), allowed=allowed, deny=deny)
         self.recheck()
 

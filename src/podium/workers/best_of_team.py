@@ -32,7 +32,8 @@ def make_best_of_team(
     checks = _format_checks(settings.checks)
     if choose == "checks" and not checks:
         raise Mistake(
-            "--choose checks needs checks in the settings, such as checks: {tests: pytest -q}; or use --choose judge"
+            "--choose checks needs checks, but the settings define none; add some, for example "
+            "checks: {tests: pytest -q}, or use --choose judge"
         )
     member = apply_options_to_agent(replace(options, budget=None, timeout=None), agent, settings)
     team_options: dict[str, Any] = {"choose": choose or "judge", "worktrees": "each"}

@@ -172,13 +172,13 @@ def _is_branch_taken(store: StoreAddress, worker_index: WorkerIndex, root: str, 
 
 
 def _is_on_branch(summary: RunSummary) -> bool:
-    """Return whether a run has not ended and has a checkout. Readers have no checkout."""
+    """Return whether a run is unfinished and has its own branch and checkout."""
     worker_task = get_run_started(summary).errand
     return worker_task is not None and worker_task.has_checkout and not isinstance(summary.last.event, RunEnded)
 
 
 def _list_other_tasks(store: StoreAddress, worker_index: WorkerIndex, root: str, branch: str) -> list[WorkerTask]:
-    """Return the tasks of unfinished workers that use, or will use, a checkout of another branch or repository."""
+    """Return the tasks of unfinished workers that can write, except those on `branch` in the repository `root`."""
     found: list[WorkerTask] = []
     with StoreReader(store) as reader:
         for row in worker_index.list_open():

@@ -194,7 +194,7 @@ class Commander:
             return self._launcher.settings.workers  # the workers in that repository report this error
 
     async def recheck_deadlines(self, wakeup: Wakeup) -> None:
-        """Check the deadlines of requests whenever somebody wakes the owners of runs, until cancelled."""
+        """Check the deadlines of open requests again after each wakeup, until cancelled."""
         while True:
             await wait_readable(wakeup)
             wakeup.drain()
@@ -241,7 +241,7 @@ class Commander:
         except Exception as error:  # isolation boundary: an error in one worker must not affect the others
             self._logs.write_line(worker.run, f"the commander could not continue this worker: {error!r}")
             if self._host_owner is not None:
-                worker.refusal = f"its checkout or process failed: {error}"
+                worker.refusal = f"its checkout could not be prepared or its process failed: {error}"
                 return
             await self._end_run(
                 worker.run,

@@ -98,7 +98,7 @@ def _remove_stale_socket(path: Path) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(found.st_mode):
-        raise SocketInUse(f"{path} is not a socket, but the commander's socket belongs there; remove it")
+        raise SocketInUse(f"{path} is not a socket; remove it, because the commander needs this path for its socket")
     # A lock file can be removed while its commander is alive, so try to connect as well.
     if is_commander_listening(path):
         raise _make_in_use_error(path)

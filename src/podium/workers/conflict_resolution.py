@@ -55,10 +55,10 @@ async def delegate_resolution(
     run: str = "",
     **run_options: Unpack[RunOptions],
 ) -> ResolverRun:
-    """Start a worker for a branch that conflicts with the train or fails a check in it.
+    """Start a worker to fix a branch that conflicts with a merge train or fails a check in it.
 
-    The worker starts from everything in the train, even if the target branch does not include it yet. Raise Mistake if
-    the branch no longer conflicts, or if the worker cannot be started.
+    The worker starts from the merge of the branch with the train's result, even if the target branch does not include
+    that result yet. Raise Mistake if the branch no longer conflicts, or if the worker cannot be started.
     """
     repository = Repository.at(at)
     ours = MergeSide(name=describe_merged(result.target, result.merged), commit=result.commit)

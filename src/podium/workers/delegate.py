@@ -178,11 +178,11 @@ def _find_preceding_runs(worker_index: WorkerIndex, root: str, branches: Iterabl
 def start_commander(
     settings: Settings, environ: Mapping[str, str] = os.environ, *, delivery: KeyDelivery | None = None
 ) -> None:
-    """Start a commander for the store of these settings.
+    """Start a commander for the store in these settings.
 
-    The new process inherits `delivery` and uses the keys in `environ` for that run. If another commander is already
-    running, the new process sends the keys to that commander and exits. Raise Mistake if the log folder cannot be
-    created.
+    If `delivery` is given, the new process inherits it and uses the keys in `environ` for the run of the delivery. If
+    another commander is already running, the new process sends these keys to that commander and exits. Raise Mistake if
+    the log folder cannot be created.
     """
     logs = settings.home / "logs"
     try:

@@ -104,7 +104,10 @@ def choose_place(
 
 
 def _stay_with_repositories(fleet: Fleet, options: WorkerOptions) -> WorkerPlace:
-    """Place a worker with several repositories on this machine. Raise Mistake if it has labels or this is a host."""
+    """Place a worker with several repositories on this machine.
+
+    Raise Mistake if the options require labels, or if this machine is a fleet host.
+    """
     if options.labels or fleet.own_host:
         why = "a task in several repositories cannot run on a fleet host"
         raise Mistake(f"{why}; delegate it without labels on the machine that has the repositories")

@@ -23,7 +23,7 @@ from .worker_process import EXIT_FAILED
 
 
 class SpawnRequest(Struct, frozen=True, kw_only=True, tag="spawn"):
-    """A request to fork a worker, with the line for its standard input, its log's path and its working directory."""
+    """A request to fork a worker: the line for its standard input, the path of its log, and its working directory."""
 
     number: int
     line: str
@@ -106,7 +106,10 @@ class ForkServer:
         return pid
 
     def _reap_children(self) -> None:
-        """Report workers that have exited. Each process group is killed before the system can reuse its id."""
+        """Report workers that have exited.
+
+        Each process group is killed before the operating system can reuse its id.
+        """
         while self._alive:
             ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if ended is None:

@@ -163,7 +163,7 @@ class HostPresence:
             await anyio.sleep(HEARTBEAT_SECONDS)
 
     async def drain_on_signals(self) -> None:
-        """Drain the host on the first SIGTERM or SIGINT, and hand everything back on the second."""
+        """Drain the host on the first SIGTERM or SIGINT. On the second, hand its runs back to the queue immediately."""
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async for received in signals:
                 if self._is_draining:
@@ -227,10 +227,10 @@ class HostWork:
         return HandBack() if status == "open" else None
 
     def _read_run(self, run: str) -> tuple[RunStarted, RunStatus, str]:
-        """Return a run's first event, its status, and the reason why it cannot start because of a preceding run.
+        """Return a run's first event, its status, and the reason why a preceding run prevents it from starting.
 
         The reason is `not yet` if a preceding run has not ended. If a preceding run did not succeed, the reason is a
-        clause about how that run ended. Otherwise, it is empty.
+        clause about how that run ended. If all preceding runs have succeeded, the reason is empty.
         """
         with StoreReader(self._launcher.settings.store) as reader:
             summary = reader.read_summary(run)

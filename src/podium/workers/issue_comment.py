@@ -26,7 +26,11 @@ OUTCOMES = {"succeeded": "has finished", "failed": "failed", "stopped": "was sto
 
 
 def format_comment(claim: IssueClaim, worker: WorkerState | None) -> str:
-    """Return the comment for an issue that needs a person or whose work has ended. `worker` has the result."""
+    """Return the comment that Podium posts on an issue.
+
+    The comment says that a person must look at the issue first, or how the work on the issue ended. The result of the
+    work is taken from `worker`.
+    """
     return "\n\n".join([f"<!-- {make_marker(claim)} -->", *_iter_blocks(claim, worker)]) + "\n"
 
 
@@ -64,7 +68,10 @@ class CommentPosting:
         self._now = now
 
     def is_due(self, claim: IssueClaim) -> bool:
-        """Return whether a comment can be posted now. After an attempt with an unknown outcome, it must wait."""
+        """Return whether the comment on an issue is wanted and can be posted now.
+
+        If the outcome of the last attempt is unknown, the next attempt must wait.
+        """
         if claim.is_active or claim.comment not in ("wanted", "posting"):
             return False
         return claim.comment == "wanted" or self._now() - claim.comment_at >= self._source.doubt_seconds

@@ -62,7 +62,10 @@ class IssueScout:
         """The newest change that the source reported."""
 
     async def find_new(self, most: int, *, since: str = "") -> NewIssues:
-        """Find the new issues, with at most `most` to work on now. Stop reading pages as soon as an issue must wait."""
+        """Find new issues, and select at most `most` of them to work on now.
+
+        After a page with an issue that must wait for a later round, no further pages are read.
+        """
         new, seen = NewIssues(), set[str]()
         pages = self._source.list_pages(self._find_known, labels=self._options.labels, since=since)
         async with aclosing(pages) as reading:

@@ -92,9 +92,10 @@ class IssueStart:
 
 
 def make_branch_name(claim: IssueClaim) -> str:
-    """Return the name of the branch for an issue: its number or file name, words from its title, and part of the token.
+    """Return the name of the branch for an issue.
 
-    Text written by others is reduced to letters, digits and hyphens.
+    The name contains the issue's number and words from its title, or its file name, and part of the claim's token. Text
+    from the issue is untrusted, so it is reduced to lowercase letters, digits and hyphens.
     """
     words = f"{claim.issue.removesuffix('.md')} {claim.title if claim.issue.isdecimal() else ''}".lower()
     slug = re.sub(r"[^a-z0-9]+", "-", words).strip("-")[:LONGEST_SLUG].strip("-")

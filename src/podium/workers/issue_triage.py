@@ -1,7 +1,7 @@
 """Write the request to the agent that works on an issue, and the request to the agent that chooses who works on it.
 
-The text of an issue was written by others. It is quoted as data below Podium's own text. Whatever the text says, only
-the permission rules decide what an agent may do.
+The text of an issue is untrusted, so it is quoted as data below Podium's own text. Whatever the text says, only the
+permission rules decide what an agent may do.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ FULL_SCAN_SECONDS = 3600.0
 """How often all open issues are read; in between, only those that have changed are read."""
 
 MOST_REPORTED = 10_000
-"""The maximum number of different problems, requests and skipped issues that are reported."""
+"""The maximum number of distinct problems, requests and skipped issues that a watcher reports in total."""
 
 WatchEventKind = Literal["taken", "started", "asks", "person", "ended", "commented", "problem", "waiting", "skipped"]
 
@@ -344,7 +344,7 @@ def _has_news(settings: Settings, claims: Sequence[IssueClaim], with_claimed: bo
 
 
 def _needs_commander(settings: Settings, claims: Sequence[IssueClaim]) -> bool:
-    """Return whether a run for these claims is waiting for a commander, but none is running."""
+    """Return whether a run for these claims is waiting for a commander and no commander is running."""
     runs = [claim.triage_run if claim.state == "triage" else claim.run for claim in claims if claim.is_active]
     if not runs or is_commander_listening(commander_socket_path(settings.store)):
         return False

@@ -64,9 +64,10 @@ MakeCheck = Callable[[RepoContext], CheckRunner]
 async def find_repository_merges(
     context: RepoContext, candidates: Sequence[MergeCandidate], target: str, onto: str, make_check: MakeCheck
 ) -> list[RepositoryMerge]:
-    """Return what to merge in each repository of these candidates. Raise Mistake if a repository has no target.
+    """Return the merge to run in each repository that has work from these candidates.
 
-    `target` is the target in the primary repository. In the others it is `onto`, or the branch that is checked out.
+    `target` is the target branch in the primary repository. In every other repository, the target branch is `onto` or,
+    if `onto` is empty, the branch that is checked out there. Raise Mistake if a repository has no target branch.
     """
     merges = [RepositoryMerge(context=context, target=target, candidates=tuple(candidates), check=make_check(context))]
     for root in dict.fromkeys(work.root for one in candidates for work in one.also):

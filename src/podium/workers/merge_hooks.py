@@ -17,16 +17,16 @@ from ..workspace.merging.merge_train import Permit, TrainBranch
 def make_merge_permit(
     settings: Settings, repository: Repository, target: str, tell: Callable[[str], object]
 ) -> Permit | None:
-    """Return the function that asks the hooks about a branch, or None if there are no such hooks.
+    """Return a function that asks the `before_merge` hooks whether a branch may be merged.
 
-    `tell` is called with the context that a hook adds.
+    Return None if there are no such hooks. `tell` is called with any context that a hook adds.
     """
     hooks = settings.hooks.get("before_merge", ())
     if not hooks:
         return None
 
     async def ask_hooks(train_branch: TrainBranch, onto: str) -> str:
-        """Return why a branch must not be merged, or an empty string."""
+        """Return why a branch must not be merged, or an empty string if it may be merged."""
         fields = {
             "event": "before_merge",
             "repo": str(repository.main_folder),

@@ -54,7 +54,7 @@ async def run_merge_train(
     bases = {one.branch: one.base for one in candidates}
     parts = {one.branch: one.part for one in train_branches if one.part}
     expected = await forecast_branches(repository.main_folder, bases, onto=target, parts=parts)
-    assert expected is not None, "the branches were found above"
+    assert expected is not None, "at least one branch must exist and differ from the target"
     if on_forecast is not None:
         on_forecast(expected)
     name = name_integration_branch(datetime.now())

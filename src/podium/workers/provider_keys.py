@@ -101,7 +101,7 @@ class KeyReceiver:
         self._keys.pop(run, None)
 
     def close(self) -> None:
-        """Close the socket, but keep the received keys, because their runs may be found only later."""
+        """Close the socket, but keep the received keys, because the commander may not have found their runs yet."""
         self._path.unlink(missing_ok=True)
         self._receive_pending()
         self._socket.close()

@@ -30,7 +30,7 @@ from .worker_notifications import WorkerNotifications
 class RequestAnswers:
     """Answers the requests from one commander's workers.
 
-    On a host, the only answer is to deny a request that nobody else answers in time.
+    On a host, this class does not apply the rules: it only denies requests that nobody has answered in time.
     """
 
     def __init__(

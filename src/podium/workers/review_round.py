@@ -59,8 +59,8 @@ async def delegate_review(
 ) -> SentReview:
     """Start a worker with the same agent to continue from the branch of a worker that has ended.
 
-    Its branch is new, so the work of the earlier worker stays as it was reviewed. `run` is an id chosen in advance; if
-    that run exists, no other run is started. Raise Mistake if no worker can be started.
+    The new worker works on a new branch, so the reviewed branch does not change. `run` is the id for the new run; if a
+    run with this id already exists, no other run is started. Raise Mistake if no worker can be started.
     """
     require_own_branch(worker)
     if worker.also:
@@ -104,4 +104,5 @@ def format_review_task(worker: WorkerState, review: str) -> str:
 
 
 def _describe(run: str, branch: str) -> SentReview:
-    return SentReview(run=run, branch=branch, text=f"a worker on {branch} continues, with the review as its task")
+    text = f"a new worker on {branch} continues the work, with the review as its task"
+    return SentReview(run=run, branch=branch, text=text)

@@ -116,7 +116,7 @@ class ScheduleFiring:
         await to_thread.run_sync(record)
 
     async def _start_run(self, schedule: Schedule) -> str:
-        """Queue the run for the schedule's next time. If that fails, return why."""
+        """Queue the schedule's next run. If that fails, return the reason, otherwise an empty string."""
         place = Path(schedule.root)
         try:
             if not await to_thread.run_sync(place.is_dir):
@@ -159,11 +159,14 @@ def list_active_schedules(settings: Settings) -> list[Schedule]:
 
 
 def describe_unattended_schedules(settings: Settings) -> str:
-    """Return a warning if schedules are active but no process is running to start their runs, or an empty string."""
+    """Return a warning if schedules are active but no process starts their runs, otherwise an empty string."""
     active = list_active_schedules(settings)
     if not active or is_commander_listening(commander_socket_path(settings.store)):
         return ""
     if has_host_on_this_machine(settings.store) and read_schedule_secret(settings.home):
         return ""
     what = format_count(len(active), "active schedule")
-    return f"no process is running to start the runs for {what}; start one with podium schedule start or podium serve"
+    return (
+        f"no commander is running, so {what} will not start any runs; "
+        "start a commander with podium schedule start or podium serve"
+    )

@@ -119,7 +119,10 @@ class Spawner:
         return await _start_fresh_process(line_for(os.getpid()), log=log, folder=folder, environ=self._environ)
 
     def stop_idle_fork_server(self) -> None:
-        """Stop the fork server to free its memory, while there are no workers. The next worker starts another one."""
+        """Stop the fork server to free its memory. Call this only while there are no workers.
+
+        A new fork server is started for the next worker.
+        """
         if self._fork_server is not None:
             self._fork_server.scope.cancel()
             self._fork_server = None

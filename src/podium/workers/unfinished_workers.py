@@ -54,10 +54,10 @@ class UnfinishedWorkers:
 def load_unfinished_workers(
     store: StoreAddress, *, ours: Collection[str], excluded: Collection[str] = ()
 ) -> UnfinishedWorkers:
-    """Load the unfinished workers. `ours` are the runs of this commander's workers; runs in `excluded` are ignored.
+    """Load the unfinished workers, except those whose runs are in `excluded`.
 
-    Workers that turn out to have ended are marked as closed in the index. The hosts of a fleet start its
-    workers, so these are returned only if somebody has asked to stop them.
+    `ours` contains the runs of this commander's workers. Workers that turn out to have ended are marked as closed in
+    the index. A fleet's workers are started by its hosts, so they are returned only if a stop was requested for them.
     """
     worker_index = WorkerIndex(store)
     rows = worker_index.list_open()
@@ -118,7 +118,10 @@ def get_run_started(summary: RunSummary) -> RunStarted:
 
 
 def derive_run_status(last: Entry) -> RunStatus:
-    """Return the status of a run from the last entry of its timeline. A run whose limit has reset is open."""
+    """Derive the status of a run from the last entry of its timeline.
+
+    A run that was paused until a provider's limit resets is `waiting` until then, and `open` afterwards.
+    """
     match last.event:
         case RunEnded(outcome="succeeded" | "failed" | "timed_out" | "cancelled" as outcome):
             return outcome

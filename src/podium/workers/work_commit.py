@@ -83,7 +83,10 @@ def _record_commits(timeline: Timeline, worker_task: WorkerTask, commits: Mappin
 
 
 async def _tidy_checkout(timeline: Timeline, checkout: Checkout, settings: Settings) -> None:
-    """Remove what a killed worker left in a checkout, and record which nested repositories are not on the branch."""
+    """Remove the placeholders that a killed worker left in a checkout, and record which nested repositories it has.
+
+    A notice says that changes in nested repositories are not on the worker's branch.
+    """
     with suppress(PodiumError, OSError):  # the work is already committed, so errors here do not matter
         # A worker that was killed during a command leaves placeholders behind.
         await to_thread.run_sync(Placeholders(checkout.path, PROTECTED_NAMES, home=settings.home).remove_stale)

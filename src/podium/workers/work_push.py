@@ -57,7 +57,7 @@ class WorkPush:
         self._scope = CancelScope()
 
     def push_during(self, tools: AbstractAsyncContextManager[object]) -> AbstractAsyncContextManager[object]:
-        """Return a context manager for the work on the run. It opens `tools`, and pushes after every step."""
+        """Return a context manager that opens `tools` and, until it exits, pushes the run's files after every step."""
         return _PushedWork(self, tools)
 
     def start(self) -> None:

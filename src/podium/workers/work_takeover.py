@@ -89,7 +89,7 @@ async def restore_checkout(
 ) -> Checkout:
     """Create a worker's checkout with the last pushed files, or with the files in `base` if nothing was pushed.
 
-    A checkout that the run had on this machine earlier is removed first, and its unsaved work is saved.
+    If the run already has a checkout on this machine, its unsaved work is saved and the checkout is removed first.
     """
     repository, branch, pushed = worktrees.repository, worker_task.branch, work.pushed
     earlier = await worktrees.ledger.list_worktrees(repository.common_dir)

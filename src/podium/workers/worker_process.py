@@ -39,7 +39,10 @@ PR_SET_PDEATHSIG = 1
 
 
 class ProcessEnding(NamedTuple):
-    """How a worker's process ended. Restarts are limited only for crashes; losing the store is not a crash."""
+    """How a worker's process ended.
+
+    Only the number of restarts after a crash is limited. Losing the store does not count as a crash.
+    """
 
     how: str
     is_crash: bool = True

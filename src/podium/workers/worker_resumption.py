@@ -1,4 +1,4 @@
-"""Have a commander continue workers that were interrupted or paused."""
+"""Resume workers that were interrupted or paused. A commander, which is started if necessary, runs them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from .delegate import start_commander
 async def resume_workers(
     settings: Settings, workers: Iterable[WorkerState], *, wakes_early: bool = True
 ) -> list[WorkerState]:
-    """Start a commander to continue workers, including paused ones. Raise Mistake if one has ended or is active.
+    """Start a commander to resume workers, including paused ones. Raise Mistake if a worker has ended or is active.
 
-    With `wakes_early`, workers waiting for a provider's limit continue now; otherwise, they continue when it resets.
+    With `wakes_early`, workers that wait for a provider's limit resume now; otherwise, they resume when it resets.
     """
     selected = list(workers)
     for worker in selected:

@@ -161,7 +161,7 @@ async def test_an_exhausted_budget_stops_the_next_prompt(lab: AgentLab) -> None:
 
     async with lab.session(["First.", "Second."]) as session:
         await session.ask("One?")
-        with pytest.raises(AgentFailed, match="budget of 1 model calls has no room"):
+        with pytest.raises(AgentFailed, match="budget of 1 model calls is not enough"):
             await session.ask("Two?")
 
 

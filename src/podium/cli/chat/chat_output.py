@@ -106,7 +106,7 @@ class TranscriptPrinter:
             case TextSuperseded() | TurnResumed() | SessionRevived():
                 self._streamed = ""
                 self._reply.end_text()
-                self._console.print_line("  (the reply starts again)")
+                self._console.print_line("  (the reply starts over)")
 
     def _print_streamed_text(self, text: str) -> None:
         if text:
@@ -136,7 +136,10 @@ class TranscriptPrinter:
 
 
 def skip_printed_text(printed: str, text: str) -> str:
-    """Return `text` without its longest prefix that `printed` ends with. If there is none, start a new line."""
+    """Return `text` without the longest beginning that is also the end of `printed`.
+
+    If `printed` does not end with the beginning of `text`, return all of `text`, preceded by a line break if necessary.
+    """
     for size in range(min(len(printed), len(text)), 0, -1):
         if printed.endswith(text[:size]):
             return text[size:]

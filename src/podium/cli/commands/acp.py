@@ -15,7 +15,7 @@ from ...system.locations import find_repo
 @click.command("acp")
 @click.argument("agent")
 def acp_command(agent: str) -> None:
-    """Serve AGENT, such as a team, to an editor as a single agent, on standard input and output.
+    """Serve AGENT to an editor, on standard input and output. The editor sees a team as a single agent.
 
     An editor that speaks the Agent Client Protocol starts this command. Permission requests are shown in the
     editor, and podium approvals lists them too; the first answer counts.

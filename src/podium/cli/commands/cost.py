@@ -140,7 +140,7 @@ class Column(NamedTuple):
 
 
 def build_usage_columns(usages: Sequence[Usage]) -> list[Column]:
-    """Return the columns of a usage table, with a cell for each usage."""
+    """Return the columns of a usage table. Each column has one cell for each item of `usages`."""
     return [
         Column("CALLS", [f"{usage.calls:,}" if usage.calls else "" for usage in usages], spare=4),
         Column("IN", [format_tokens(usage, usage.input_tokens) for usage in usages], spare=1),

@@ -45,7 +45,7 @@ DECISION = Agent(
 @click.option(
     "--decide-by",
     type=click.Choice(["lead", PERSON]),
-    help="Who decides if the vote has no result; default: the team's setting.",
+    help="Who decides if the vote is inconclusive; default: the team's setting.",
 )
 @click.option("--supersede", metavar="ID", help="The earlier decision that this one replaces.")
 @click.option("--model", help="Model for members that do not specify one, e.g. openai:gpt-5-mini.")
@@ -67,9 +67,9 @@ def decide_command(
 ) -> int:
     """Make a decision on TOPIC, and record it.
 
-    You are asked at the terminal. Without a terminal, the decision stays open until you use podium answer.
-    With --by TEAM, the members of that team vote according to its rule, and its lead or you decide if the vote has no
-    result.
+    You choose an option at the terminal. Without a terminal, the decision stays open until you choose an option with
+    podium answer. With --by TEAM, the members of that team vote according to its rule. If the vote is inconclusive,
+    its lead decides, or you do.
     """
     shown = OutputOptions(**output)
     place = find_repo(repo or Path())

@@ -105,12 +105,13 @@ def delegate_command(
         raise click.UsageError("--choose needs --times; give both")
     if times is not None and option_values["is_reader"]:
         raise click.UsageError(
-            "--times cannot be combined with --read-only, because it compares checkouts and a reader has none"
+            "--times cannot be combined with --read-only, because --times compares checkouts and a read-only "
+            "worker has none"
         )
     if option_values["also"] and (times is not None or option_values["is_reader"]):
         other = "--times" if times is not None else "--read-only"
         raise click.UsageError(
-            f"--also cannot be combined with {other}: it needs a single worker that has its own checkouts"
+            f"--also cannot be combined with {other}, because --also needs a single worker with its own checkouts"
         )
     place = find_repo(repo or Path())
     settings = Settings.load(repo=place)

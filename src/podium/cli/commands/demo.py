@@ -51,7 +51,7 @@ from ..terminal.text import escape_for_terminal
 
 AGENTS = Path(__file__).parents[2] / "builtin" / "demo"
 LEAD = "lead"
-REQUEST = "May we cache prices for a day without leaking a discount?"
+REQUEST = "Can we cache prices for a day without leaking customers' discounts?"
 TEAM = "release"
 GOAL = "Is the price cache ready to ship?"
 PLANNERS = "feature"

@@ -160,16 +160,17 @@ def group_order_command(names: tuple[str, ...], is_newest: bool) -> None:
         else:
             groups.order_groups(named)
     print_to_stderr(
-        "sorted newest first"
+        "now sorted newest first"
         if is_newest
-        else f"listed first, in this order: {', '.join(map(describe_target, things))}"
+        else f"now listed first, in this order: {', '.join(map(describe_target, things))}"
     )
 
 
 def clear_order(groups: Groups, named: Sequence[Group], runs: Sequence[GroupedRun]) -> None:
-    """Restore the default order, newest first, of the runs in the given groups or, if none is given, of all groups.
+    """Restore the default order, newest first.
 
-    Raise Mistake if runs are given.
+    If groups are given, sort the runs in these groups. Otherwise, sort the groups themselves. Raise Mistake if runs are
+    given.
     """
     if runs:
         raise Mistake("--newest sorts all runs in a group; give the group instead of the run")

@@ -39,11 +39,11 @@ from .hosts import require_host_store
     help="Seconds after which other hosts take over the runs of this host if it dies; use the same value on all hosts.",
 )
 def host_command(labels: str, slots: int, name: str, grace: float, lease: float) -> None:
-    """Work on the runs of the store's fleet on this machine, until SIGTERM or Ctrl-C.
+    """Make this machine a host of the store's fleet: it works on the fleet's runs until SIGTERM or Ctrl-C.
 
-    The store must be a PostgreSQL database, with the login that podium hosts add prints. The API keys for model
+    The store must be a PostgreSQL database; use the address that podium hosts add prints. The API keys for model
     providers are read from the environment of this command. After the first signal, the host takes no more runs, and
-    exits when its runs have ended or been handed back. After the second, it hands them back at once.
+    exits when its runs have ended or been handed back. After the second signal, it hands them back at once.
     """
     wanted = tuple(sorted({label.strip() for label in labels.split(",")} - {""}))
     anyio.run(_offer_machine, dict(os.environ), wanted, slots, name, grace, lease)

@@ -76,7 +76,7 @@ def list_servers(home: Path) -> None:
     for row in align_columns(rows) if rows else ():
         click.echo("  ".join(row).rstrip())
     if not rows:
-        print_to_stderr("no known servers; podium login ADDRESS signs in to one")
+        print_to_stderr("no known servers; sign in to one with podium login ADDRESS")
 
 
 def choose_fingerprint(address: str, expected: str | None) -> str:

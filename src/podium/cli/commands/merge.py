@@ -54,7 +54,7 @@ from ..workers.pull_request_conclusion import conclude_with_requests
 @click.option(
     "--tree",
     metavar="TREE",
-    help="Move the target only if the merge results in this tree, as an earlier merge reported.",
+    help="Move the target only if the merge results in TREE, the tree that an earlier merge reported.",
 )
 @repo_option
 @json_option

@@ -136,7 +136,7 @@ def _iter_full_lines(plan: WorkPlan, steps: Any) -> Iterator[str]:
 
 
 def _format_details(one: StepProgress) -> str:
-    """Return details of a step, such as its dependencies, the number of attempts and criteria met, or why it failed."""
+    """Return details of a step, such as its dependencies, attempt number, number of criteria met, or why it failed."""
     parts = [f"after {', '.join(one.step.depends_on)}"] if one.step.depends_on and one.state == "planned" else []
     if one.attempt > 1:
         parts.append(f"attempt {one.attempt}")

@@ -233,7 +233,7 @@ def _format_part(part: ReportPart, report: Report) -> list[str]:
 
 
 def _explain_part(part: ReportPart, report: Report) -> str:
-    """Return why a part has no result. Return an empty string if it has one, or if the run's reason includes this."""
+    """Return why a part has no result, or an empty string if it has one or if `report.why` already says this."""
     return "" if part.why in report.why else part.why
 
 

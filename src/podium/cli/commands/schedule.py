@@ -29,9 +29,9 @@ from ..terminal.text import align_columns, as_json, escape_for_terminal, print_t
 LONGEST_REQUEST = 40
 ELSEWHERE = "on another machine"
 START_SECONDS = 5.0
-"""How long to wait until a new commander is listening.
+"""The maximum time to wait until a new commander is listening, in seconds.
 
-Without this wait, a podium schedule list that follows immediately could report that no process is running.
+Without this wait, running `podium schedule list` immediately afterwards could report that no commander is running.
 """
 
 
@@ -83,9 +83,9 @@ def schedule_add_command(when: str, agent: str, request: str, zone: str, repo: P
 @schedule_command.command("list")
 @json_option
 def schedule_list_command(is_json: bool = False) -> None:
-    """List the schedules, when they are due next, their last runs, and the times that were missed.
+    """List the schedules with their next due times, last runs and missed times.
 
-    The runs of a schedule are started only on the machine where it was added.
+    The runs of a schedule are started only on the machine where the schedule was added.
     """
     settings = Settings.load(repo=find_repo(Path()))
     found = Schedules(settings.store).list_all()
@@ -152,7 +152,7 @@ def schedule_resume_command(schedule: str) -> None:
 
 @schedule_command.command("start")
 def schedule_start_command() -> None:
-    """Start the background process that starts the runs, for example after this machine has been restarted."""
+    """Start the background process for scheduled runs, for example after this machine was rebooted."""
     settings = Settings.load(repo=find_repo(Path()))
     if not Schedules(settings.store).list_active():
         raise Mistake("there are no active schedules; add one with podium schedule add")

@@ -82,8 +82,9 @@ def serve_command(
 ) -> int:
     """Serve the dashboard and the HTTP API for all runs in the store, until Ctrl-C.
 
-    The printed address contains a one-time code that signs a browser in. The server does not own the runs: they
-    continue when it exits, except for runs that were resumed in the dashboard, which can be resumed again.
+    The printed address contains a one-time code with which a browser can sign in. Most runs have their own processes
+    and continue when the server exits. The others, such as runs that were resumed in the dashboard, are interrupted and
+    can be resumed again.
     """
     if ctx.invoked_subcommand is not None:
         return exit_codes.GOAL_MET
@@ -182,7 +183,7 @@ def serve_tokens_command(name: str | None, scopes: tuple[str, ...], revoked: str
         fields = [{key: value for key, value in _fields(one).items() if key != "digest"} for one in found]
         click.echo(as_json({"schema": SCHEMA, "tokens": fields}))
     elif not found:
-        print_to_stderr("no tokens; podium serve prints an address that signs a browser in")
+        print_to_stderr("no tokens; to sign in with a browser, open the address that podium serve prints")
     else:
         now = time.time()
         rows = [

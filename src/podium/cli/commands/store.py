@@ -40,7 +40,7 @@ def store_init_command() -> None:
     store = Settings.load().store
     version = read_version(store)
     if 0 < version < len(name_migrations(store)):
-        raise Mistake(f"{store} exists, but has the older version {version}; update it with: podium store migrate")
+        raise Mistake(f"{store} exists, but its version {version} is outdated; update it with: podium store migrate")
     created = migrate_store(store)
     print_to_stderr(f"{'created' if created else 'there is already a store:'} {store}, {describe_version(store)}")
 
@@ -158,7 +158,7 @@ def require_current_store() -> StoreAddress:
     if version == 0:
         raise NoSuchRun(NO_RUNS)
     if version < len(name_migrations(store)):
-        raise Mistake(f"{store} has the older version {version}; update it first with: podium store migrate")
+        raise Mistake(f"the version {version} of {store} is outdated; update it first with: podium store migrate")
     return store
 
 
@@ -179,10 +179,10 @@ def format_check(store: StoreAddress, result: StoreCheck) -> list[str]:
 
 
 def require_age(text: str) -> float:
-    """Return an age in seconds. Raise UsageError if `text` is not an age."""
+    """Parse an age such as `30d`, and return it in seconds. Raise UsageError if `text` is not a valid age."""
     age = parse_age(text)
     if age is None:
-        raise click.UsageError(f"--older-than {text!r} is not an age; use 30d, 12h, 90m or 0s")
+        raise click.UsageError(f"invalid age for --older-than: {text!r}; use a value such as 30d, 12h, 90m or 0s")
     return age
 
 

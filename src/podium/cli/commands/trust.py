@@ -1,4 +1,6 @@
-"""`podium trust`: show what a repository would start or change, and record which items the user trusts.
+"""`podium trust`: show the programs that a repository would start and the settings that it would change.
+
+The command records which of these items the user trusts.
 
 Each item is shown in full, as ASCII JSON, so that it cannot control the terminal or imitate Podium's
 own output. Trust covers the content that was shown, not later versions of the files.
@@ -44,8 +46,8 @@ MEANINGS = {
     "worktrees.": "a command that runs in workers' checkouts, after they are created or before they are removed",
     "providers.": "the address of a model provider, to which agents' prompts and your key are sent",
     "model": "a model on a local server, to which agents' prompts are sent",
-    "hooks.": "commands that are called when events occur in runs",
-    "agents.": "commands that are called for an agent's actions",
+    "hooks.": "commands that Podium starts when events occur in a run",
+    "agents.": "commands that Podium starts when an agent calls a tool or asks for permission",
     "mcp__": "a tool whose description was changed by its server after you trusted the tool",
 }
 """Descriptions of the items, by prefix of their keys. The first prefix that matches an item's key applies."""
@@ -61,7 +63,7 @@ MEANINGS = {
 def trust_command(
     names: tuple[str, ...], is_list: bool, is_all: bool, revoked: tuple[str, ...], repo: Path | None, is_json: bool
 ) -> None:
-    """Show what this repository would start or change, and ask for each item whether you trust it.
+    """Show the programs this repository would start and the settings it would change, and ask whether you trust each.
 
     With NAME (e.g. mcpServers.files, or just files) or --all, items are trusted without asking.
     Trust applies to this repository and to exactly what was shown; an item that changes must be trusted again.

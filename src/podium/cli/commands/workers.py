@@ -102,7 +102,10 @@ def filter_recent_workers(workers: list[WorkerState]) -> list[WorkerState]:
 
 
 def format_worker_branch(worker_task: WorkerTask) -> str:
-    """Return a worker's branch and the names of additional repositories or, without a checkout, its name and kind."""
+    """Return a worker's branch and the names of its additional repositories.
+
+    For a worker without a checkout, return its name and its kind, `(here)` or `(reader)`.
+    """
     if worker_task.has_checkout:
         return " + ".join((worker_task.branch, *(one.name for one in worker_task.also)))
     return f"{worker_task.name} {'(here)' if worker_task.is_here else '(reader)'}".lstrip()

@@ -31,7 +31,7 @@ from ...workspace.worktrees.worktree_slots import Slot, list_slots
 from ..terminal.command_options import json_option, repo_option
 from ..terminal.text import align_columns, as_json, drop_columns, escape_for_terminal, format_age, print_to_stderr
 
-NO_WORKTREES = "no worktrees other than the repository itself"
+NO_WORKTREES = "no worktrees other than the main one"
 QUOTA_REACHED = "no new worktrees are created; free space with podium worktrees cleanup, or raise the quota"
 OPTIONAL_COLUMNS = ("MADE", "SIZE", "SLOT", "BEHIND")
 """Columns that are dropped on a narrow terminal, in this order."""

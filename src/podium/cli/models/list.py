@@ -23,10 +23,10 @@ from ..terminal.text import align_columns, as_json, escape_for_terminal
 @repo_option
 @json_option
 def models_list_command(repo: Path | None = None, is_json: bool = False) -> None:
-    """List the available models and the default one: providers, roles, local servers, coding agents, local models.
+    """List the default model, the providers, roles, local servers and coding agents, and the installed local models.
 
-    Keys are never shown. Only this machine is searched for servers, and none is used until you choose
-    it with podium models use.
+    Keys are never shown. Only this machine is searched for model servers, and a server is used only after you choose it
+    with podium models use.
     """
     environ = os.environ
     settings = Settings.load(environ, repo or find_repo(Path.cwd(), home=find_home_folder()))

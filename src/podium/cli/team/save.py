@@ -31,7 +31,7 @@ from .team_lookup import load_team_context, print_overridden_builtin
 )
 @repo_option
 def team_save_command(name: str, file: str | None, is_mine: bool, is_agreed: bool, repo: Path | None) -> None:
-    """Save the team NAME in the folder .squad of the repository, and a copy as a team of your own.
+    """Save the team NAME in the repository's .squad folder, and save a copy among your own teams.
 
     If FILE is -, it is read from standard input. Other files in .squad are kept. A member that is no
     longer in the team moves to agents/_alumni. If the folder cannot store all settings of the team, or if another

@@ -16,7 +16,10 @@ from .text import print_to_stderr
 
 
 def submit_answer(store: StoreAddress, one: OpenRequest, new_answer: Answered) -> int:
-    """Submit an answer, print a confirmation and return the exit code. Raise AlreadyAnswered if another came first."""
+    """Submit an answer, print a confirmation and return the exit code.
+
+    Raise AlreadyAnswered if the request already has another answer.
+    """
     counts = answer_request(store, one, new_answer)
     if counts != new_answer:
         raise as_answered_error(counts)

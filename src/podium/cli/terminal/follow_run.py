@@ -152,7 +152,7 @@ SHOW_CURSOR = b"\x1b[?25h\n"
 
 @dataclass(slots=True)
 class Interruption:
-    """The signal that interrupted the work, or None."""
+    """Records the signal that interrupted the work. `signal` is None if no signal has arrived."""
 
     signal: int | None = None
 

@@ -36,7 +36,7 @@ class IssueOutput:
         self.has_problems = False
 
     def print_event(self, event: WatchEvent) -> None:
-        """Print an event. If it is not printed as JSON, problems and skipped or waiting issues go to standard error."""
+        """Print an event. Unless the output is JSON, problems and skipped or waiting issues go to standard error."""
         self._has_printed = True
         self.has_problems |= event.kind == "problem"
         if self._is_json:
@@ -75,7 +75,7 @@ def format_event(event: WatchEvent) -> str:
             )
         case "problem":
             return event.text if claim is None else f"{name}: {event.text}; it will be tried again in the next round"
-    assert claim is not None, "only waiting, skipped and problem events can have no claim"
+    assert claim is not None, "every event except waiting, skipped and problem events must have a claim"
     match event.kind:
         case "taken":
             by = f" by {claim.author}" if claim.author else ""

@@ -19,9 +19,9 @@ from .styled_text import Line, Span, TextStyle, format_styled_line, wrap_spans
 from .text import escape_for_terminal
 
 LONGEST_TEXT = 100_000
-"""Text with more characters than this is not rendered, because parsing it could take seconds."""
+"""The maximum number of characters in a text that is rendered. Parsing a longer text could take seconds."""
 NARROWEST = 20
-"""Deeply nested blocks are not made narrower than this; the terminal wraps their lines."""
+"""The minimum width of a block. The terminal wraps the lines of deeply nested blocks that would need to be narrower."""
 LONGEST_RULE = 40
 
 INLINE_STYLES: dict[str, TextStyle] = {"em": "italic", "strong": "bold", "s": "strike"}
@@ -190,7 +190,7 @@ class _InlineFormatter:
     def __init__(self, styles: Iterable[TextStyle]) -> None:
         self._styles = frozenset(styles)
         self._open: list[TextStyle | None] = []
-        """The style of each open emphasis mark, or None for a mark inside a word, as in `2*3*4`, which is printed."""
+        """The style of each open emphasis mark, or None for a mark inside a word (`2*3*4`); such a mark is printed."""
         self._last = self._address = self._link_text = ""
 
     def find_styles(self, token: Token) -> frozenset[TextStyle]:

@@ -146,7 +146,7 @@ class RequestPrompter:
         self._by = get_username()
         self._queue: dict[str, QueuedRequest] = {}
         self._closings: dict[str, str] = {}
-        """How each request was closed elsewhere, keyed by request id."""
+        """Descriptions of how withdrawn requests were closed, keyed by request id."""
         self._has_requests = Flag()
         self._current: tuple[str, CancelScope] | None = None
 

@@ -80,7 +80,8 @@ class Synthesis:
 def choose_run_author(entries: Sequence[Entry], agent_name: str | None) -> SynthesisAuthor:
     """Return the author of a run's synthesis: the given agent or, by default, the run's first agent.
 
-    Changes that were made to the first agent during the run apply. Raise Mistake if the given agent does not exist.
+    The first agent is returned with the changes that were made to it during the run. Raise Mistake if the given agent
+    does not exist.
     """
     started = entries[0].event
     assert isinstance(started, RunStarted)

@@ -107,7 +107,7 @@ def _format_row(number: int, summary: RunSummary, now: float) -> list[str]:
 
 
 def describe_nothing_to_resume(paused: Sequence[str]) -> str:
-    """Return a message that there is nothing to resume. If runs are paused, the message explains how to resume them."""
+    """Return a message saying that there is nothing to resume and, if runs are paused, how to resume them."""
     if not paused:
         return "nothing to resume"
     if len(paused) == 1:

@@ -217,19 +217,19 @@ class StatusScreen(App[None]):
         """Deny the permission request that is shown, or ask for a note to reject a plan or a review."""
         one = self._shown_request
         if one is not None and isinstance(one.asked, QuestionAsked) and has_verdict(one):
-            await self._open_input("note", "What has to change? Enter sends it, Esc leaves the request open")
+            await self._open_input("note", "What should change? Enter sends your note, Esc leaves the request open")
         else:
             await self._answer(lambda one: make_denial(one) if has_verdict(one) else _explain_keys(one))
 
     async def action_choose(self, number: int) -> None:
-        """Answer the question that is shown with the choice that has this number."""
+        """Answer the displayed question by selecting the choice with this number."""
         await self._answer(
             lambda one: make_choice(one.asked, number) if isinstance(one.asked, QuestionAsked) else _explain_keys(one)
         )
 
     async def action_type_answer(self) -> None:
         """Let the user type an answer to the question that is shown."""
-        await self._open_input("answer", "Your answer; Enter sends it, Esc leaves the request open")
+        await self._open_input("answer", "Type your answer. Enter sends it, Esc leaves the request open")
 
     async def _answer(self, make: Callable[[OpenRequest], Answered]) -> None:
         """Submit an answer to the request that is shown, unless the key came too early."""

@@ -55,7 +55,7 @@ async def _open_requests(
         async for one in open_pull_requests(there, place, outcome.train):
             opened.append(one)
             if not options.is_json:
-                what = "opened" if one.is_new else "updated; it was already open"
+                what = "opened" if one.is_new else "already open, updated"
                 click.echo(escape_for_terminal(f"{one.branch}: {one.url} ({what})"))
     except PodiumError as error:
         return error

@@ -21,10 +21,10 @@ from ..terminal.text import as_json, print_to_stderr
 @json_option
 @click.pass_obj
 def workers_resume_command(context: RepoContext, branches: tuple[str, ...], is_json: bool) -> None:
-    """Start a commander that continues the workers on BRANCH; without BRANCH, all interrupted and queued workers.
+    """Start a commander that continues the workers on BRANCH or, by default, all interrupted and queued workers.
 
-    A paused worker is continued only if you give its name. A worker that is waiting for a provider's limit to reset
-    continues by itself when it does; give its name to continue it now.
+    A paused worker is continued only if you specify it. A worker that is waiting for a provider's limit to reset
+    continues automatically after the reset; specify the worker to continue it now.
     """
     named = [context.find_worker(branch) for branch in branches]
     states = ("queued", "resumable", "waiting_limit")

@@ -197,8 +197,8 @@ class WorkerWaiter:
 def can_progress(workers: Collection[WorkerState]) -> bool:
     """Return whether the state of any worker can still change.
 
-    This is the case if a worker is active, can be started, is waiting for a limit to reset, or still has to be
-    marked as unable to start.
+    This is the case if a worker is active, can be started, is waiting for a limit to reset, or cannot start but
+    has not been marked as such yet.
     """
     jobs = [Job(worker.run, worker.name, worker.worker_task.after) for worker in workers if not worker.is_over]
     statuses: dict[str, RunStatus] = {worker.run: RUN_STATUSES.get(worker.state, "open") for worker in workers}

@@ -24,7 +24,7 @@ HOMES_FOLDER = "agent-homes"
 KEPT_SECONDS = 14 * 24 * 3600.0
 """How long the home folders of a run are kept after their last use."""
 NO_KEY = "none"
-"""A placeholder for the key of an agent that gets no real key, because most agents do not start without one."""
+"""The placeholder that an agent gets instead of a real key. Most agents do not start without a key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -100,7 +100,7 @@ NO_SANDBOX = AgentSandbox(name="none", open_child=open_unconfined)
 
 
 class SessionHandler(Protocol):
-    """Handles what an agent sends about one of its sessions."""
+    """Handles an agent's messages for one of its sessions."""
 
     async def receive_update(self, update: Params) -> None:
         """Receive one session update, in order."""
@@ -116,9 +116,11 @@ class SessionHandler(Protocol):
 
 
 class AgentProcess:
-    """A running agent. `handlers` receive its messages, keyed by session id; messages for other sessions are dropped.
+    """A running agent process.
 
-    `coordination` answers its calls to Podium's tools at `coordination_url`, which is empty if it cannot call them.
+    `handlers` maps session ids to the handlers of the agent's messages. For any other session, updates are dropped and
+    permission requests are answered as cancelled. `coordination` answers the agent's calls to Podium's tools.
+    `coordination_url` is the address that the agent calls; it is empty if the agent cannot call these tools.
     """
 
     def __init__(self, child: ChildProcess, name: str, coordination: CoordinationRouter, coordination_url: str) -> None:

@@ -227,8 +227,8 @@ _ROWS = (
         model_files={"openai": {".codex/config.toml": _CODEX_CONFIG}},
         after_denial="ends_turn",
         shares_process=True,
-        caution="its own sandbox cannot run inside Podium's, so commands work only if the model asks to run them "
-        "without codex's sandbox, which needs permission; in the mode agent-full-access, codex never asks",
+        caution="its own sandbox cannot run inside Podium's, so a command works only if the model asks for permission "
+        "to run it without codex's sandbox; in the mode agent-full-access, codex never asks for permission",
     ),
     AgentProgram(
         name="claude",

@@ -186,7 +186,7 @@ class AgentSession:
         call.scope.cancel()
 
     async def aclose(self) -> None:
-        """Stop using the agent's process."""
+        """Disconnect Podium's tools from the agent, and release its process."""
         held, self._held, self.id = self._held, None, ""
         if self._tools is not None:
             self._tools.disconnect()

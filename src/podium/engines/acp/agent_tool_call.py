@@ -81,7 +81,7 @@ class AgentToolCall:
 
     @property
     def is_described(self) -> bool:
-        """Whether the agent has said anything about what the call does."""
+        """Whether the agent has reported a title, kind, tool name, input or path for the call."""
         return bool(self.title or self.kind or self.own_name or self.raw_input or self.paths)
 
     @property
@@ -105,8 +105,8 @@ class AgentToolCall:
     ) -> EngineAction:
         """Return the call as an action. `tool_names` maps the agent's own names for tools to Podium's.
 
-        `also` are the agent's checkouts of additional repositories; in an action in one of them, paths are relative to
-        it.
+        `also` contains the agent's checkouts of additional repositories. If the call's path or working directory is in
+        one of them, the action's path is relative to that checkout.
         """
         tool = self._find_tool(agent, tool_names)
         raw: Params = self.raw_input if isinstance(self.raw_input, dict) else {}
@@ -187,7 +187,7 @@ def make_relative(path: str, directory: str) -> str:
 
 
 def _complete_command(arguments: dict[str, Any], raw_input: Any, directory: str) -> dict[str, Any]:
-    """Return the arguments with the command as one string. Remove a working directory that is the checkout itself."""
+    """Return the arguments with the command as one string. Omit the working directory if it is the checkout itself."""
     command = arguments.get("command", raw_input if isinstance(raw_input, str | list) else None)
     if isinstance(command, list) and all(isinstance(word, str) for word in command):
         # Some agents pass a shell command on to a shell of their own.

@@ -1,8 +1,8 @@
 """Offer Podium's own tools to a coding agent's session as an MCP server.
 
 An agent reports its calls to these tools like all its other calls, and may ask for permission to make them. Podium
-grants the permission at once and does not record the reports, because it receives the calls themselves. It checks and
-records those.
+grants the permission at once and does not record the reports, because it receives, checks and records the calls
+themselves.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OWN_NAME = re.compile(
     rf"|(?P<first>\w+) \({SERVER_NAME} MCP Server\).*)",
     re.DOTALL,
 )
-"""An agent's name for one of these tools: `mcp__podium__ask_person`, `podium-ask_person`, `podium: ask person`, …"""
+"""Matches agents' names for Podium's tools: `mcp__podium__ask_person`, `podium-ask_person`, `podium: ask person`, …"""
 
 
 class PodiumTools:
@@ -60,12 +60,11 @@ class PodiumTools:
         return [{"name": SERVER_NAME, "command": program, "args": args, "env": env}]
 
     def recognise_call(self, message: Params, earlier: str) -> str:
-        """Return the name of the Podium tool that a message about a tool call refers to, or an empty string.
+        """Return the Podium tool that a message about a tool call refers to, or "" if the call is to another tool.
 
-        The string is empty if the call is to any other tool. `earlier` is the tool that earlier messages about the same
-        call named; it is returned if this message names no tool. A call that the agent describes as access to files,
-        commands or the network is never a call to one of Podium's tools, unless the agent marks it as a call to an MCP
-        server. The title of a marked call is ignored.
+        `earlier` is the tool found in earlier messages about the same call; it is returned if this message names no
+        tool. A call that the agent reports as access to files, commands or the network is not a call to a Podium tool,
+        unless the agent marks it as an MCP call. The title of a call with this mark is ignored.
         """
         is_marked, own_name = is_mcp_call(message), find_own_name(message)
         title = None if is_marked else message.get("title")

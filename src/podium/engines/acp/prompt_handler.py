@@ -32,14 +32,14 @@ from .podium_tools import PodiumTools
 
 LONGEST_REASON = 500
 STEERING_SECONDS = 5.0
-"""How long an agent that has ended its turn can take to say whether it accepted a message."""
+"""How long to wait, after a prompt, for the agent to accept or reject messages that were sent during the prompt."""
 REPORT_SECONDS = 1.0
-"""How long an agent can take to report the end of a call that ended its turn."""
+"""How long to wait, after a tool call ends the turn, for the agent to report that the call is over."""
 STOPPED_BY_TOOL = "tool"
 """The stop reason for a prompt ended by one of Podium's tools."""
 NO_REPORT = "The agent did not report the outcome of this call."
 NO_GATE = "nothing is permitted in this session"
-NO_CHOICE = "the agent did not offer to allow the action only once"
+NO_CHOICE = "the agent's permission request has no option to allow the action once"
 
 
 class RunningCall:
@@ -51,7 +51,7 @@ class RunningCall:
         self.action: EngineAction | None = None
         self.is_requested = False
         self.podiums_tool = ""
-        """Which of Podium's own tools is called, or an empty string if none is."""
+        """The name of the Podium tool that is called, or an empty string if the call is to another tool."""
         self.ended = Event()
 
 
@@ -71,7 +71,7 @@ class PromptHandler:
         tools: PodiumTools | None = None,
     ) -> None:
         self.done = Event()
-        """Set when the prompt has been answered, or when something has happened that must end the turn."""
+        """Set when the prompt has been answered, a tool has ended the turn, or the turn has failed."""
         self.error: PodiumError | None = None
         self.cost: float | None = None
         """The cost of the session so far in USD, if the agent reports it."""
@@ -101,7 +101,7 @@ class PromptHandler:
 
     @property
     def text(self) -> str:
-        """The text since the last tool call; if that is blank, the last text before that call."""
+        """The last part of the reply's text that is not blank. Tool calls divide the text into parts."""
         texts = ("".join(segment) for segment in reversed(self._segments))
         return next((text for text in texts if text.strip()), "")
 
@@ -122,7 +122,10 @@ class PromptHandler:
             self._group.start_soon(self._wait_for_report)
 
     async def _wait_for_report(self) -> None:
-        """Wait briefly until the agent reports the end of the call. An agent stopped earlier may forget the call."""
+        """Wait briefly for the agent to report that the call is over, then end the turn.
+
+        An agent that is stopped before it reports the end of a call may not remember the call.
+        """
         with move_on_after(REPORT_SECONDS):
             await self._last_call_reported.wait()
         self.done.set()
@@ -219,7 +222,7 @@ class PromptHandler:
         answered.set()
 
     async def collect_untold(self) -> list[str]:
-        """Return the messages that the agent did not accept during the prompt."""
+        """Return the messages that were sent to the agent during the prompt but that it did not accept."""
         with move_on_after(STEERING_SECONDS):
             for answered in self._steering:
                 await answered.wait()
@@ -254,7 +257,10 @@ class PromptHandler:
         return bool(call.podiums_tool)
 
     async def _follow_podiums_call(self, call: RunningCall) -> None:
-        """Separate the text before and after a call to one of Podium's tools. The call itself is recorded elsewhere."""
+        """Handle a message about a call to one of Podium's tools. The call itself is recorded elsewhere.
+
+        When the call is over, start a new part of the reply's text.
+        """
         if call.said.is_over:
             await self._leave_call(call)
             if self.is_ended_by_tool:
@@ -299,7 +305,10 @@ class PromptHandler:
         )
 
     def _choose_place(self, action: EngineAction) -> Scope:
-        """Return the scope for an action: the first one that has no answer and is not yet assigned by this handler."""
+        """Return the scope for an action. Identical actions have numbered scopes.
+
+        The result is the first scope that has no recorded answer and that this handler has not assigned yet.
+        """
         elsewhere = (action.directory,) if action.directory else ()
         digest = compute_digest(action.tool, dict(action.arguments), action.shown, *elsewhere)[:12]
         for number in count(1):

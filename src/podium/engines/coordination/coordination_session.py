@@ -1,13 +1,13 @@
 """The coordination tools of one agent session, for agents that do not run in Podium's own tool loop.
 
-If a call takes a long time, the agent gets an interim answer before it gives up on the call. The interim answer
-contains an id that lets the agent continue waiting.
+Many agents give up on a call that takes a long time. Before that happens, the agent gets an interim answer with an id
+that lets it continue waiting.
 
-A restarted agent makes the same calls again, and a call has no position in a recorded reply. So a call is identified by
-its name, its arguments and the number of earlier identical calls in the turn. If its answer is already on the timeline,
-such as a person's answer to a question, the agent gets that answer. A resumed turn begins by repeating the calls that
-are on the timeline, even if the agent does not make them again, because tools and patterns derive their state from
-these calls.
+A restarted agent makes the same calls again. Its calls are not part of a recorded reply, so they cannot be identified
+by their position in one. Instead, a call is identified by its name, its arguments and the number of earlier identical
+calls in the turn. If the call's answer is already on the timeline, such as a person's answer to a question, the agent
+gets that answer. A resumed turn begins by repeating the calls that are on the timeline, even if the agent does not make
+them again, because tools and patterns derive their state from these calls.
 """
 
 from __future__ import annotations
@@ -85,7 +85,10 @@ class PendingCall:
 
 
 class CoordinationTurn:
-    """The calls of one turn. `is_ended` is true if a tool ended the turn, `has_replied` if a call is the reply."""
+    """The calls of one turn.
+
+    `is_ended` is true if a tool ended the turn. `has_replied` is true if one of the calls served as the reply.
+    """
 
     def __init__(
         self,
@@ -115,10 +118,10 @@ class CoordinationTurn:
         self._one_at_a_time = Lock()
 
     async def repeat_known_calls(self, *, is_over: bool) -> None:
-        """Repeat the calls that an earlier attempt at the turn made, in order, and wait for those with answers.
+        """Repeat the calls that an earlier attempt at the turn made, in order.
 
-        A call without an answer is started again, unless `is_over` is set, which means that the attempt has ended and
-        the answer is no longer needed.
+        A call with a recorded answer is completed before the next call starts. A call without one is started again,
+        but not if `is_over` is true: the attempt has then ended, and the answer is no longer needed.
         """
         for segment, called in find_calls(self.scope):
             is_answered = self.scope.child(segment).has_child_outcome("tool_answered#1")

@@ -24,7 +24,7 @@ LARGEST_REQUEST = 512 * 1024
 
 @asynccontextmanager
 async def open_coordination_service(session: CoordinationSession) -> AsyncIterator[Application]:
-    """Yield the application that a session's agent uses to call the session's tools, at PATH."""
+    """Yield an ASGI application that serves the session's tools to its agent, at the path PATH."""
     manager = StreamableHTTPSessionManager(
         _build_server(session), json_response=True, stateless=True, max_request_body_size=LARGEST_REQUEST
     )

@@ -36,7 +36,7 @@ class GgufHeader:
     licence: str
     context_length: int
     cache_bytes_per_token: int
-    """The memory in bytes that each context token takes, with 16-bit numbers."""
+    """How many bytes of memory each context token takes in the cache, assuming 16-bit values."""
 
 
 def read_gguf_header(path: Path) -> GgufHeader:

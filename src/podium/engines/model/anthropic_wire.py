@@ -272,7 +272,10 @@ class AnthropicReplyFormat:
         return self._read_delta(index, block)
 
     def _read_delta(self, index: int | None, delta: _Block) -> Sequence[StreamChange]:
-        """Add a delta to its block. Text in a delta without a block also belongs to the reply."""
+        """Add a delta to its block, and return the changes to the reply.
+
+        The text of a delta without a block is also part of the reply.
+        """
         block = self._block_at.get(index)
         if delta.partial_json:
             if block is not None and block.start.type == "tool_use":

@@ -180,9 +180,9 @@ class _SilenceTimer:
         self._started_at = time.monotonic()
 
     async def limit(self, waiting: Awaitable[T]) -> T:
-        """Wait for the server and return the result of `waiting`. Raise OutsideFailed if that takes too long.
+        """Await `waiting` and return its result. Raise OutsideFailed if the server sends nothing for too long.
 
-        The time counts from the start of the call or, later, from the last part of the reply.
+        The time is measured from the start of the call or, once the reply has begun, from its latest part.
         """
         if self._seconds is None:
             return await waiting

@@ -34,7 +34,7 @@ _BODY_SECONDS = ("resets_in_seconds", "retry_after", "retry_after_seconds", "ret
 
 
 def find_reset_seconds(status: int, headers: Mapping[str, str], body: bytes, *, now: float) -> float | None:
-    """Return the seconds until the provider accepts the call again, or None if the response does not say.
+    """Return the number of seconds until the provider accepts the call again, or None if the response does not say.
 
     The header names in `headers` are in lower case. Retry-After takes precedence, then the headers of the limits that
     are used up, then the error itself.
@@ -60,7 +60,10 @@ def parse_retry_after(value: str, *, now: datetime) -> float | None:
 
 
 def parse_reset(value: Any, now: float) -> float | None:
-    """Return the seconds until a reset: given as seconds, as a duration such as 6m0s, or as a time."""
+    """Return the number of seconds until a reset, or None if `value` is invalid.
+
+    `value` is a number of seconds, a duration such as 6m0s, or the time of the reset.
+    """
     if isinstance(value, bool) or value is None:
         return None
     text = str(value).strip()
@@ -85,7 +88,7 @@ def _read_retry_after(headers: Mapping[str, str], now: float) -> float | None:
 
 
 def _iter_exhausted(headers: Mapping[str, str], now: float) -> Iterator[float]:
-    """Yield the seconds until each exhausted limit resets. A limit that has room is not the reason for the error."""
+    """Yield the number of seconds until each used-up limit resets. Other limits did not cause the error."""
     for name, value in headers.items():
         if (match := _RATE_RESET.match(name)) is None:
             continue
@@ -104,7 +107,7 @@ def _iter_exhausted(headers: Mapping[str, str], now: float) -> Iterator[float]:
 
 
 def _iter_body_times(body: bytes, now: float) -> Iterator[float]:
-    """Yield the seconds until each reset time that the error document gives in a field or in its message."""
+    """Yield the number of seconds until each reset time in the fields or the message of an error response's body."""
     try:
         document = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

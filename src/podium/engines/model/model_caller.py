@@ -334,7 +334,10 @@ def _require_no_limit(model: Model) -> None:
 
 
 def _allow_silence(limits: CallLimits) -> Postponed:
-    """Return a piece that makes the turn's silence timeout longer than the call's, so that the call times out first."""
+    """Return a Postponed that extends the turn's silence timeout beyond the call's.
+
+    The call then times out before the turn does.
+    """
     return Postponed((limits.first_token or 0.0) * GRACE, pause=(limits.silence or 0.0) * GRACE)
 
 

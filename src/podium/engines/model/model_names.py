@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 
 _DATE = re.compile(r"[-@](\d{4}-\d{2}-\d{2}|\d{8}|\d{6}|\d{4}|\d{3}|\d{2}-\d{2})$")
-"""The end of a snapshot's name: gpt-5-mini-2025-08-07, claude-sonnet-5-5-20260401, gemini-2.0-flash-001."""
+"""Matches the date or number at the end of a snapshot's name.
+
+Examples are -2025-08-07 in gpt-5-mini-2025-08-07, -20260401 in claude-sonnet-5-5-20260401 and -001 in
+gemini-2.0-flash-001.
+"""
 
 _LATEST = re.compile(r"[-:]latest$")
 

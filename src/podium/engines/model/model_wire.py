@@ -66,7 +66,7 @@ def make_call_key(step: str, *, left_out: int) -> str:
 
 
 def read_left_out(key: str) -> int:
-    """Return how many replies were left out of the conversation, which the key of a call encodes."""
+    """Extract from a call's key the number of replies that were left out of the conversation."""
     found = _LEFT_OUT.search(key)
     return 0 if found is None else int(found[1])
 
@@ -90,9 +90,9 @@ class ReplyEnd(Struct, frozen=True, kw_only=True):
     """The end of a complete reply; always the last part that an adapter yields.
 
     `stop` is the stop reason in OpenAI's terms: `stop`, `tool_calls`, `length`, `content_filter`, or
-    any other value that the server sends. `sealed` belongs to the message made from the reply: provider
-    data such as signed thinking, which is sent back unchanged and not read by anything else. `model` is
-    the model that the reply names, or empty if it names none.
+    any other value that the server sends. `sealed` is provider data, such as signed thinking, that is
+    stored with the message and sent back unchanged; nothing else reads it. `model` is the model that the
+    reply names, or empty if it names none.
     """
 
     stop: str

@@ -22,7 +22,7 @@ MAX_MODELS = 200
 
 
 class _CachedPrices(Struct):
-    """The contents of the file: the version of the price list, and the facts about each model."""
+    """The contents of the file: the version of the price list, and the price and context window of each model."""
 
     price_list: str
     models: dict[str, ModelFacts]
@@ -35,7 +35,10 @@ class PriceCache:
         self._path = path
 
     def restore(self, provider: str, model: str) -> bool:
-        """Load the facts about a model from the file into memory. Return False if the file does not contain them."""
+        """Load the price and context window of a model from the file into memory.
+
+        Return False if the file does not contain the model.
+        """
         facts = self._read().models.get(f"{provider}:{model}")
         if facts is None:
             return False
@@ -43,7 +46,7 @@ class PriceCache:
         return True
 
     def load_and_store(self, provider: str, model: str) -> None:
-        """Load the price list and store the facts about a model in the file.
+        """Load the price list, and store the price and context window of a model in the file.
 
         Nothing is stored if the price is unknown or depends on the time of day, or if the file is full.
         """
@@ -56,9 +59,9 @@ class PriceCache:
             replace_file(self._path, msgspec.json.encode(content))
 
     def _read(self) -> _CachedPrices:
-        """Return the contents of the file, or contents without models if the file cannot be used.
+        """Return the contents of the file. If the file cannot be used, return contents with an empty list of models.
 
-        The file cannot be used if it is unreadable or belongs to another version of the price list.
+        The file cannot be used if it is unreadable or was written for another version of the price list.
         """
         current = _CachedPrices(price_list=_identify_price_list(), models={})
         try:

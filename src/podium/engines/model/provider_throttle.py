@@ -118,7 +118,7 @@ class ProviderThrottle:
         return CallSlot(self, tokens, on_wait)
 
     def record_success(self) -> None:
-        """Record that a call succeeded. The first part of a reply counts as success."""
+        """Record that a call succeeded. A call counts as successful when the first part of its reply arrives."""
         if not self._failures:
             return
         if self._is_probing:
@@ -158,7 +158,7 @@ class ProviderThrottle:
     # The queue
 
     def _seconds_until_ready(self, tokens: int) -> float:
-        """Return the seconds until a call that is first in the queue can start, or infinity if it must be woken."""
+        """Return the seconds until the first queued call can start, or infinity if that depends on other calls."""
         if self._probe is not None or self._in_flight >= self._concurrent:
             return math.inf
         now = self._clock()
@@ -265,7 +265,7 @@ class _QuotaUse:
 
 
 class _MinuteQuota:
-    """A quota per minute, as a sliding window: what a call takes is available again exactly one minute later.
+    """A quota per minute with a sliding window: the amount that a call takes is available again one minute later.
 
     A token bucket would allow twice as much in the minute after an idle period, and providers that
     count by the minute would reject the second half.
@@ -300,7 +300,10 @@ class _MinuteQuota:
         return use
 
     def adjust_use(self, use: _QuotaUse | None, more: int, now: float) -> None:
-        """Take `more` from the quota. If negative, give that amount of `use` back, unless `use` has expired."""
+        """Take `more` from the quota for a call that has already taken `use`.
+
+        If `more` is negative, return that amount to the quota instead, unless `use` has expired.
+        """
         self._release_expired(now)
         if more > 0:
             self.take(more, now)

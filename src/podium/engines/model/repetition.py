@@ -11,22 +11,23 @@ LEAST_CHARACTERS = 3_000
 LEAST_PIECES = 3
 """The minimum length of repeated text, as a multiple of the length of the last piece of the stream.
 
-So a reply that arrives in one piece never counts as endless. It is already complete, and there is nothing to stop.
+Because of this minimum, a reply that arrives in one piece never counts as endless. Such a reply is already complete, so
+there is nothing to stop.
 """
 LONGEST_UNIT = 500
 """The maximum length, in characters, of a repeated unit that can be detected."""
 _WINDOW = LONGEST_UNIT * LEAST_REPEATS + LONGEST_UNIT
 _PROBES = (24, 240)
-"""The lengths of the suffixes that are searched for in the text before them, to find the repeated unit.
+"""The suffix lengths, in characters, for finding the repeated unit: each suffix is searched for earlier in the text.
 
-There are two lengths, because a long unit may itself end in a short repetition.
+Two lengths are tried, because a long unit may itself end in a short repetition.
 """
 MOST_PIECES = 5_000
 """How many pieces at the end of a reply are checked."""
 
 
 def count_endless(pieces: Sequence[str]) -> int:
-    """Return how many characters at the end of a streamed reply only repeat earlier text, or 0 if there are too few."""
+    """Return how many characters at the end of a streamed reply are endless repetition, or 0 if there is none."""
     if not pieces:
         return 0
     repeating = count_repeating("".join(pieces[-MOST_PIECES:])[-_WINDOW:])
@@ -34,16 +35,16 @@ def count_endless(pieces: Sequence[str]) -> int:
 
 
 def count_repeating(text: str) -> int:
-    """Return how many characters at the end of a text only repeat earlier text, or 0 if there are too few."""
+    """Return how many characters at the end of a text are endless repetition, or 0 if there is none."""
     if len(text) < LEAST_CHARACTERS:
         return 0
     return max(_count_repeats_of(text, _find_unit(text, probe)) for probe in _PROBES)
 
 
 def _count_repeats_of(text: str, unit: int) -> int:
-    """Return how many characters at the end of a text repeat a unit of this length, or 0 if there are too few.
+    """Return how many characters at the end of a text repeat a unit of length `unit`.
 
-    The first occurrence of the unit is not counted.
+    If the repetition is too short to be endless, return 0. The first occurrence of the unit is not counted.
     """
     if not unit:
         return 0

@@ -44,7 +44,10 @@ def read_reply(replied: ModelReplied, call: ModelCall, *, so_far: str, is_emulat
 
 
 def find_unshown_calls(text: str, call: ModelCall) -> WrittenReply | None:
-    """Return the calls in a text, or None if it has none or quotes one from the prompt: quoted calls are never run."""
+    """Return the tool calls that a model wrote in a text, or None if there are none.
+
+    Also return None if one of the calls appears in the prompt, because quoted calls are never run.
+    """
     written = read_written_reply(text, {tool.name: tool.parameters for tool in call.tools})
     if written is None:
         return None

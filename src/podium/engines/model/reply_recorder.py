@@ -126,7 +126,7 @@ class ReplyRecorder:
 
 
 def _shorten_name(model: str) -> str:
-    """Return the model name from a reply, which can be any text, as one printable line of limited length."""
+    """Return a model name as one printable line of limited length. The name comes from a reply and can be any text."""
     return truncate_text(escape_unprintable(replace_surrogates(model)), LONGEST_MODEL_NAME)
 
 

@@ -12,7 +12,10 @@ from ...values.errors import OutsideFailed
 from .model_wire import ModelCall, ReplyPart
 
 RefusedSchemas = set[tuple[str, str, bool]]
-"""The kinds of calls whose schema was refused: the server, the model, and whether other tools were offered."""
+"""The kinds of calls whose schema was refused.
+
+A kind of call is identified by the server, the model, and whether other tools were offered.
+"""
 
 _REFUSALS = (400, 415, 422, 501)
 _ABOUT_SCHEMA = re.compile(r"response_format|json.?schema|grammar|structured|tool_choice", re.IGNORECASE)

@@ -175,7 +175,7 @@ class ReplyParser:
         self._call_at: dict[int | None, _PartialToolCall] = {}
 
     def feed(self, data: bytes | None) -> Iterator[ReplyPart]:
-        """Yield the parts that these bytes complete; None means the end of the stream."""
+        """Parse the next bytes of the stream, and yield the parts that they complete. At the end, `data` is None."""
         for event in self._events.finish_stream() if data is None else self._events.feed(data):
             if self.is_done:
                 return

@@ -184,7 +184,7 @@ class AnswerStream:
                 return ""
             self._place = start.end()
         part = _STRING_PART.match(self._text, self._place)
-        assert part is not None, "the pattern matches an empty text"
+        assert part is not None, "the pattern matches the empty string"
         written = part[0]
         # The second half of a surrogate pair may not have arrived yet.
         if (half := re.search(r"\\u[dD][89abAB][0-9a-fA-F]{2}\Z", written)) is not None:

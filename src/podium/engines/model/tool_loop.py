@@ -52,9 +52,9 @@ A conversation of up to half this size is compacted only if the model rejects it
 """
 
 SUMMARY_PROMPT = (
-    "You summarise an agent's work for the agent itself, which will continue from your summary alone. Keep what was "
-    "asked, decided and found out, exact names, paths, numbers and commands, what was changed, what failed and why, "
-    "and what remains to be done. Leave out everything else. Answer with the summary only."
+    "You summarise an agent's work for the agent itself, which will continue from your summary alone. Keep the "
+    "following: what was asked, decided and found out; exact names, paths, numbers and commands; what was changed; "
+    "what failed and why; and what remains to be done. Leave out everything else. Answer with the summary only."
 )
 
 

@@ -1,8 +1,10 @@
 """Parse tool calls that a model wrote as text, because the model or its server does not support the tool interface.
 
-A reply counts only if it consists entirely of calls, bare, in fences or in the markup of open-weight models. Sentences
-may precede calls in `<tool_call>` tags. An answer that contains JSON, or that shows what a call looks like, is still an
-answer. This module only parses text; whether a call is allowed is decided elsewhere, as for all calls.
+A reply is treated as tool calls only if it contains nothing else, except that sentences may precede calls in
+`<tool_call>` tags. The calls can be bare, fenced, or in the markup of open-weight models. An answer that contains JSON,
+or that shows what a call looks like, is still an answer.
+
+This module only parses text. Whether a call is allowed is decided elsewhere, as for all calls.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ _BETWEEN = re.compile(
     r"[\s,;]+|```[\w-]*|</?(?:tool_calls?|function_calls?)>|<\|/?(?:python_tag|tool_calls?)\|>|\[/?TOOL_CALLS\]"
     r"|<｜tool▁calls?▁(?:begin|end)｜>|<\|im_end\|>|Action:"
 )
-"""Text that may surround calls: whitespace, fences, and open-weight models' markup, which servers should parse."""
+"""Text that may surround calls: whitespace, separators, fences, and the markup of open-weight models."""
 _TEMPLATE = re.compile(
     r"</?tools>|</?tool_response>|You may call one or more functions to assist with the user query\."
 )
@@ -246,7 +248,10 @@ def _unwrap_calls(value: Any) -> Iterator[Any]:
 
 
 def _make_call(value: Any, source: str) -> WrittenCall | _Echo:
-    """Return the call in a JSON value, or an _Echo for a tool description or result. Otherwise, raise _NotCalls."""
+    """Return the call that a JSON value describes, or an _Echo if the value is a tool description or result.
+
+    Raise _NotCalls for any other value.
+    """
     if isinstance(value, dict) and isinstance(value.get("function"), dict):
         value = value["function"]
     if not isinstance(value, dict):
@@ -308,7 +313,7 @@ def _read_element(element: re.Match[str]) -> WrittenCall:
 
 
 def _with_types(call: WrittenCall, tools: Mapping[str, Mapping[str, Any]]) -> WrittenCall:
-    """Return the call with its arguments decoded where the tool's schema does not ask for a string."""
+    """Return the call with its untyped arguments decoded as JSON, except where the tool's schema allows a string."""
     if not call.is_untyped:
         return call
     properties = tools.get(call.name, {}).get("properties", {})

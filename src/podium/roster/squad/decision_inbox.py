@@ -168,7 +168,10 @@ def _select_new_blocks(files: dict[Path, str], known: str, repo: Path) -> tuple[
 
 
 def split_inbox_text(text: str, *, title: str) -> list[str]:
-    """Split the text of an inbox file into decisions at its headings. Text above the first heading gets this title."""
+    """Split the text of an inbox file into decisions at its headings.
+
+    Text above the first heading becomes a decision with the title `title`.
+    """
     lines = split_lines(text)
     starts: list[int] = []
     for place, line in iter_content_lines(lines):

@@ -43,7 +43,7 @@ class MemberListing(NamedTuple):
 
 
 class RosterRow(NamedTuple):
-    """A row that lists a worker, and its table."""
+    """A table row that lists a worker, and the table that contains the row."""
 
     table: Table
     row: Row

@@ -220,11 +220,15 @@ def _has_charter(folder: Path, folder_name: str) -> bool:
 
 
 def _read_charter(path: Path, repo: Path, notices: list[str]) -> Charter | None:
-    """Read the charter at `path`. An unreadable charter is marked as shortened, so that the file is not overwritten."""
+    """Read the charter at `path`. Return None if the file does not exist.
+
+    If the file cannot be read, return an empty charter with `shortened` set, so that saving the team does not overwrite
+    the file.
+    """
     try:
         text = read_squad_file(path, repo)
     except UnreadableFile as error:
-        notices.append(f"{error}; the worker runs without it")
+        notices.append(f"{error}; the worker runs without this charter")
         return Charter("", "", [], "", "", "", True)
     if text is None:
         return None
@@ -249,7 +253,7 @@ def _read_context(path: Path, repo: Path, notices: list[str]) -> str:
     try:
         text = normalise_text(read_squad_file(path, repo) or "")
     except UnreadableFile as error:
-        notices.append(f"{error}; the team runs without it")
+        notices.append(f"{error}; the team runs without this file")
         return ""
     if len(text) > MAX_CONTEXT_LENGTH:
         notices.append(_format_truncation_notice(path, repo, MAX_CONTEXT_LENGTH))

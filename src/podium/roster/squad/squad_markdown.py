@@ -35,7 +35,11 @@ class Row(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table. `under` are the headings above it, and `rule` is the line number of the separator below its header."""
+    """A table.
+
+    `under` contains the headings of the sections that the table is in. `rule` is the line number of the separator below
+    its header.
+    """
 
     under: tuple[Heading, ...]
     header: Row | None
@@ -71,7 +75,7 @@ def parse_heading(line: str) -> Heading | None:
 
 
 def iter_content_lines(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Yield the lines outside code fences, with their numbers. Of a comment, only the first line is yielded."""
+    """Yield the lines outside code fences, with their numbers. Only the first line of a comment is yielded."""
     fence, is_comment = "", False
     for place, line in enumerate(lines):
         if is_comment:

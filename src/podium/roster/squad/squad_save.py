@@ -262,7 +262,10 @@ def _write_squad_file(path: Path, text: str, new: Path) -> None:
 
 
 def _require_own_folder(new: Path, *parts: str) -> Path:
-    """Return a folder inside `new`. Raise Mistake if the path contains a link: link targets must not be changed."""
+    """Return the path of a folder inside `new`. `parts` contains the names along the path.
+
+    Raise Mistake if any of these folders is a link, because the target of a link must not be changed.
+    """
     path = new
     for part in parts:
         path = path / part

@@ -1,7 +1,7 @@
 """Connect to a PostgreSQL store.
 
-A process keeps a few connections idle after use, and reuses them. If the server is unavailable, the process waits for
-it, because it may be restarting, but only if the process or its parent has been connected before.
+A process keeps a few connections idle after use, and reuses them. If the server is unavailable, and the process or its
+parent has connected to it before, the process waits, because the server may be restarting.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def borrow_connection(store: PostgresAddress) -> Iterator[psycopg.Connection]:
 
 
 def wait_for_connection(store: PostgresAddress) -> psycopg.Connection:
-    """Connect to a store. If this process has been connected before, wait up to AWAY_SECONDS for the server.
+    """Connect to a store. If this process has connected to it before, wait up to AWAY_SECONDS for the server.
 
     Raise StoreFailed if the connection fails.
     """
@@ -180,7 +180,7 @@ def wait_for_connection(store: PostgresAddress) -> psycopg.Connection:
 
 
 def expect_server(store: PostgresAddress) -> None:
-    """Make this process wait for an unavailable server, even if the process has not been connected yet."""
+    """Make this process wait for a server that is unavailable, even if this process has never connected to it."""
     _known.add(store)
 
 

@@ -20,7 +20,7 @@ SAFE_MODES = ("verify-ca", "verify-full")
 
 
 def build_connection_options(store: PostgresAddress, settings: Mapping[str, str]) -> dict[str, Any]:
-    """Return the connection options, which also apply these settings to the session.
+    """Return the options for a connection to a store. `settings` contains PostgreSQL settings to apply to the session.
 
     Raise Mistake if the URL is invalid, or if the connection could leave this machine without verified TLS.
     """

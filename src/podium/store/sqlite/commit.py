@@ -22,14 +22,17 @@ from .progress_files import Progress, record_progress
 
 SMALL_BATCH_WRITES = 128
 MAX_INLINE_BATCHES = 256
-"""How many consecutive batches are committed on the event loop before the thread commits a batch. Only the thread
-runs checkpoints, which move the committed data from the write-ahead log into the file."""
+"""How many consecutive batches are committed on the event loop before the writer's thread commits a batch. Only the
+thread runs checkpoints, which move the committed data from the write-ahead log into the file."""
 
 _must_survive_power_loss = attrgetter("survives_power_loss")
 
 
 class SqliteCommitter:
-    """Commits batches with two connections: one for the event loop, which never waits, and one for the thread."""
+    """Commits batches of writes to a SQLite store, on the event loop or in the writer's thread.
+
+    Each of them has its own connection. The event loop's connection never waits for a lock.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -46,7 +49,7 @@ class SqliteCommitter:
         self._loop_connection.close()
 
     def try_commit_at_once(self, writes: Sequence[Write]) -> bool:
-        """Commit a small batch on the event loop. Return False if that failed, or if the thread must commit it."""
+        """Commit a small batch on the event loop. Return False if the writer's thread must commit the batch instead."""
         if (
             len(writes) > SMALL_BATCH_WRITES
             or self._inline_batches >= MAX_INLINE_BATCHES
@@ -70,7 +73,7 @@ class SqliteCommitter:
         self._record_progress(writes)
 
     def _record_progress(self, writes: Sequence[Write]) -> None:
-        """In each run's progress file, record the last of these entries that must survive power loss."""
+        """Record in each run's progress file which of the run's entries is the last that must survive power loss."""
         rows = {write.row.run: write.row for write in writes if write.survives_power_loss and write.row is not None}
         try:
             for run, row in rows.items():

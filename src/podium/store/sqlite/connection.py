@@ -21,10 +21,11 @@ _LAST_SEEN = (
     "SELECT min(column2, coalesce((SELECT min({}) FROM entry_removal WHERE id > column1), column2))"
     " FROM (VALUES (?, ?))"
 )
-"""Select the row id of a position, which consists of the id of a removal and a row id.
+"""The SQL query that converts a position, which consists of a removal id and a row id, to a row id.
 
-If a later removal has removed the entry at the position, select the expression in place of `{}` instead, because SQLite
-reuses the row ids of removed entries."""
+If the entry at the position has been removed since, its row id may belong to a newer entry, because SQLite reuses row
+ids. The query then returns the value of the expression that is inserted for `{}`. This expression is based on `last`,
+the newest row id that remained after the removal."""
 
 
 class SqliteConnection(sqlite3.Connection):
@@ -70,7 +71,7 @@ class SqliteConnection(sqlite3.Connection):
 def open_sqlite(path: Path, *, create: bool) -> SqliteConnection:
     """Open a connection to a store, and migrate the store if needed.
 
-    If there is no store, it is created. Without `create`, StoreFailed is raised instead.
+    A missing store is created if `create` is true; otherwise, StoreFailed is raised.
     """
     try:
         if not path.exists():
@@ -120,7 +121,10 @@ def open_sqlite_for_reading(path: Path) -> SqliteConnection:
 
 
 def read_sqlite_version(path: Path) -> int:
-    """Return the version of a store, or 0 if there is none. Raise StoreCorrupt if another program created the file."""
+    """Return the version of a store, or 0 if the store has not been created yet.
+
+    Raise StoreCorrupt if another program created the file.
+    """
     if not path.exists():
         return 0
     with translate_sqlite_errors(path), closing(_connect_read_only(path)) as connection:

@@ -230,7 +230,10 @@ def require_known_version(connection: sqlite3.Connection, version: int, path: Pa
 
 
 def _find_newer_release(connection: sqlite3.Connection) -> str:
-    """Return the release that wrote the newest run, or `a newer Podium` if that release is unknown or not newer."""
+    """Return the release that wrote the newest run, such as `Podium 0.5.0`, for an error message.
+
+    If that release is unknown or is not newer than this one, return `a newer Podium`.
+    """
     # A newer release may have changed the tables.
     with suppress(sqlite3.Error, msgspec.MsgspecError):
         newest = "SELECT line FROM entry WHERE kind = 'run_started' ORDER BY rowid DESC LIMIT 1"

@@ -67,7 +67,7 @@ STREAM_END = b"0\r\n\r\n"
 def build_json_response(
     status: int, document: object, *, headers: Mapping[str, str] = MappingProxyType({})
 ) -> TimedResponse:
-    """Return a JSON response. A document given as bytes is already encoded."""
+    """Return a JSON response. `document` is encoded as JSON, unless it is bytes, which are sent unchanged."""
     body = document if isinstance(document, bytes) else encode(document)
     more = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     head = (
@@ -119,7 +119,7 @@ class ConnectionTracker:
                 event.set()
 
     async def wait_until(self, holds: Callable[[], bool]) -> None:
-        """Wait until `holds()` returns true. `notify_waiters` checks it again."""
+        """Wait until `holds()` returns true. Each call of `notify_waiters` calls `holds` again."""
         while not holds():
             event = anyio.Event()
             self._waiting[event] = holds

@@ -31,7 +31,7 @@ MODEL_APIS = (OPENAI, RESPONSES, ANTHROPIC, GEMINI, GEMINI_STREAM)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Received:
-    """A call that the server received. The agent of `call` is the requested model."""
+    """A call that the server received. `call.agent` is the requested model, or `gemini` for calls to the Gemini API."""
 
     call: ModelCall
     headers: Mapping[str, str]

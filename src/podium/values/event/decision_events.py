@@ -9,9 +9,9 @@ class DecisionProposed(EventBase, frozen=True, kw_only=True, tag="decision_propo
     """Somebody proposed a decision between options.
 
     `eligible` lists the members that can vote, and `weights` contains the weights other than 1. `rule` is `majority`,
-    `unanimous`, `weighted` or `quorum:N`. If the vote has no result, `decide_by` decides. `window` is how many seconds
-    the vote stays open. `supersedes` is the id of an earlier decision that this one replaces. `repo` is the repository
-    that the decision applies to.
+    `unanimous`, `weighted` or `quorum:N`. If the vote is inconclusive, `decide_by` decides. `window` is how many
+    seconds the vote stays open. `supersedes` is the id of an earlier decision that this one replaces. `repo` is the
+    repository that the decision applies to.
     """
 
     survives_power_loss: ClassVar[bool] = True

@@ -66,8 +66,8 @@ class PermissionAnswered(EventBase, frozen=True, kw_only=True, tag="permission_a
 class QuestionAsked(EventBase, frozen=True, kw_only=True, tag="question_asked"):
     """An agent asked the user a question, or asked for approval of a plan, a decision or a review.
 
-    `shown` is the full text of the plan, decision or review, and `digest` is its hash: the answer applies only to it.
-    `plan` is the plan to approve.
+    `shown` is the full text of the plan, decision or review, and `digest` is its hash. The answer applies only to
+    exactly this text. `plan` is the plan to approve.
     """
 
     survives_power_loss: ClassVar[bool] = True

@@ -74,7 +74,10 @@ class PlanCommitted(EventBase, frozen=True, kw_only=True, tag="plan_committed"):
 
 
 class PlanStepStarted(EventBase, frozen=True, kw_only=True, tag="plan_step_started"):
-    """The owner of a step started to work on it. `base` is a commit with the state of the run's checkout then."""
+    """The owner of a step started to work on it.
+
+    `base` is a commit with the state of the run's checkout at that time.
+    """
 
     step: str
     owner: str
@@ -120,7 +123,7 @@ class PlanStepBlocked(EventBase, frozen=True, kw_only=True, tag="plan_step_block
 
 
 class PlanStepUnblocked(EventBase, frozen=True, kw_only=True, tag="plan_step_unblocked"):
-    """The decision that a step was waiting for was made, and its owner continues."""
+    """A step is no longer blocked: the decision that it needed was made, and the step's owner continues."""
 
     step: str
     decision: str
@@ -191,9 +194,10 @@ class ArtifactStored(EventBase, frozen=True, kw_only=True, tag="artifact_stored"
 
 
 class SnapshotTaken(EventBase, frozen=True, kw_only=True, tag="snapshot_taken"):
-    """A snapshot of the work was taken: this position on the timeline, and a commit with the state of each checkout.
+    """A snapshot of the work was taken. It consists of this position on the timeline and a commit for each checkout.
 
-    `commits` maps branches to commits; the run's own checkout has the empty name.
+    `commits` maps the branch of each checkout to a commit with the checkout's state. The key for the run's own checkout
+    is an empty string.
     """
 
     name: str

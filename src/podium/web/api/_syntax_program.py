@@ -75,7 +75,7 @@ def find_kind(token: Any) -> str:
 
 
 def add_span(spans: list[Span], first: int, end: int, kind: str) -> None:
-    """Add a span to those of a line, or extend the last one if the new span continues it."""
+    """Add a span to a line's spans, or extend the last span if the new one continues it."""
     if spans and spans[-1][1:] == (first, kind):
         first = spans.pop()[0]
     spans.append((first, end, kind))

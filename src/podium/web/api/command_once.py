@@ -20,8 +20,9 @@ async def run_once(
 ) -> Reply:
     """Run a command and return its result, or return the stored result if the command has already run with this key.
 
-    The command gets an id for what it creates. If it is repeated after a crash, it gets the same id again. Without a
-    key, the id is empty and the command always runs. Raise Mistake if the key was used with different arguments.
+    The command receives an id for the object that it creates. If the command is repeated after a crash, it receives
+    the same id. Without a key, the id is empty and the command always runs. Raise Mistake if the key was used with
+    different arguments.
     """
     if key is None:
         return await command("")

@@ -29,7 +29,10 @@ class ConnectedClients:
 
     @contextmanager
     def connect(self, token: str) -> Iterator[None]:
-        """Register a client until shortly after the block ends, or longer if another block with its token has begun."""
+        """Register a client for the duration of the block and a short grace period.
+
+        Blocks with the same token share one registration, which ends after the last of them.
+        """
         self._streams[token] += 1
         try:
             if token not in self._registered:

@@ -126,7 +126,7 @@ def _join_side(hunk: dict[str, Any], mark: str) -> str:
 
 
 def _add_spans(file: dict[str, Any], spans: list[HunkSpans]) -> None:
-    """Add the spans of both sides of each hunk to its lines. Unchanged lines get those of the new side."""
+    """Add syntax spans to the lines of a file's hunks. Unchanged lines get their spans from the new side."""
     for hunk, old, new in zip(file["hunks"], spans[::2], spans[1::2], strict=True):
         sides = {"-": iter(old), "+": iter(new)}
         for line in hunk["lines"]:

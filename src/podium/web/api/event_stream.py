@@ -69,9 +69,10 @@ async def _iter_events(hub: EntryHub, position: int, runs: Collection[str] | Non
 
 
 def _encode_rows(rows: list[FeedRow], runs: Collection[str] | None) -> list[bytes]:
-    """Return the events for some rows: the other runs' changes, then the entries, in several events if they are large.
+    """Return the events for these rows: first the changes in other runs, then the entries of the runs in `runs`.
 
-    Only the last event has the last cursor, so that a client that loses the connection in between misses nothing.
+    If the entries are large, they are split into several events. Only the last event has a cursor, so a client that
+    loses the connection before that event misses nothing.
     """
     lines: list[bytes] = []
     changed: dict[str, set[str]] = {}

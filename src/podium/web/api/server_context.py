@@ -96,7 +96,10 @@ class ServerContext:
                 _cancel(tasks)
 
     async def resume_run(self, run: str) -> None:
-        """Continue a run: a worker's through a commander, any other in this process. Raise PodiumError on failure."""
+        """Resume a run. Raise PodiumError on failure.
+
+        A commander resumes a worker's run, and this process resumes any other run.
+        """
         workers = await to_thread.run_sync(self._load_worker, run)
         if workers:
             await resume_workers(self.settings, workers)

@@ -1,1 +1,1 @@
-"""The client of another machine's `podium serve`: known servers, connections, and commands that run there."""
+"""The client for `podium serve` on another machine: known servers, connections, and commands that run there."""

@@ -37,9 +37,10 @@ class RemoteCall:
         self._written = {STDOUT: 0, STDERR: 0}
 
     def run(self, write: Write) -> int:
-        """Run the command and return its exit code. If the connection is lost, retry once, if that is safe.
+        """Run the command and return its exit code.
 
-        Raise OutsideFailed if the connection is lost for good.
+        If the connection is lost and the command can be repeated safely, retry once. Raise OutsideFailed if the
+        command cannot be repeated or the connection is lost again.
         """
         try:
             return self._copy_output(write)

@@ -1,1 +1,1 @@
-"""The dashboard: a page without a build step. Its files are in `static`."""
+"""The dashboard: a web page that needs no build step. Its files are in `static`."""

@@ -1,7 +1,7 @@
-"""Generate the page's event types from those of the timeline: `python -m podium.web.dashboard.event_kinds`.
+"""Generate the dashboard's event types from the timeline's: `python -m podium.web.dashboard.event_kinds`.
 
-The result is the module `event_kinds.mjs`: what each kind of event means, and types in JSDoc comments for editors and
-type checkers.
+The result is the module `event_kinds.mjs`. It contains a description of each kind of event, and types in JSDoc comments
+for editors and type checkers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Serve the page's files from memory. Only files that existed when the server started are served."""
+"""Serve the dashboard's files from memory. Only files that existed when the server started are served."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MEDIA_TYPES = {
 
 
 class StaticFile(NamedTuple):
-    """One of the page's files."""
+    """One of the dashboard's files."""
 
     content: bytes
     media_type: str
@@ -32,7 +32,7 @@ class StaticFile(NamedTuple):
 
 
 def load_static_files() -> dict[str, StaticFile]:
-    """Return the page's files, keyed by path, such as `screens/now.mjs`."""
+    """Return the dashboard's files, keyed by path, such as `screens/now.mjs`."""
     found: dict[str, StaticFile] = {}
     _collect_files(files(__package__).joinpath("static"), "", found)
     return found
@@ -51,7 +51,7 @@ def _collect_files(folder: Traversable, prefix: str, found: dict[str, StaticFile
 def serve_page(
     request: Request[Any, Any, Any], static_files: NamedDependency[dict[str, StaticFile]]
 ) -> Response[bytes]:
-    """Return the page."""
+    """Return the dashboard's HTML page."""
     return _respond(request, static_files["index.html"])
 
 
@@ -59,7 +59,7 @@ def serve_page(
 def serve_file(
     name: FromPath[str], request: Request[Any, Any, Any], static_files: NamedDependency[dict[str, StaticFile]]
 ) -> Response[bytes]:
-    """Return a file of the page."""
+    """Return one of the dashboard's files."""
     found = static_files.get(name.lstrip("/"))
     if found is None:
         raise NotFoundException(f"there is no page {name[:100]}")

@@ -39,7 +39,9 @@ from .wire_message import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkLimits:
-    """The limits of a connection, in bytes (`frame`, `early`), seconds (`handshake` to `unread`) or counts.
+    """The limits of a connection.
+
+    `frame` and `early` are in bytes. `handshake`, `ping`, `silence` and `unread` are in seconds. The others are counts.
 
     `early` is the maximum size of the messages that are buffered until the handshake is answered. `unread` is how long
     the other side may take to read a message. `inbox` is the maximum number of received messages waiting to be
@@ -204,14 +206,17 @@ class Link(Generic[Heard, Said]):
     # Tasks
 
     async def _send_pings(self) -> None:
-        """Send a ping at regular intervals. Used at the commander's end."""
+        """Send a ping at regular intervals. This task runs on the commander's side of the connection."""
         with suppress(ConnectionClosed):
             while True:
                 await sleep(self._limits.ping)
                 await self._send_control(Ping())
 
     async def _answer_pings(self) -> None:
-        """Once the handshake is answered, send the buffered messages, then answer pings. Used at the worker's end."""
+        """Wait until the handshake is answered, send the buffered messages, and then answer pings.
+
+        This task runs on the worker's side of the connection.
+        """
         with suppress(ConnectionClosed):
             with move_on_after(self._limits.handshake):
                 await self._is_answered.wait()
@@ -265,7 +270,7 @@ class Link(Generic[Heard, Said]):
 async def open_worker_link(
     stream: LineStream, *, limits: LinkLimits, on_bad: OnBadFrame
 ) -> AsyncIterator[Link[Order, Report]]:
-    """Open the worker's end of a connection, and close it when the block ends.
+    """Open the worker's side of a connection, and close it when the block ends.
 
     Until the commander answers the handshake, sent messages are buffered.
     """
@@ -278,7 +283,7 @@ async def open_worker_link(
 async def open_commander_link(
     stream: LineStream, *, limits: LinkLimits, on_bad: OnBadFrame
 ) -> AsyncIterator[Link[Report, Order]]:
-    """Open the commander's end of a connection, and close it when the block ends.
+    """Open the commander's side of a connection, and close it when the block ends.
 
     The worker's handshake must already have been accepted.
     """

@@ -54,7 +54,7 @@ def _find_name_problem(branch: str) -> str:
     if found := find_shell_character(branch):
         return f"it contains {found}, which a shell would interpret"
     if any(part.casefold() in (".git", "git~1") for part in branch.split("/")):
-        return "it contains the name of git's own folder"
+        return "it contains the path component .git or git~1, which is reserved for git"
     return ""
 
 

@@ -98,7 +98,7 @@ class GitResult:
 
 
 def find_trusted_program(name: str, *, outside: Path) -> str | None:
-    """Return the absolute path of a program, or None. Programs in `outside`, where workers can write, are ignored."""
+    """Return the absolute path of a program, or None. Programs in `outside` are ignored: workers can write there."""
     kept_out = outside.resolve()
     for folder in (*TRUSTED, *os.environ.get("PATH", "").split(os.pathsep)):
         if not os.path.isabs(folder):  # noqa: PTH117 - an empty entry means the working directory
@@ -271,7 +271,10 @@ def _read_repository(root: Path) -> Repository:
                 raise Mistake(f"{own} points to {git_dir}, not to a worktree or submodule; use an ordinary clone")
         _must_be_own_file(found.common_dir)
         if not (found.git_dir / "HEAD").is_file() or not (found.common_dir / "objects").is_dir():
-            raise Mistake(f"{root} is not a git repository: {found.git_dir} is incomplete; create one with git init")
+            raise Mistake(
+                f"{root} is not a git repository, because {found.git_dir} is incomplete; "
+                "run git init to create a repository"
+            )
     except (OSError, ValueError) as error:
         raise Mistake(f"cannot read the git repository {root}: {error}") from error
     return found
@@ -310,7 +313,10 @@ def _read_path_file(file: Path, start: str = "") -> Path:
 
 
 def _must_match_common_dir(place: Repository | Checkout) -> None:
-    """Raise OutsideFailed if `commondir` was changed: git searches for refs there, even if it is given another path."""
+    """Raise OutsideFailed if the path in the file `commondir` was changed.
+
+    Git looks up refs in the folder at that path, even if GIT_COMMON_DIR is set to another folder.
+    """
     file = place.git_dir / "commondir"
     if not place.git_dir.is_dir():
         raise OutsideFailed(f"{place.git_dir} no longer exists, so {root_folder(place)} is not a git checkout any more")

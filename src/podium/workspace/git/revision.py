@@ -64,10 +64,10 @@ async def must_contain_commits(repo: GitLocation, branch: str, commits: Mapping[
         return
     for name, commit in commits.items():
         if not await contains_commit(repo, now, commit):
+            own, other = escape_unprintable(branch), escape_unprintable(name)
             raise Mistake(
-                f"{escape_unprintable(branch)} already exists and does not contain all of "
-                f"{escape_unprintable(name)}, which it should start from; "
-                f"merge that into it, or choose a new branch name"
+                f"{own} already exists and does not contain all of {other}, which it should start from; "
+                f"merge {other} into {own}, or choose a new branch name"
             )
 
 

@@ -94,9 +94,9 @@ async def write_commit(
 
 
 async def commit_files(place: GitLocation, commit: str, files: Mapping[str, str], *, message: str) -> str:
-    """Write a commit on top of `commit` with these files, which are keyed by path, and return its id.
+    """Write a commit on top of `commit` that adds or replaces files, and return the new commit's id.
 
-    No ref, index or checkout is changed.
+    `files` maps each path to the text of the file. No ref, index or checkout is changed.
     """
     at = resolve_location(place)
     tree = await write_changed_tree(at, commit, files)
@@ -104,9 +104,10 @@ async def commit_files(place: GitLocation, commit: str, files: Mapping[str, str]
 
 
 async def write_changed_tree(place: GitLocation, tree: str, files: Mapping[str, str | None]) -> str:
-    """Write a copy of a tree with these files, which are keyed by path, and return its id. None removes a file.
+    """Write a copy of a tree in which files are added, replaced or removed, and return the copy's id.
 
-    No ref, index or checkout is changed.
+    `files` maps each path to the new text of the file, or to None to remove the file. No ref, index or checkout is
+    changed.
     """
     at = resolve_location(place)
     entries: dict[bytes, TreeEntry | None] = {}
@@ -130,10 +131,10 @@ async def write_blob(place: GitLocation, content: bytes) -> str:
 
 
 async def write_tree_entries(place: GitLocation, tree: str, entries: Mapping[bytes, TreeEntry | None]) -> str:
-    """Write a copy of a tree with these entries, which are keyed by path, and return its id. None removes an entry.
+    """Write a copy of a tree in which entries are added, replaced or removed, and return the copy's id.
 
-    An entry also replaces a folder at its path, and a file at the path of one of its parent folders. No ref, index or
-    checkout is changed.
+    `entries` maps each path to the new entry, or to None to remove the entry. An entry also replaces a folder at its
+    path, and a file at the path of one of its parent folders. No ref, index or checkout is changed.
     """
     at = resolve_location(place)
     # The removals come first, so that the folder of a removed file can become a file.

@@ -100,12 +100,18 @@ class IssueSource(Protocol):
 
     @property
     def has_members(self) -> bool:
-        """Whether people outside the project can open issues. If so, the author of each issue has to be checked."""
+        """Whether the source distinguishes members of the project from other people who can open issues.
+
+        If so, the author of each issue has to be checked.
+        """
         ...
 
     @property
     def doubt_seconds(self) -> float:
-        """How long, in seconds, a comment can still appear after the attempt to post it was interrupted."""
+        """How many seconds to wait before posting a comment again after an attempt was interrupted.
+
+        The interrupted attempt may still succeed within this time.
+        """
         ...
 
     def list_pages(

@@ -24,11 +24,11 @@ _PART = re.compile(r"[\w.][\w.-]*", re.ASCII)
 
 
 def choose_source(given: str, *, folder: Path, outside: Path, home: Path, host: str) -> IssueSource:
-    """Return the source with this name.
+    """Return the issue source with this name, which is the path of a folder or a project on a forge.
 
-    Relative paths are relative to `folder`. Programs in `outside`, where workers can write, are ignored. `home` is a
-    folder without a repository, and `host` is the id of this machine. Raise Mistake if there is no such source, and
-    DependencyMissing if the forge's program is not installed.
+    A relative path is relative to `folder`. The forge's program runs in `home`, outside any repository. Programs in
+    `outside` are ignored, because workers can write there. `host` is the id of this machine. Raise Mistake if there is
+    no such source, and DependencyMissing if the forge's program is not installed.
     """
     kind, colon, rest = given.partition(":")
     if colon and kind in PROGRAMS:
@@ -76,14 +76,14 @@ def open_forge_issues(kind: ForgeKind, host: str, path: str, *, outside: Path, h
 
 
 def _split_project(text: str, kind: ForgeKind, given: str) -> tuple[str, str]:
-    """Return the host and the path of a project. Raise Mistake if the text is not a project."""
+    """Return the host and the path of the project that `text` names. Raise Mistake if it does not name a project."""
     first, _, rest = text.partition("/")
     host, path = (first, rest) if "/" in rest and _HOST.fullmatch(first) else (DEFAULT_HOSTS[kind], text)
     parts = path.split("/")
     fits = len(parts) == 2 if kind == "github" else 2 <= len(parts) <= 20
     if not fits or not all(_PART.fullmatch(part) and part.strip(".") for part in parts):
         form = "github:OWNER/REPOSITORY" if kind == "github" else "gitlab:GROUP/PROJECT"
-        raise Mistake(f"{quote_text(given)} is not a project; use {form}, or {kind}:HOST/… for your own server")
+        raise Mistake(f"{quote_text(given)} does not name a project; use {form}, or {kind}:HOST/… for your own server")
     return host, path
 
 

@@ -100,7 +100,7 @@ async def finish_joint_moves(home: Path, store: StoreAddress) -> list[str]:
 async def _finish_moves(moves: Sequence[TargetMove]) -> tuple[str, bool]:
     """Complete these moves or, if that fails, undo them.
 
-    Return a sentence about the result, and whether the moves were completed or undone.
+    Return a sentence about the result, and False if the moves could be neither completed nor undone, otherwise True.
     """
     targets = " and ".join(map(str, moves))
     try:

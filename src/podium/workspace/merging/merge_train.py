@@ -129,11 +129,11 @@ async def build_train(
     can_be_deleted: bool = False,
     excluded: Mapping[str, str] | None = None,
 ) -> Train:
-    """Merge the branches, each after the branches that it builds on, onto a new branch that starts at `onto`.
+    """Merge the branches, each after the branches that it builds on, into a new branch that starts at `onto`.
 
-    The new branch is called `integration`. If that branch exists, a number is appended to the name. With
-    `can_be_deleted`, the commit of a branch that no longer exists is merged; otherwise that branch is left out.
-    `excluded` maps each branch that is left out, because another repository cannot merge it, to the reason.
+    The new branch is called `integration`. If that branch exists, a number is appended to the name. A branch that no
+    longer exists is left out, unless `can_be_deleted` is True; then the commit that was reviewed is merged. Branches
+    in `excluded` are left out, because another repository cannot merge them; the values are the reasons.
     """
     place = resolve_location(repo)
     ordered = sort_by_dependency(branches)

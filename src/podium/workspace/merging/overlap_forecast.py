@@ -45,11 +45,11 @@ class BranchChanges:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlap:
-    """The files that two branches, or a branch and the target, both changed, and the conflicts between them.
+    """The files that both sides changed, and the conflicts between the sides.
 
-    If the conflicts come from a third branch, which one of the two is based on, `through` is the name of that branch;
-    otherwise it is empty. `is_in` says whether the target already contains the branch; for two branches, it is always
-    False.
+    The sides are two branches, or a branch and the target. If one side is based on a third branch and the conflicts
+    come from that branch, `through` is the name of the third branch; otherwise it is empty. `is_in` says whether the
+    target already contains the branch; for two branches, it is always False.
     """
 
     first: str
@@ -147,7 +147,7 @@ async def forecast_merges(
 def _trace_conflict_origin(
     one: Overlap, clashes: Mapping[frozenset[str], Overlap], below: Mapping[str, Sequence[str]]
 ) -> Overlap:
-    """Return the overlap. If its conflicts come from a branch that one side is based on, `through` is that branch."""
+    """Return the overlap, with `through` set if its conflicts come from a branch that one side is based on."""
     if one.merges:
         return one
     for built, other in ((one.first, one.second), (one.second, one.first)):

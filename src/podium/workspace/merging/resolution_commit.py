@@ -1,8 +1,9 @@
-"""Commit a merge that conflicts or fails a check, as the start of its resolution, and find unresolved files.
+"""Commit a merge that conflicts or fails a check, so that it can be resolved in later commits; find unresolved files.
 
-The commit contains git's merge result, including conflict markers, and has both sides as parents. So a branch that is
-built on it contains both sides, and its history permanently shows the conflicts. Other modules decide who resolves the
-conflicts. The result is an ordinary branch, which no train merges while it still has conflict markers.
+The commit contains git's merge result, including conflict markers, and has both sides as parents. A branch that is
+built on this commit therefore contains both sides, and its history permanently shows the conflicts. Other modules
+decide who resolves the conflicts. The resolved work is on an ordinary branch. A merge train leaves out this branch
+while it still has conflict markers.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ async def find_resolution_starts(place: GitLocation, commit: str, *, beyond: str
 
 
 async def filter_resolution_starts(place: GitLocation, commits: Iterable[str]) -> dict[str, ResolutionStart]:
-    """Return those of these commits that start a conflict resolution, keyed by commit id.
+    """Return the starting commits of conflict resolutions that are among `commits`, keyed by commit id.
 
     Commits that no longer exist are ignored.
     """

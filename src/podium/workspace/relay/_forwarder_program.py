@@ -56,7 +56,7 @@ class FrameDecoder:
             while len(self._data) - start >= HEADER.size:
                 kind, stream, length = HEADER.unpack_from(self._data, start)
                 if kind > GRANT or length > LARGEST_PAYLOAD:
-                    raise InvalidFrame(f"kind {kind}, {length} bytes")
+                    raise InvalidFrame(f"a frame of kind {kind} with {length} bytes is not allowed")
                 end = start + HEADER.size + length
                 if len(self._data) < end:
                     return
@@ -119,7 +119,7 @@ class Forwarder:
             self._flush_pair()
 
     def _update_interest(self) -> None:
-        """Register the selector for exactly those socket events that can be handled now."""
+        """Register the sockets with the selector, for exactly the events that can be handled now."""
         can_accept = len(self._connections) < MOST_CONNECTIONS
         if can_accept != self._is_accepting:
             self._is_accepting = can_accept

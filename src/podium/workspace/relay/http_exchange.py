@@ -68,12 +68,12 @@ class HttpExchange:
                 return
 
     async def read_whole_body(self, limit: int) -> bytes:
-        """Return the request's body. Raise RequestRefused if it has more than `limit` bytes."""
+        """Return the request's body. Raise RequestRefused if it is larger than `limit` bytes."""
         body = bytearray()
         async for piece in self.read_body():
             body += piece
             if len(body) > limit:
-                raise RequestRefused(413, f"the request has more than {limit} bytes")
+                raise RequestRefused(413, f"the body of the request is larger than {limit} bytes")
         return bytes(body)
 
     async def start_answer(self, status: int, headers: Headers) -> None:

@@ -56,7 +56,7 @@ async def forward_request(
 def select_headers(headers: Headers, *, without: frozenset[bytes] = frozenset()) -> list[tuple[bytes, bytes]]:
     """Return the headers to pass on.
 
-    Hop-by-hop headers, headers named in `Connection`, `Host`, `Expect` and the headers in `without` are left out.
+    `Host`, `Expect`, hop-by-hop headers, the headers that `Connection` lists, and those in `without` are left out.
     """
     named = {
         name.strip().lower() for key, value in headers if key == b"connection" for name in value.split(b",") if name

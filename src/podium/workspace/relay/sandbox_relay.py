@@ -73,7 +73,7 @@ class RelayConfiguration:
 
     @property
     def ports(self) -> tuple[int, ...]:
-        """The ports of the services, numbered in this order by the sandbox."""
+        """The ports of the services. The sandbox refers to a service by the index of its port in this tuple."""
         offered = ((self.model, MODEL_PORT), (self.coordination, COORDINATION_PORT), (self.hosts, PROXY_PORT))
         return tuple(port for service, port in offered if service)
 

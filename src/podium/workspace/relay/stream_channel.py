@@ -48,7 +48,7 @@ from ._forwarder_program import (
 MOST_STREAMS = 2 * MOST_CONNECTIONS
 """The maximum number of streams that are served at the same time. Other streams are closed at once."""
 LINGER_SECONDS = 2.0
-"""How long a stream stays open after the response, so that the program can read it."""
+"""How long a stream stays open after the response was sent, so that the program can read the whole response."""
 
 ServeStream = Callable[[ByteStream], Awaitable[None]]
 """Serves one connection from the sandbox until it ends."""
@@ -117,7 +117,7 @@ class RelayStream(ByteStream):
     def add_data(self, data: bytes) -> None:
         """Add received data. Raise InvalidFrame if it exceeds what the sandbox was allowed to send."""
         if self.has_ended or len(data) > self._receive_window:
-            raise InvalidFrame(f"{len(data)} bytes on stream {self._number}, more than allowed")
+            raise InvalidFrame(f"{len(data)} bytes on stream {self._number} are more than allowed")
         if data:
             self._receive_window -= len(data)
             self._received.append(data)
@@ -132,7 +132,7 @@ class RelayStream(ByteStream):
         """Increase the number of bytes that can be sent. Raise InvalidFrame if the window would be too large."""
         credit = CREDIT.unpack(payload)[0] if len(payload) == CREDIT.size else WINDOW + 1
         if self._send_window + credit > WINDOW:
-            raise InvalidFrame(f"a window over {WINDOW} bytes on stream {self._number}")
+            raise InvalidFrame(f"the window of stream {self._number} would exceed {WINDOW} bytes")
         self._send_window += credit
         self._note_change()
 

@@ -174,7 +174,7 @@ class Sandbox:
         )
 
     async def self_test(self) -> list[str]:
-        """Return the self-test failures, an empty list if there are none. Identical sandboxes are tested only once."""
+        """Test the sandbox, and return the failures, if any. Identical sandboxes are tested only once."""
         return await find_failures(self)
 
     def wrap(
@@ -283,7 +283,10 @@ class Sandbox:
         return build
 
     def _visible_mounts(self, guards: Sequence[Mount]) -> Iterator[Mount]:
-        """Yield all mounts. Of the Podium home, they show only readable folders, and checkouts with their git data."""
+        """Yield all mounts. They hide the Podium home, except for the folders in `readable` and for checkouts.
+
+        The git data of these checkouts is visible too.
+        """
         closed = (*guards, Mount("empty", self.home))
         parts = (self, *self.also)
         shown = [
@@ -370,7 +373,7 @@ class Sandbox:
 
     @cached_property
     def _names_to_hold(self) -> tuple[str, ...]:
-        """The paths that a command cannot create. Placeholders are created at the paths that do not exist."""
+        """The paths that a command must not create. If such a path does not exist, a placeholder blocks it."""
         has_lefthook = any(entry.name.startswith(("lefthook.", ".lefthook.")) for entry in os.scandir(self.checkout))
         names = dict.fromkeys((*PROTECTED_NAMES, *(LEFTHOOK_NAMES if has_lefthook else ()), *self.submodules))
         return tuple(name for name in names if name not in self.creatable)

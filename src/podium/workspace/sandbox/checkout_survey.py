@@ -35,9 +35,9 @@ PACKAGES = "lib/python3*/site-packages"
 class CheckoutSurvey:
     """The paths in a checkout that a sandbox has to hide or write-protect. A folder includes everything in it.
 
-    `secrets` must be hidden, and `protected` must not be changed. `submodules` are the paths of the submodules' `.git`,
-    whether they exist or not. These paths are relative to the checkout. `folders` are the folders that were examined,
-    and `unexamined` are the paths that were skipped; these paths are absolute.
+    `secrets` must be hidden, and `protected` must not be changed. `submodules` contains the path of each submodule's
+    `.git`, even if that does not exist. `folders` contains the folders that were examined, and `unexamined` the paths
+    that were skipped. Paths in `folders` and `unexamined` are absolute; all others are relative to the checkout.
     """
 
     secrets: tuple[str, ...] = ()

@@ -18,8 +18,8 @@ from ...values.errors import Mistake
 from ..git.repository import Repository
 
 MountKind = Literal["read", "write", "private", "empty", "secret"]
-"""The kinds of mounts. At the path of the mount, a command sees, in this order: read-only content, writable content, an
-empty writable folder, an empty read-only folder, or a file that nobody can open."""
+"""The kinds of mounts, by what a command finds at the path. `read`: read-only content. `write`: writable content.
+`private`: an empty writable folder. `empty`: an empty read-only folder. `secret`: a file that nobody can open."""
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/sys/devices/system/cpu")
 CONFIGURATION = (
@@ -164,9 +164,9 @@ def _find_installation(folder: Path, home: Path) -> Path:
 
 
 def _find_python_installation(environment: Path) -> Path | None:
-    """Return the installation that a virtual environment's interpreter belongs to, or None.
+    """Return the Python installation that a virtual environment's interpreter is a link into, or None.
 
-    A command may have created the link, so only a real Python installation is accepted.
+    A command may have created this link, so the target is accepted only if it is in a real Python installation.
     """
     program = environment / "bin" / "python"
     if not _can_read(program) or not program.is_symlink():
@@ -176,7 +176,7 @@ def _find_python_installation(environment: Path) -> Path | None:
 
 
 def _can_read(path: Path) -> bool:
-    """Return whether this process can read a path. The PATH can contain other users' folders."""
+    """Return whether this process can read a path. A folder on the PATH, for example, may belong to another user."""
     return os.access(path, os.R_OK)
 
 

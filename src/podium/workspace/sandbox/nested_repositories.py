@@ -76,7 +76,10 @@ class NestedRepositories:
         self._unexamined = unexamined
 
     def move_aside(self) -> list[str]:
-        """Disable new repositories. Return a message for each of the first few, and one message for all others."""
+        """Disable the git repositories that commands have created, and return messages about them.
+
+        There is one message for each of the first MOST_TOLD repositories, and one message for all others.
+        """
         told = self._move_new_repositories()
         if (rest := len(told) - MOST_TOLD) > 0:
             moved = (
@@ -170,7 +173,7 @@ class NestedRepositories:
         try:
             place = self._rename(parent, marker)
         except OSError as error:
-            return [f"cannot move {path}, which makes its folder a git repository: {error.strerror}"]
+            return [f"{path} makes its folder a git repository, but it could not be moved elsewhere: {error.strerror}"]
         finally:
             os.close(parent)
         return [
@@ -179,9 +182,10 @@ class NestedRepositories:
         ]
 
     def _rename(self, parent: int, marker: Path) -> Path:
-        """Move a path into `aside`, and return its new path.
+        """Move `marker` into `aside`, and return its new path.
 
-        If that fails, for example because `aside` is on another file system, move it into a new folder next to it.
+        If that fails, for example because `aside` is on another file system, move `marker` into a new folder next to
+        its old path, and return the path of that folder.
         """
         token = secrets.token_hex(4)
         label = _format_path(marker.relative_to(self._checkout)).replace("/", "-")[-40:]
@@ -204,7 +208,7 @@ def _format_path(path: Path) -> str:
 
 
 def _rename_in_place(parent: int, name: str, holder: str) -> None:
-    """Move a path into a new folder beside it, where git does not treat it as a repository."""
+    """Move a file or folder into a new folder next to its old path, where git does not treat it as a repository."""
     os.mkdir(holder, 0o700, dir_fd=parent)
     inside = os.open(holder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:

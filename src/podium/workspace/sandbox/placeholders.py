@@ -1,8 +1,8 @@
-"""Create placeholders, which are empty folders at protected paths that do not exist, while commands run.
+"""Create placeholders while commands run: empty folders in place of missing protected paths.
 
-A sandbox can only write-protect existing paths. So while a command runs, there is an empty folder at each protected
-path that does not exist. Git ignores empty folders, even if a crash leaves them behind. The names of the placeholders
-are recorded in the Podium home. The last process that runs commands in the checkout removes the placeholders.
+A sandbox can only write-protect existing paths, so without a placeholder, a command could create a missing path. Git
+ignores empty folders, even if a crash leaves them behind. The names of the placeholders are recorded in the Podium
+home. The last process that runs commands in the checkout removes the placeholders.
 """
 
 from __future__ import annotations

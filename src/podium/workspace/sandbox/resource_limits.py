@@ -105,7 +105,7 @@ class ControlGroup:
     def __init__(self, limits: SandboxLimits) -> None:
         name = f"{_group_prefix()}{os.getpid()}-{next(_numbers)}"
         self.entrances: list[str] = []
-        """The files that a process joins the groups through: by writing 0 to a file, the process adds itself."""
+        """The files for joining the control groups. A process joins a group by writing 0 to the group's file."""
         for parents, controller in _find_parent_groups() if os.geteuid() == 0 else ():
             for parent in parents:
                 _remove_stale_groups(parent)

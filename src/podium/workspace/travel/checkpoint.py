@@ -1,8 +1,9 @@
-"""Record the files in a checkout as a checkpoint, and restore them from it on another machine.
+"""Record the files in a checkout as a checkpoint, and restore a checkpoint on another machine.
 
-A checkpoint is a commit with the files in the checkout, committed or not. Its first parent is the commit that was
-checked out, so that the branch can be restored too, and its second parent is the previous checkpoint. The newest
-checkpoint therefore keeps all earlier checkpoints and their commits reachable. No branch ever contains a checkpoint.
+A checkpoint is a commit of the files in the checkout that git does not ignore, including uncommitted changes. Its first
+parent is the commit that was checked out, so that the branch can be restored too, and its second parent is the previous
+checkpoint. The newest checkpoint therefore keeps all earlier checkpoints and their commits reachable. No branch ever
+contains a checkpoint.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ async def call_remote_git(
 
 
 def _find_prefix(mirror: Path) -> tuple[str, ...]:
-    """Return a command prefix that kills git when this process dies, or none if `setpriv` is not available."""
+    """Return a command prefix that makes git die with this process, or an empty one if `setpriv` is not available."""
     program = find_trusted_program("setpriv", outside=mirror) if sys.platform == "linux" else None
     return () if program is None else (program, "--pdeathsig", "KILL", "--")
 

@@ -32,7 +32,7 @@ ORIGIN = "origin"
 
 @dataclass(frozen=True, slots=True)
 class RemoteUrl:
-    """The checked URL of a remote repository, without credentials, or its absolute path."""
+    """The validated location of a remote repository: a URL without credentials, or an absolute path."""
 
     text: str
     protocol: Protocol
@@ -50,7 +50,7 @@ class RemoteUrl:
 
 
 def parse_remote_url(given: str, *, root: Path | None = None) -> RemoteUrl:
-    """Return a checked URL without its credentials. Raise Mistake if it is invalid.
+    """Validate the location of a remote repository, and return it without credentials. Raise Mistake if it is invalid.
 
     A relative path is relative to `root`.
     """

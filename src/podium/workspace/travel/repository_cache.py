@@ -110,8 +110,9 @@ class Mirror:
     ) -> None:
         """Push a commit from an object folder to a ref on the remote, if the ref is at `expected`.
 
-        With an empty `expected`, the ref must not exist. A ref at another commit that the object folder contains is
-        replaced too: it is from an earlier push whose result was lost. Raise OutsideFailed if the push fails.
+        If `expected` is empty, the ref must not exist. The ref is also updated if it was deleted, or if it is at
+        another commit that the object folder contains: that commit is from an earlier push whose result was lost.
+        Raise OutsideFailed if the push fails.
         """
         if not self.path.exists():
             async with self.hold_lock():

@@ -20,9 +20,10 @@ REPOSITORY_FOLDER = "repository"
 
 
 def locate_task(worker_task: WorkerTask, run: str, home: Path) -> WorkerTask:
-    """Return a task with the paths on this machine. The paths do not have to exist yet.
+    """Return the task with its paths replaced by paths on this machine, which do not have to exist yet.
 
-    If this machine cannot work on the task, return the task unchanged. Fetching its code then fails with the reason.
+    A task that has no remote or comes from this machine is returned unchanged. So is a task whose remote cannot be
+    used; the error is raised later, when its code is fetched.
     """
     origin = worker_task.origin
     try:

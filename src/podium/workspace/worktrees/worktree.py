@@ -1,9 +1,9 @@
-"""Create, remove and repair worktrees: a checkout for each worker, beside the repository, on its own branch.
+"""Create, remove and repair worktrees. Each worker has its own worktree, beside the repository and on its own branch.
 
-Each worktree is recorded in the ledger before it is created and until it has been removed. If a crash interrupts its
-creation or removal, the next process that creates or removes a worktree repairs it. No work is lost, except files that
-git ignores: a worktree is removed only if it is clean or its work was saved first. Its branch remains, because it is
-the worker's result. The caller provides the repository's setup and teardown commands.
+A worktree is recorded in the ledger before it is created, and stays there until it has been removed. If a crash
+interrupts its creation or removal, the next process that creates or removes a worktree repairs it. No work is lost,
+except files that git ignores: a worktree is removed only if it is clean or its work was saved first. The branch
+remains, because it is the worker's result. The caller provides the repository's setup and teardown commands.
 """
 
 from __future__ import annotations
@@ -324,7 +324,8 @@ class Worktrees:
     async def _finish_removal(self, noted: WorktreeRow, lock: int) -> None:
         """Unregister the worktree from git, and then delete the renamed folder.
 
-        If this is interrupted, a repair knows that the work of an unregistered worktree has been saved.
+        The worktree's work must already be saved. If the removal is interrupted after the worktree was unregistered,
+        the next repair can therefore delete the folder.
         """
         await self._unregister_worktree(noted, lock)
         aside = _removal_path(noted.path)
@@ -406,5 +407,8 @@ def _path_exists(path: Path) -> bool:
 
 
 def _removal_path(path: Path) -> Path:
-    """Return the path that a worktree's folder is renamed to before it is deleted; a repair looks for it there."""
+    """Return the path to which a worktree's folder is renamed before it is deleted.
+
+    If the removal was interrupted, the next repair looks for the folder at this path.
+    """
     return path.with_name(f".{path.name}.removing")

@@ -59,13 +59,13 @@ class _SlotFile(Struct, frozen=True, kw_only=True):
     slots: dict[str, int] = {}
     """The slot of each worktree, keyed by the worktree's path."""
     repositories: dict[str, str] = {}
-    """For each worktree that shares another worktree's slot: the name of the other's repository, keyed by path."""
+    """Maps the path of each worktree that shares a slot to the name of the slot owner's repository."""
 
 
 def lease_slot(home: Path, worktree: Path, repository: Path) -> Slot:
     """Return the slot of a worktree. If it has none, lease one. Raise Mistake if that fails.
 
-    A new slot has the lowest number that no existing worktree has and whose ports no program uses.
+    A new slot gets the lowest number that is not leased to an existing worktree and whose ports are free.
     """
     file = home / FILE
     with hold_file_lock(home / LOCK, protects=file):

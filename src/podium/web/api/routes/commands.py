@@ -15,7 +15,7 @@ from ..scopes import ApiRequest, get_token, may_read
 class NewCommand(Struct, forbid_unknown_fields=True):
     """The arguments of a command, such as `["show", "3f2a"]`, and the terminal that shows its output.
 
-    `input` is what the command reads from standard input, in Base64.
+    `input` is the command's standard input, encoded in Base64.
     """
 
     arguments: tuple[str, ...]

@@ -28,7 +28,10 @@ TEST_RUN = "000000000000"
 
 
 class TerminalWays(Struct, forbid_unknown_fields=True):
-    """The kinds of notification that terminals use. Webhooks and commands can be changed only in the settings file."""
+    """The kinds of terminal notification to use, such as `bell`.
+
+    Webhooks and commands are not included, because they can be changed only in the settings file.
+    """
 
     words: tuple[Literal["bell", "title", "desktop"], ...]
 

@@ -53,7 +53,7 @@ class NewRun(Struct, forbid_unknown_fields=True):
 
 
 class NewFile(Struct, forbid_unknown_fields=True):
-    """A file to send with a message; `data` is Base64."""
+    """A file to send with a message. `data` is its content, encoded in Base64."""
 
     name: str
     data: bytes
@@ -78,7 +78,10 @@ class NewFork(Struct, forbid_unknown_fields=True):
 
 
 class NewRetry(Struct, forbid_unknown_fields=True):
-    """Where to retry a run: at the plan step or agent `start`, or by default just before it failed or was stopped."""
+    """The point at which to retry a run, and a budget for the retry.
+
+    `start` names a plan step or an agent. By default, the retry starts just before the run failed or was stopped.
+    """
 
     start: str = ""
     budget: Budget | None = None

@@ -16,7 +16,7 @@ from ..scopes import ApiRequest, get_token, may_act, may_read
 
 
 class Login(Struct, forbid_unknown_fields=True):
-    """A one-time code. With `remember`, the token is valid until it is revoked."""
+    """A one-time code to exchange for a token. If `remember` is set, the token is valid until it is revoked."""
 
     code: str
     name: str = "browser"
@@ -24,7 +24,7 @@ class Login(Struct, forbid_unknown_fields=True):
 
 
 class NewToken(Struct):
-    """A token for the Authorization header. `expires` is 0 if it is valid until it is revoked."""
+    """A token for the Authorization header. `expires` is 0 if the token is valid until it is revoked."""
 
     id: str
     token: str

@@ -22,9 +22,9 @@ from ..scopes import may_act, may_read
 
 
 class TeamToSave(NewTeam, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A team to save in the user's own presets and, unless `mine` is set, as the repository's squad.
+    """A team to save as one of the user's presets and, unless `mine` is set, also as the repository's squad.
 
-    Unless `agreed` is set, nothing is saved if another team would be replaced or settings would be lost.
+    If another team would be replaced or settings would be lost, the team is saved only if `agreed` is set.
     """
 
     mine: bool = False

@@ -28,7 +28,7 @@ export const KINDS = Object.freeze({
   operation_started: "An agent started its operation.",
   operation_ended: "An agent's operation ended, and with it every unfinished operation below it.",
   turn_started: "A prompt was sent to a session.",
-  turn_resumed: "A turn that was interrupted when its process died continues; the text it had streamed is superseded.",
+  turn_resumed: "A turn continues after its process died. The text that the turn had streamed until then is superseded.",
   turn_ended: "A turn ended, with a reply or with a failure.",
   session_revived: "A new engine session replaced a session that returned an empty reply; the prompt is sent again.",
   agent_session_opened: "A coding agent opened its own session. If the agent's process dies, a new process loads the session by its id.",
@@ -75,19 +75,19 @@ export const KINDS = Object.freeze({
   plan_refused: "A drafted plan was refused because it is invalid.",
   plan_reviewed: "A member reviewed a draft, and accepted it or asked for a change.",
   plan_committed: "A plan was committed, and its steps can start.",
-  plan_step_started: "The owner of a step started to work on it. `base` is a commit with the state of the run's checkout then.",
+  plan_step_started: "The owner of a step started to work on it.",
   handover_asked: "The owner of a step asked another member to take it over.",
   blocker_raised: "The owner of a step cannot continue until somebody decides between options.",
   plan_step_handed_over: "The handover of a step was accepted or refused.",
   plan_step_blocked: "A step cannot continue: it is waiting for a decision, or a step that it depends on failed.",
-  plan_step_unblocked: "The decision that a step was waiting for was made, and its owner continues.",
+  plan_step_unblocked: "A step is no longer blocked: the decision that it needed was made, and the step's owner continues.",
   plan_step_submitted: "The owner of a step finished its work, which is reviewed next.",
   plan_step_reviewed: "A step was reviewed against its acceptance criteria. A command's result overrides the reviewer's opinion.",
   plan_step_reopened: "A step did not pass its review and must be revised. `locked_out` is an author that cannot revise it.",
   plan_step_completed: "A step passed its review.",
   plan_step_failed: "A step failed and is not retried.",
   artifact_stored: "A result of the work was stored. `digest` is the SHA-256 of its content. Equal content is stored only once.",
-  snapshot_taken: "A snapshot of the work was taken: this position on the timeline, and a commit with the state of each checkout.",
+  snapshot_taken: "A snapshot of the work was taken. It consists of this position on the timeline and a commit for each checkout.",
   work_ended: "A team's work ended. `branch` and `commit` are the merged result, if owners had their own checkouts.",
   decision_proposed: "Somebody proposed a decision between options.",
   ballot_cast: "A member voted for an option, or abstained (`option` is empty).",
@@ -846,7 +846,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * The owner of a step started to work on it. `base` is a commit with the state of the run's checkout then.
+ * The owner of a step started to work on it.
  * @typedef {object} PlanStepStarted
  * @property {"plan_step_started"} type
  * @property {string} step
@@ -868,7 +868,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * The decision that a step was waiting for was made, and its owner continues.
+ * A step is no longer blocked: the decision that it needed was made, and the step's owner continues.
  * @typedef {object} PlanStepUnblocked
  * @property {"plan_step_unblocked"} type
  * @property {string} step
@@ -1053,7 +1053,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * A snapshot of the work was taken: this position on the timeline, and a commit with the state of each checkout.
+ * A snapshot of the work was taken. It consists of this position on the timeline and a commit for each checkout.
  * @typedef {object} SnapshotTaken
  * @property {"snapshot_taken"} type
  * @property {string} name
@@ -1176,7 +1176,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * A turn that was interrupted when its process died continues; the text it had streamed is superseded.
+ * A turn continues after its process died. The text that the turn had streamed until then is superseded.
  * @typedef {object} TurnResumed
  * @property {"turn_resumed"} type
  */
