@@ -393,6 +393,8 @@ def test_rules_are_read_from_settings_with_their_examples() -> None:
         ({"allow": [{"rule": "Bash(ls *)", "match": ["lsof"]}]}, "does not cover its example"),
         ({"allow": [{"rule": "Bash(git *)", "match": ["git -c a=b log"]}]}, "does not cover its example"),
         ({"deny": [{"rule": "Read(.env)", "not_match": [".env"]}]}, "covers its example"),
+        ({"deny": [{"rule": "Read(.env)", "match": 7}]}, "7 under match"),
+        ({"deny": [{"rule": "Read(.env)", "match": [".env", 7]}]}, "7 under match"),
         ({"allow": ["Bash("]}, r'podium.yaml: the rule "Bash\(" cannot be used: expected Tool'),
         ({"allow": ["Bash()"]}, "its parentheses are empty"),
         ({"allow": ["Bash(echo 'x)"]}, "quote"),

@@ -328,8 +328,10 @@ def _parse_verified_rule(entry: Any, kind: Decision, where: str) -> str:
     except Mistake as mistake:
         raise Mistake(f"{where}: {mistake}") from mistake
     for key, wanted in (("match", True), ("not_match", False)):
-        examples = written.get(key, ())
-        for example in (examples,) if isinstance(examples, str) else examples:
+        examples = written.get(key, [])
+        for example in examples if isinstance(examples, list) else [examples]:
+            if not isinstance(example, str):
+                raise Mistake(f'{where}: the rule "{text}" has {example!r} under {key}; an example must be a string')
             if (check(_make_example_action(text, example), rules).rule == text) is not wanted:
                 said = "does not cover" if wanted else "covers"
                 raise Mistake(
@@ -338,10 +340,8 @@ def _parse_verified_rule(entry: Any, kind: Decision, where: str) -> str:
     return text
 
 
-def _make_example_action(text: str, example: Any) -> str | Action:
+def _make_example_action(text: str, example: str) -> Action:
     """Return the action for an example, which is a command, a path, a URL or a name."""
-    if not isinstance(example, str):
-        raise Mistake(f'the rule "{text}" has the invalid example {example!r}; an example must be a string')
     tool = normalise_tool_name(text.partition("(")[0])
     key = {"Bash": "command", "WebFetch": "url", "Agent": "name"}.get(tool, "path")
     if tool not in ARGUMENTS and tool != "Agent":
