@@ -127,6 +127,13 @@ async def test_of_several_models_one_has_to_be_named(offline_desk: Desk) -> None
     assert "vllm:large" in named.stderr
 
 
+async def test_of_many_models_only_the_first_are_named(offline_desk: Desk) -> None:
+    async with ModelServer({f"m{number}": ["hi"] for number in range(10)}) as server:
+        which = await run_models(offline_desk, "--use", "vllm", VLLM_BASE_URL=server.url)
+
+    assert "has 10 models (m0, m1, m2, m3, m4, m5, m6, m7 and 2 more); choose one with --model" in which.stderr
+
+
 @pytest.mark.parametrize("body", [b"<html>", b'{"data": [1]}', b'{"data": "x"}', b"[]"])
 async def test_what_does_not_list_models_is_no_server(body: bytes) -> None:
     async def answer(stream: SocketStream) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from podium import Agent
-from podium.values.plain_text import join_words, split_at_commas, truncate_text
+from podium.values.plain_text import join_some, join_words, split_at_commas, truncate_text
 
 
 @pytest.mark.parametrize(
@@ -34,6 +34,13 @@ def test_an_agent_in_code_names_tools_as_its_file_would() -> None:
 )
 def test_words_are_joined_as_in_a_sentence(words: list[str], sentence: str) -> None:
     assert join_words(words, last="or") == sentence
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, ""), (1, "a"), (2, "a, b"), (3, "a, b and 1 more"), (5, "a, b and 3 more")]
+)
+def test_a_long_list_names_its_first_words_and_counts_the_others(count: int, text: str) -> None:
+    assert join_some(list("abcde")[:count], 2) == text
 
 
 def test_a_text_that_is_too_long_ends_with_an_ellipsis() -> None:

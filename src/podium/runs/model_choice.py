@@ -32,6 +32,7 @@ from ..setup.settings import Settings
 from ..system.locations import format_path
 from ..values.errors import Mistake
 from ..values.event import SCHEMA
+from ..values.plain_text import join_some
 from .ability_summary import ability_record_fields
 
 MOST_NAMES = 8
@@ -56,7 +57,7 @@ def choose_model(server: LocalServer, model: str | None) -> ConfirmedServer:
     Raise Mistake if the server does not have the chosen model, or if `model` is None and the server does not have
     exactly one model.
     """
-    names = ", ".join(server.models[:MOST_NAMES])
+    names = join_some(server.models, MOST_NAMES)
     if model is None and len(server.models) != 1:
         what = f"has {len(server.models)} models ({names}); choose one with --model" if names else "has no models yet"
         raise Mistake(f"{server.provider} at {server.url} {what}")

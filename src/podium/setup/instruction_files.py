@@ -17,7 +17,7 @@ from anyio import to_thread
 from ..system.bounded_file import UnreadableFile, read_text_file
 from ..system.locations import REPO_MARKERS, escape_file_name
 from ..values.diagnostic import Diagnostic
-from ..values.plain_text import escape_for_terminal, escape_unprintable
+from ..values.plain_text import escape_for_terminal, escape_unprintable, join_some
 from ..values.request import quote_lines
 
 NAMES = ("AGENTS.md", "CLAUDE.md")
@@ -106,7 +106,7 @@ def format_instructions(files: tuple[InstructionFile, ...], *, title: str = TITL
         blocks.append(f"{_format_title(file)}:{quote_lines(_neutralise(text[:room] + cut))}")
         room -= len(text)
     if omitted:
-        names = ", ".join(omitted[:MOST_LISTED]) + (", …" if len(omitted) > MOST_LISTED else "")
+        names = join_some(omitted, MOST_LISTED)
         blocks.append(f"Not included: {names}. Read these before you work in their folders.")
     return "\n\n".join([HEADING.format(title=title), *blocks])
 

@@ -13,6 +13,7 @@ from ..core.tool_arguments import Arguments, build_schema, canonical_arguments, 
 from ..values.action import Action
 from ..values.errors import OutsideFailed
 from ..values.event import ToolUse
+from ..values.plain_text import join_some
 from ..workspace.git.repository import GitResult, call_git, locate_checkout
 from .checkout_files import open_checkout
 from .file_listing import Hidden, holds_secrets
@@ -106,9 +107,8 @@ def _parse_names(done: GitResult) -> list[str]:
 def _describe_new_files(names: list[str]) -> list[str]:
     if not names:
         return []
-    shown = ", ".join(name.encode(errors="replace").decode() for name in names[:SHOWN_NEW_FILES])
-    more = f" and {len(names) - SHOWN_NEW_FILES} more" if len(names) > SHOWN_NEW_FILES else ""
-    return [f"[untracked files: {shown}{more}]"]
+    shown = join_some([name.encode(errors="replace").decode() for name in names], SHOWN_NEW_FILES)
+    return [f"[untracked files: {shown}]"]
 
 
 def _truncate_diff(out: bytes) -> str:

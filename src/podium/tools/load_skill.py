@@ -19,7 +19,7 @@ from ..core.scope import Scope
 from ..core.tool_arguments import Arguments, build_schema, parse_arguments
 from ..values.event import ToolUse
 from ..values.guidance import Skill
-from ..values.plain_text import cut_middle, escape_for_terminal, join_words
+from ..values.plain_text import cut_middle, escape_for_terminal, join_some, join_words
 from ..values.request import quote_lines
 from ..values.tool_names import LOAD_SKILL
 from .checkout_files import open_checkout
@@ -72,7 +72,7 @@ def read_skill(skill: Skill, directory: Path, hidden: Hidden, file: str = SKILL_
     title = f"{file} of the skill {skill.name}, in {skill.folder}"
     parts = [f"{title}. {QUOTED}{quote_lines(text)}"]
     if file == SKILL_FILE and (others := sorted(_list_files(root / prefix))):
-        names = ", ".join(others[:MOST_LISTED]) + (", …" if len(others) > MOST_LISTED else "")
+        names = join_some(others, MOST_LISTED)
         parts.append(
             f"Other files: {names}. Read them with {LOAD_SKILL}; scripts are run as commands from their folder."
         )

@@ -73,6 +73,12 @@ def join_words(words: Sequence[str], last: str = "and") -> str:
     return f"{', '.join(words[:-1])} {last} {words[-1]}" if len(words) > 1 else "".join(words)
 
 
+def join_some(words: Sequence[str], most: int) -> str:
+    """Return the first `most` words, separated by commas, and the number of the others: `a, b and 3 more`."""
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    return f"{', '.join(words[:most])}{more}"
+
+
 def fence_output(text: str) -> str:
     """Quote a text for an agent, between fences that do not occur in the text."""
     fence = "`" * max(3, *(len(run) + 1 for run in ("", *re.findall("`+", text))))

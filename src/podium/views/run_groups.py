@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..values.errors import Mistake, NoSuchRun
+from ..values.plain_text import join_some
 
 Kind = Literal["default", "repo", "team"]
 
@@ -305,5 +306,4 @@ def _abbreviate_name(name: str) -> str:
 
 
 def _format_list(things: Sequence[object]) -> str:
-    rest = len(things) - MAX_LISTED
-    return ", ".join(map(str, things[:MAX_LISTED])) + (f" and {rest} more" if rest > 0 else "")
+    return join_some([str(one) for one in things], MAX_LISTED)

@@ -15,6 +15,7 @@ from ...runs.model_choice import MOST_NAMES, models_fields
 from ...setup.settings import Settings
 from ...system.locations import find_home_folder, find_repo
 from ...values.byte_size import format_size
+from ...values.plain_text import join_some
 from ..terminal.command_options import json_option, repo_option
 from ..terminal.text import align_columns, as_json, escape_for_terminal
 
@@ -77,7 +78,6 @@ def _local_model_row(model: Mapping[str, Any]) -> list[str]:
 
 
 def _server_row(server: Mapping[str, Any]) -> list[str]:
-    names = server["models"]
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    names = join_some(server["models"], MOST_NAMES) or "no models"
     use = "confirmed" if server["is_confirmed"] else f"use it with: podium models use {server['url']}"
-    return [server["provider"], server["url"], f"{', '.join(names[:MOST_NAMES]) or 'no models'}{more}", use]
+    return [server["provider"], server["url"], names, use]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...values.plain_text import escape_unprintable, format_count
+from ...values.plain_text import escape_unprintable, format_count, join_some
 from ...workspace.merging.overlap_forecast import Forecast, Overlap
 
 MOST_FILES = 5
@@ -34,5 +34,4 @@ def _format_conflict(one: Overlap) -> str:
 
 
 def _format_file_list(files: tuple[str, ...]) -> str:
-    few = ", ".join(map(escape_unprintable, files[:MOST_FILES]))
-    return few if len(files) <= MOST_FILES else f"{few} and {len(files) - MOST_FILES} more"
+    return join_some([escape_unprintable(file) for file in files], MOST_FILES)

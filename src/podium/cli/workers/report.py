@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...runs.workers_report import WorkersReport, _reason_not_started
-from ...values.plain_text import format_count
+from ...values.plain_text import format_count, join_some
 from ...views.quoted_markdown import escape_inline, format_bullets, quote_block
 from ...views.worker_state import WorkerState
 from ...workspace.worktrees.worktree_status import WorktreeStatus
@@ -77,8 +77,7 @@ def _format_facts(worker: WorkerState, status: WorktreeStatus | None) -> Iterato
     if all_commits:
         yield f"commits: {', '.join(commit[:12] for commit in all_commits)}"
     if files:
-        more = f" and {len(files) - MOST_FILES} more" if len(files) > MOST_FILES else ""
-        yield f"files: {', '.join(files[:MOST_FILES])}{more}"
+        yield f"files: {join_some(files, MOST_FILES)}"
     for check in worker.checks:
         yield f"checks {'passed' if check.passed else 'failed'}: {check.name}"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from anyio import CancelScope, to_thread
 
 from ...values.errors import Mistake, OutsideFailed, PodiumError
-from ...values.plain_text import escape_unprintable, truncate_text
+from ...values.plain_text import escape_unprintable, join_some, truncate_text
 from ..git.repository import Checkout, GitLocation, Repository, call_git, read_git_output, split_nul_paths
 from ..git.revision import HEADS, SHORT, branch_tip, contains_commit, decode_path, resolve_location, resolve_tree
 from ..git.snapshot import resolve_commit
@@ -287,5 +287,4 @@ async def _find_filter_paths(checkout: Repository, new: str, paths: list[str]) -
 
 def format_paths(paths: list[str]) -> str:
     """Return the first few paths and the number of other paths, for a message."""
-    few = ", ".join(escape_unprintable(decode_path(os.fsencode(path))) for path in paths[:NAMES_SHOWN])
-    return few if len(paths) <= NAMES_SHOWN else f"{few} and {len(paths) - NAMES_SHOWN} more"
+    return join_some([escape_unprintable(decode_path(os.fsencode(path))) for path in paths], NAMES_SHOWN)
