@@ -21,8 +21,8 @@ async def run(
     """Send a request to an agent and wait for the result.
 
     `agent` is an Agent, or the name of an agent that is defined in the repository, in the user's home directory or in
-    Podium itself. `agents` are other agents, built in code, that `agent` refers to. If `repo` is given, agents can
-    work on its files, subject to the permission rules. `tools` are functions that agents can call. `budget` limits
+    Podium itself. `agents` contains other agents, built in code, that `agent` refers to. If `repo` is given, agents can
+    work on its files, subject to the permission rules. `tools` contains functions that agents can call. `budget` limits
     the whole run.
     """
     async with App(settings or _load_settings(options)) as app:
@@ -35,7 +35,7 @@ async def start(
 ) -> AsyncIterator[Run]:
     """Send a request to an agent and yield the run. Exiting the block before the run has ended stops the run.
 
-    With `is_attended`, an agent's requests wait until you respond with the run's `answer` or `reply`.
+    If `is_attended`, an agent's requests wait until you respond with the run's `answer` or `reply`.
     """
     async with App(settings or _load_settings(options)) as app, app.start(agent, request, **options) as started:
         yield started

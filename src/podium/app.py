@@ -133,7 +133,8 @@ class App:
     ) -> AsyncIterator[Run]:
         """Resume a run that was interrupted or paused, and yield it. Exiting the block before the run ends stops it.
 
-        `tools` are the functions passed to `start`; `patterns` are the custom patterns used by the run's agents.
+        `tools` contains the functions passed to `start`; `patterns` contains the custom patterns used by the run's
+        agents.
         """
         claimed = await self.launcher.take_over_run(
             run, tools=tools, patterns=patterns, is_attended=is_attended, on_discussion=on_discussion

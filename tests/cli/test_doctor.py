@@ -70,7 +70,7 @@ def test_agents_with_errors_are_a_problem(desk: Desk) -> None:
     said = desk.invoke("doctor")
 
     assert said.exit_code == 1
-    assert "1 diagnostic; podium check shows them" in said.stdout
+    assert "1 diagnostic; run podium check to see them" in said.stdout
 
 
 def test_nothing_of_the_repository_is_run(desk: Desk) -> None:
@@ -129,6 +129,6 @@ async def test_local_servers_and_coding_agents_are_reported(desk: Desk, tmp_path
         doctor = partial(desk.run_podium, "doctor", "--json", VLLM_BASE_URL=server.url, PATH=str(tmp_path))
         found = parse_facts((await to_thread.run_sync(doctor)).stdout)
 
-    assert found["local servers"]["text"].startswith(f"vllm at {server.url} (1 model); podium models shows")
+    assert found["local servers"]["text"].startswith(f"vllm at {server.url} (1 model); run podium models to see")
     assert found["coding agents"]["text"] == "goose"
     assert found["engine"]["text"].startswith("rehearsal")

@@ -86,7 +86,7 @@ def test_an_internal_error_is_reported_as_one(desk: Desk, tmp_path: Path) -> Non
     assert said.returncode == 1
     assert said.stderr == (
         "podium: internal error in Podium: ZeroDivisionError: division by zero; "
-        "podium --debug COMMAND shows the traceback\n"
+        "run podium --debug COMMAND to see the traceback\n"
     )
 
 

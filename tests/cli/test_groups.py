@@ -124,7 +124,7 @@ def test_what_is_archived_is_left_out_until_all_is_asked_for(desk: Desk) -> None
     said = desk.invoke("ps")
 
     assert said.stdout.split() == ["RUN", "STATE", "AGENT", "STARTED", "TOOK", "REQUEST"]
-    assert said.stderr == "not shown: 2 archived runs; podium ps --all lists all runs\n"
+    assert said.stderr == "not shown: 2 archived runs; run podium ps --all to list all runs\n"
     assert read_ps_json(desk)["runs"] == []
     assert [run["id"] for run in read_ps_json(desk, "--all")["runs"] if run["archived"]] == [there, here]
     assert "lib" not in desk.invoke("group", "list").stdout
@@ -152,7 +152,7 @@ def test_pinned_runs_are_listed_however_old_they_are(desk: Desk) -> None:
 
     assert said.stdout.splitlines()[1].startswith(oldest)
     assert len(said.stdout.splitlines()) == MOST_ENDED + 2
-    assert said.stderr == "not shown: 1 older ended run; podium ps --all lists all runs\n"
+    assert said.stderr == "not shown: 1 older ended run; run podium ps --all to list all runs\n"
 
 
 def test_json_output_has_a_flat_list_of_runs_and_a_list_of_groups(desk: Desk) -> None:
@@ -260,7 +260,7 @@ def test_the_person_is_asked_before_a_team_is_deleted(desk: Desk, key: str, code
         (("pin", "lbi"), "group or run 'lbi' not found; did you mean 'lib'? run podium group list to see the groups"),
         (("pin", "zzz"), "group or run 'zzz' not found; run podium group list to see the groups"),
         (("delete", "default"), "the group 'default' cannot be deleted"),
-        (("move", "zzz", "lib"), "run 'zzz' not found; podium ps lists the runs"),
+        (("move", "zzz", "lib"), "run 'zzz' not found; run podium ps to list the runs"),
         (("rename", "lib", ""), "the name is empty; give one with visible characters"),
         (("rename", "lib", "\x1b[31mred"), "contains unprintable characters"),
         (("rename", "lib", "x" * 100_000), "the name can have at most 80 characters, got 100,000"),

@@ -114,11 +114,11 @@ def test_help_with_a_command_is_that_commands_help(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["workers", "outptu", "feat/a"], "'outptu'; did you mean output? podium workers --help shows its usage"),
-        (["run", "--mdoel", "x"], "'--mdoel'; did you mean --model? podium run --help shows its usage"),
-        (["run", "--modle", "x"], "'--modle'; did you mean --model? podium run --help shows its usage"),
-        (["delegate", "--branch", "x"], "'--branch'; podium delegate --help shows its usage"),
-        (["ps", "--repo", "x"], "'--repo'; podium ps --help shows its usage"),
+        (["workers", "outptu", "feat/a"], "'outptu'; did you mean output? run podium workers --help to see its usage"),
+        (["run", "--mdoel", "x"], "'--mdoel'; did you mean --model? run podium run --help to see its usage"),
+        (["run", "--modle", "x"], "'--modle'; did you mean --model? run podium run --help to see its usage"),
+        (["delegate", "--branch", "x"], "'--branch'; run podium delegate --help to see its usage"),
+        (["ps", "--repo", "x"], "'--repo'; run podium ps --help to see its usage"),
     ],
 )
 def test_an_unknown_subcommand_or_option_gets_the_closest_one(desk: Desk, words: list[str], sentence: str) -> None:
@@ -133,8 +133,8 @@ def test_an_unknown_subcommand_or_option_gets_the_closest_one(desk: Desk, words:
     ("word", "hint"),
     [
         ("shwo", "did you mean podium show?"),
-        ("rnu", "podium --help lists all commands"),  # not suggested: commands with side effects
-        ("delte", "podium --help lists all commands"),
+        ("rnu", "run podium --help to list all commands"),  # not suggested: commands with side effects
+        ("delte", "run podium --help to list all commands"),
     ],
 )
 def test_an_unknown_command_gets_the_closest_one_that_only_looks(desk: Desk, word: str, hint: str) -> None:
@@ -148,7 +148,7 @@ def test_a_command_unlike_any_other_gets_the_list(desk: Desk) -> None:
     said = desk.invoke("xyzzy")
 
     assert said.exit_code == 2
-    assert said.stderr == "podium: unknown command 'xyzzy'; podium --help lists all commands\n"
+    assert said.stderr == "podium: unknown command 'xyzzy'; run podium --help to list all commands\n"
 
 
 def test_the_module_is_the_command(desk: Desk) -> None:

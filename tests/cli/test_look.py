@@ -238,15 +238,15 @@ def test_the_newest_entries_of_all_runs_are_listed_with_their_run(desk: Desk) ->
     ]
     assert listed.stderr == ""
     assert short.stdout.splitlines() == listed.stdout.splitlines()[:1]
-    assert short.stderr == "not shown: entries older than the newest 1; --last N prints more\n"
+    assert short.stderr == "not shown: entries older than the newest 1; use --last N to print more\n"
     assert [json.loads(line)["run"] for line in as_json] == runs[::-1]
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["-f"], "--follow needs RUN; podium ps lists the runs"),
-        (["--after", "3"], "--after needs RUN; podium ps lists the runs"),
+        (["-f"], "--follow needs RUN; run podium ps to list the runs"),
+        (["--after", "3"], "--after needs RUN; run podium ps to list the runs"),
         (["abc", "--last", "3"], "--last is for entries from all runs; with RUN, use --after SEQ or --since TIME"),
     ],
 )

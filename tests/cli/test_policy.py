@@ -246,8 +246,8 @@ def test_revoking_by_text_means_the_rule_of_this_repository(rules: Desk) -> None
 @pytest.mark.parametrize(
     ("named", "said"),
     [
-        ("7", "there is no rule number 7; podium policy list shows the saved rules and their numbers"),
-        ("Bash(make)", 'there is no saved rule "Bash(make)"; podium policy list shows'),
+        ("7", "there is no rule number 7; run podium policy list to see the saved rules and their numbers"),
+        ("Bash(make)", 'there is no saved rule "Bash(make)"; run podium policy list to see'),
         ("Bash(make lint)", "is saved more than once; give one of the numbers 1, 2 instead"),
     ],
 )

@@ -89,7 +89,7 @@ def test_esc_leaves_the_request_open(writer: Desk) -> None:
     terminal.wait_for("[y] once")
 
     terminal.process.send("\x1b")
-    terminal.wait_for("stays open; podium approvals lists it.")
+    terminal.wait_for("stays open; see podium approvals.")
     [left] = json.loads(writer.invoke("approvals", "--json").stdout)["waiting"]
     writer.invoke("approve", left["id"])
 
@@ -275,7 +275,7 @@ async def test_a_skipped_request_comes_back_after_the_others_and_is_left_open_wh
     assert ["1st" in text for text in requests] == [True, False, True]
     assert ["[1 more request after this one]" in text for text in requests] == [True, True, False]
     assert recorder.answers == [("2nd", "once")]
-    assert told[-1] == "1st stays open; podium approvals lists it."
+    assert told[-1] == "1st stays open; see podium approvals."
 
 
 @pytest.mark.parametrize("pieces", [["tell me why\r"], ["t", "ell me wh", "y", "\r"], ["q", "y", "\r"]])

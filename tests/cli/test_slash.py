@@ -66,9 +66,9 @@ def test_the_list_of_commands_fits_on_a_terminal_of_eighty_columns() -> None:
 @pytest.mark.parametrize(
     ("name", "near"),
     [
-        ("xyzzy", "/help lists all commands;"),
+        ("xyzzy", "type /help to list all commands;"),
         ("statsu", "did you mean /status?"),
-        ("", "/help lists all commands;"),
+        ("", "type /help to list all commands;"),
     ],
 )
 def test_an_unknown_command_is_refused_in_one_sentence(name: str, near: str) -> None:

@@ -24,7 +24,7 @@ def test_a_run_is_stopped_from_another_process(desk: Desk) -> None:
     assert (stopped.returncode, process.returncode) == (0, 1)
     assert stopped.stderr.splitlines() == [
         f"stopping run {run}",
-        f"run {run} has ended (cancelled); podium show {run} shows its results",
+        f"run {run} has ended (cancelled); run podium show {run} to see its results",
     ]
     assert "some advice" in said
     assert said.splitlines()[-1] == "podium: the run was cancelled"

@@ -241,7 +241,9 @@ def test_without_a_repository_its_file_is_not_read(home: Path, repo: Path, monke
 def test_an_error_in_a_file_is_a_mistake_that_counts_the_others(home: Path) -> None:
     write_user_file(home, "workers: none\nsandbox: 3\nbudget: 5\n")
 
-    with pytest.raises(Mistake, match=r"config\.yaml:1: workers: .* \(and 2 more; podium config validate shows all\)"):
+    with pytest.raises(
+        Mistake, match=r"config\.yaml:1: workers: .* \(and 2 more; run podium config validate to see all\)"
+    ):
         Settings.load({}, home=home)
 
 

@@ -292,7 +292,7 @@ def test_a_team_that_does_not_fit_is_refused_with_the_first_error_and_the_number
 
     start = '.podium/agents/lead.md:3: handoff: agent "tester" not found; available: '
     assert str(caught.value).startswith(start)
-    assert str(caught.value).endswith(" (and 1 more; podium check shows all)")
+    assert str(caught.value).endswith(" (and 1 more; run podium check to see all)")
 
 
 def test_a_team_that_needs_a_broken_file_is_refused_with_that_file_s_error(repo: Path, home: Path) -> None:

@@ -514,8 +514,8 @@ def test_an_unknown_team_is_a_mistake_that_says_which_exist(tmp_path: Path, home
 
     for name, sentence in (
         ("pr-reviw", 'team "pr-reviw" not found; available: pr-review, '),
-        ("answer", "answer is an agent without a team; podium teams lists the teams"),
-        ("triage", "triage is a router and has no members; podium graph triage shows its routes"),
+        ("answer", "answer is an agent without a team; run podium teams to list the teams"),
+        ("triage", "triage is a router and has no members; run podium graph triage to see its routes"),
     ):
         with pytest.raises(Mistake, match=sentence):
             find_team(name, roster, repo=tmp_path, home=home)

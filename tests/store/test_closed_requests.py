@@ -111,7 +111,7 @@ async def test_a_request_that_nobody_was_there_to_answer(address: StoreAddress) 
     assert "a1b2 was closed at " in said
     assert ": nobody is available to answer, so evil Allow it? yes was denied" in said
     assert " and the agent went on without it; " in said
-    assert said.endswith("; podium run --park queues requests instead")
+    assert said.endswith("; use podium run --park to queue requests instead")
 
 
 @pytest.mark.parametrize("request_event", [make_request(), QuestionAsked(id="a1b2", text="Which one?")])

@@ -390,8 +390,8 @@ async def test_an_entry_of_a_newer_release_names_its_run_and_what_to_do(tmp_path
 
     assert str(raised.value) == (
         "entry 1 of run r cannot be read (Invalid value 'foreseen' - at `$.event.type`): it is damaged, or was "
-        f"written by a newer version of Podium than this one ({__version__}); podium verify r shows whether it is "
-        "damaged; if it is not, update Podium"
+        f"written by a newer version of Podium than this one ({__version__}); run podium verify r to see whether it "
+        "is damaged; if it is not, update Podium"
     )
 
 

@@ -76,7 +76,7 @@ def test_a_run_that_cannot_start_gets_the_sentence_of_the_command_line(
 
 
 def test_unknown_runs_requests_and_routes_are_not_found(client: ApiClient) -> None:
-    assert client.get("/api/runs/none").json()["detail"] == "run 'none' not found; podium ps lists the runs"
+    assert client.get("/api/runs/none").json()["detail"] == "run 'none' not found; run podium ps to list the runs"
     assert client.get("/api/runs/none").status_code == 404
     assert client.get("/api/requests/none").status_code == 422
     assert client.get("/api/nothing").status_code == 404

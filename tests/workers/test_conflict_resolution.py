@@ -92,7 +92,7 @@ async def test_a_worker_resolves_a_conflict_and_its_branch_is_merged_instead(lab
     assert "feat/two: skipped, because a worker is still resolving its conflict on feat/two-resolved" in told
     _, result, told = await merge_as_json(lab, "feat/two", "--resolve")
     assert result["resolving"] == []
-    assert "feat/two: a worker is already resolving it" in told
+    assert "feat/two: a resolver is already working on this branch" in told
     lab.answer(run, asked, "once")
     assert (await lab.wait_ended(run)).outcome == "succeeded"
     await lab.wait_no_processes()

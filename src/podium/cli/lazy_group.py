@@ -36,5 +36,6 @@ def require_no_group_options(ctx: click.Context, **options: object) -> None:
         if value:
             option, subcommand = f"--{name}", ctx.invoked_subcommand
             raise click.UsageError(
-                f"{option} cannot come before {subcommand}; {ctx.command_path} {subcommand} --help lists its options"
+                f"{option} cannot come before {subcommand}; run {ctx.command_path} {subcommand} --help to list its "
+                "options"
             )

@@ -89,7 +89,7 @@ def require_options(ctx: click.Context, path: str, allowed: tuple[str, ...]) -> 
 
 
 def apply_terminal(terminal: CallerTerminal, *, has_time_zone: bool) -> None:
-    """Set up this process to write to the client's terminal and, with `has_time_zone`, to use the client's time zone.
+    """Set up this process to write to the client's terminal and, if `has_time_zone`, to use the client's time zone.
 
     Commands that modify state keep the time zone of this machine, because they may start processes for agents.
     """

@@ -141,7 +141,7 @@ def _format_error(error: BaseException) -> str:
                 how = format_install_commands("web")
             return f"the Python package {name} is not installed; install it with: {how}"
     what = f"{type(error).__name__}: {error}"
-    return f"internal error in Podium: {what}; podium --debug COMMAND shows the traceback"
+    return f"internal error in Podium: {what}; run podium --debug COMMAND to see the traceback"
 
 
 def _format_usage_error(error: click.ClickException) -> str:
@@ -150,7 +150,7 @@ def _format_usage_error(error: click.ClickException) -> str:
     text = (error.message if hasattr(error, "possibilities") else error.format_message()).rstrip(".")
     ctx: click.Context | None = getattr(error, "ctx", None)
     command = "podium" if ctx is None else ctx.command_path
-    return f"{text[:1].lower()}{text[1:]}; {_suggest_similar(error, ctx)}{command} --help shows its usage"
+    return f"{text[:1].lower()}{text[1:]}; {_suggest_similar(error, ctx)}run {command} --help to see its usage"
 
 
 def _suggest_similar(error: click.ClickException, ctx: click.Context | None) -> str:
@@ -168,7 +168,7 @@ def _suggest_similar(error: click.ClickException, ctx: click.Context | None) -> 
 def _suggest_command(name: str) -> str:
     # Commands with side effects are not suggested: a user might enter one without checking it.
     close = _find_closest(name.lower(), LOOKING_NAMES, cutoff=0.7)
-    return f"did you mean podium {close}?" if close else "podium --help lists all commands"
+    return f"did you mean podium {close}?" if close else "run podium --help to list all commands"
 
 
 def _find_closest(word: str, known: Sequence[str], *, cutoff: float = 0.6) -> str:

@@ -78,11 +78,15 @@ def _find_rule_number(rules: Sequence[AllowedRule], named: str, repo: Path) -> i
     if named.isdecimal():
         if 1 <= int(named) <= len(rules):
             return int(named)
-        raise Mistake(f"there is no rule number {named}; podium policy list shows the saved rules and their numbers")
+        raise Mistake(
+            f"there is no rule number {named}; run podium policy list to see the saved rules and their numbers"
+        )
     found = [number for number, one in enumerate(rules, 1) if one.rule == named]
     here = [number for number in found if rules[number - 1].repo == identify_repo(repo)]
     if not found:
-        raise Mistake(f'there is no saved rule "{named}"; podium policy list shows the saved rules and their numbers')
+        raise Mistake(
+            f'there is no saved rule "{named}"; run podium policy list to see the saved rules and their numbers'
+        )
     if len(found) > 1 and len(here) != 1:
         numbers = ", ".join(map(str, found))
         raise Mistake(f'"{named}" is saved more than once; give one of the numbers {numbers} instead')

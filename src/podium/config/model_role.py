@@ -13,8 +13,8 @@ from ..values.errors import Mistake
 class Role(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A model role. `model` is the name of a model or of another role; empty means the default model.
 
-    `fallbacks` are tried in order if the model cannot answer. `prompt` is added to the prompts of
-    agents with this role. `rules` are allow rules for workers with this role.
+    The models in `fallbacks` are tried in order if the model cannot answer. `prompt` is added to the prompts of
+    agents with this role. `rules` contains allow rules for workers with this role.
     """
 
     model: str

@@ -231,7 +231,7 @@ def _find_local_roles(models: Mapping[str, Role]) -> dict[str, Role]:
 
 
 def _is_local(model: str, roles: Collection[str]) -> bool:
-    """Return whether a model is on a local server. `roles` are the roles that use such models."""
+    """Return whether a model is on a local server. `roles` contains the names of the roles that use such models."""
     return find_local_provider(model) is not None or model.strip() in roles
 
 

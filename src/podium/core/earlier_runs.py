@@ -36,7 +36,7 @@ async def load_earlier_turns(run: str, read_rows: ReadRows) -> tuple[PastTurn, .
     turns: list[PastTurn] = []
     while run:
         if not (rows := await read_rows(run)):
-            raise Mistake(f"cannot continue from run {run!r}: not found; podium ps lists the runs")
+            raise Mistake(f"cannot continue from run {run!r}: not found; run podium ps to list the runs")
         earlier = read_earlier_run(rows)
         turns[:0], run = earlier.turns, earlier.after
     return tuple(turns)

@@ -101,11 +101,11 @@ class Tool:
     """A tool that an engine session can call during a turn.
 
     A resumed turn calls `answer` again for calls that were already answered. So `answer` either has no
-    effects or records them as steps of the scope it is given. With `is_step`, the call itself is the
-    step: if its answer is on the timeline, that answer is returned. With `is_parallel`, the calls in one reply run
-    concurrently; without it, they run in order. A call that is identical to the previous call is executed again only
-    with `is_polling`, which is for tools whose answers can change even if the agent does nothing. `after_answer` is
-    called when the answer is on the timeline, and again in a resumed turn.
+    effects or records them as steps of the scope it is given. If `is_step` is true, the call itself is the
+    step: if its answer is on the timeline, that answer is returned. If `is_parallel` is true, the calls in one reply
+    run concurrently; otherwise they run in order. A call that is identical to the previous call is executed again only
+    if `is_polling` is true, which is for tools whose answers can change even if the agent does nothing. `after_answer`
+    is called when the answer is on the timeline, and again in a resumed turn.
     """
 
     name: str
@@ -127,10 +127,9 @@ class EngineAction:
     """An action that an engine takes itself if it is permitted, such as a tool call by another vendor's agent.
 
     `tool` and `arguments` use Podium's own names where there is an equivalent, because rules are matched against
-    them. `outputs` are the files that the action changes, with the hash of each one's new content, or an empty string
-    if that is not known. `shown` is additional text for the person who is asked, such as a diff. `agent_reason` is what
-    the agent said before the action. `directory` is the checkout that paths are relative to, if it is not the agent's
-    own.
+    them. `outputs` maps each file that the action changes to a hash of its new content, or to an empty string if that
+    is not known. `shown` is additional text for the person who is asked, such as a diff. `agent_reason` is what the
+    agent said before the action. `directory` is the checkout that paths are relative to, if it is not the agent's own.
     """
 
     tool: str
@@ -179,8 +178,8 @@ class EngineGate(Protocol):
 class PastTurn(Struct, frozen=True, kw_only=True):
     """A finished turn: its prompt, its reply, and the scope where its steps are recorded.
 
-    With `is_refused`, the reply could not be used. An engine leaves it out of the conversation, so that the model
-    neither sees nor repeats it; the prompt and the earlier steps of the turn stay.
+    If `is_refused` is true, the reply could not be used. An engine leaves it out of the conversation, so that the
+    model neither sees nor repeats it; the prompt and the earlier steps of the turn stay.
     """
 
     prompt: str

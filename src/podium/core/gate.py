@@ -53,7 +53,7 @@ class InvalidCall(Exception):
 class PreparedCall:
     """A tool call that is ready to execute: a description of its effect, and the function that performs it.
 
-    `arguments` are the call's arguments in canonical form, with paths resolved; rules are matched against them.
+    `arguments` contains the call's arguments in canonical form, with paths resolved; rules are matched against them.
     `inputs` maps each file that the call changes, or that its command names, to a hash of its content. `outputs` maps
     each changed file to a hash of its content after the call. `shown` is additional text for the person who is asked
     for permission, such as a diff. `sandbox` describes the sandbox that a command runs in. A read-only call has no
@@ -172,8 +172,8 @@ class Gate:
     def wrap_tool(self, acting: ActingTool, *, is_given: bool = False) -> Tool:
         """Wrap a tool for an engine session, so that its calls pass through this gate.
 
-        With `is_given`, a call needs a person's permission only if a rule requires it. Without `is_given`, it also
-        needs permission if no rule applies and the default is to ask.
+        If `is_given`, a call needs a person's permission only if a rule requires it. Otherwise, it also needs
+        permission if no rule applies and the default is to ask.
         """
 
         async def answer_call(call: ToolUse, place: Scope) -> ToolAnswer:

@@ -1,4 +1,4 @@
-"""Determine which of a run's requests are waiting for a person, and until when they can be answered.
+"""Determine which of a run's requests are waiting for a person, and when these requests expire.
 
 Everything that lists, shows, answers or denies requests uses this module: the gate, the inbox, the views and
 the commander. A request is open until it is answered, expires, or its operation or its run ends.

@@ -88,7 +88,7 @@ class Placement(Protocol):
     ) -> None:
         """Start a worker that runs this agent, or the default agent; do nothing if it was already started.
 
-        The budget in `options` can only reduce the agent's own budget. `restrictions` are the sender's rules
+        The budget in `options` can only reduce the agent's own budget. `restrictions` contains the sender's rules
         for actions that are denied or need permission. Raise Mistake if the worker cannot be started.
         """
         ...

@@ -39,7 +39,7 @@ class Redaction:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str], key_names: Collection[str] = ()) -> Redaction:
-        """Collect the secrets in an environment; `key_names` are the names of variables that contain keys."""
+        """Collect the secrets in an environment; `key_names` lists the variables that contain keys."""
         found: dict[str, str] = {}
         for name, value in environ.items():
             for secret in _list_secrets_in_address(value):

@@ -42,7 +42,7 @@ class HookResult:
 
 
 CallHook = Callable[[Hook, HookEvent, bytes], Awaitable[HookResult]]
-"""Calls a hook for an event, with the event's fields as JSON. It limits the time and the output, and never raises."""
+"""Calls a hook for an event, with the event's fields as JSON. Limits the hook's time and output, and never raises."""
 
 
 class HookReply(NamedTuple):

@@ -56,7 +56,7 @@ class WorkRepository(Protocol):
         ...
 
     def open_commit(self, commit: str) -> AbstractAsyncContextManager[str]:
-        """Check a commit out into a temporary folder, and return the folder. It is removed when the block ends."""
+        """Check a commit out into a temporary folder, and return the folder. Remove it when the block ends."""
         ...
 
     async def keep_snapshot(self, name: str, commits: Mapping[str, str]) -> None:

@@ -76,7 +76,7 @@ class Engines:
 
     `find_options` returns the options for calls to a model. `run_in_background` runs a function without blocking the
     caller, because loading all prices takes longer than most calls. `home` is Podium's home folder, which contains the
-    local models. `agent_programs` are the coding agents that can be used.
+    local models. `agent_programs` contains the coding agents that can be used.
     """
 
     def __init__(
@@ -118,8 +118,8 @@ class Engines:
     ) -> Engine:
         """Return the engine for an agent. The engine calls the agent's first model and falls back to the others.
 
-        `model_names` are the agent's models. `limit_fallbacks` are further models, which are called only if one of the
-        agent's models has reached its provider's limit.
+        `model_names` lists the agent's models. `limit_fallbacks` lists further models, which are called only if one of
+        the agent's models has reached its provider's limit.
 
         `model` is the default model, and `url` is the address of its provider. An agent with the engine `model` gets
         the rehearsal engine, which simulates replies, in three cases: `model` is `rehearsal`, `model_names` is empty,
@@ -165,7 +165,7 @@ class Engines:
         url: str,
         choose_sandbox: ChooseSandbox | None,
     ) -> Engine:
-        """Return the engine that drives a coding agent. It uses the first of these models, or its own if there is none.
+        """Return the engine that drives a coding agent with the first of these models, if any, or its own model.
 
         Raise Mistake if the coding agent is not installed or cannot use the model.
         """

@@ -130,7 +130,7 @@ async def _fetch_model_list(client: ClientSession, url: str) -> list[ModelEntry]
 async def fetch_document(client: ClientSession, url: str, *, post: object = None, **options: Any) -> bytes | None:
     """Return the body of a response, or None if the request fails or the body is too long.
 
-    `post` is a JSON document to send, and `options` are options for the HTTP client.
+    `post` is a JSON document to send, and `options` contains options for the HTTP client.
     """
     from aiohttp import ClientError
 

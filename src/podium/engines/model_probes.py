@@ -66,7 +66,8 @@ class ProbeReply:
     """The reply to a probe, with its timing.
 
     `pieces` is the number of pieces of text or reasoning that arrived, `first_seconds` the time until the first of
-    them, and `seconds` the time until the end. With `is_cut`, the call was stopped at its time limit.
+    them, and `seconds` the time until the end. `is_cut` says whether the call was stopped at its time
+    limit.
     """
 
     text: str = ""
@@ -136,7 +137,7 @@ _PROMPTS = {
         f"Call the tool {TOOL_NAME} with the city {CITY} and 7 degrees.",
     ),
     # The request asks for a sentence, so the reply is JSON only if the server enforces the schema.
-    JSON_SCHEMA: ("", "What colour is the sky, and how sure are you in percent? Reply with one short sentence."),
+    JSON_SCHEMA: ("", "What colour is the sky, and how sure are you, as a percentage? Reply with one short sentence."),
     CONCURRENCY: ("", _COUNTING),
 }
 

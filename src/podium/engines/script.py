@@ -55,7 +55,7 @@ class ToolCall(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
 class Fails(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """An error response from the provider, for the first `times` attempts or for every attempt.
 
-    `headers` are added to the response, and `error` to the fields of the error in its body.
+    `headers` is added to the headers of the response, and `error` to the fields of the error in its body.
     """
 
     status: Annotated[int, Meta(ge=400, le=599)] = 500

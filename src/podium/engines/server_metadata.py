@@ -27,8 +27,8 @@ _NUM_CTX = re.compile(r"^\s*num_ctx\s+(\d+)", re.MULTILINE)
 class MetadataSource(NamedTuple):
     """An endpoint of a server: its path, and the function that reads a model's context window from the response.
 
-    With `is_posted`, the request posts the name of the model. With `is_below_root`, the path is relative to the base
-    URL without `/v1`, otherwise to the base URL.
+    If `is_posted` is true, the request posts the name of the model. If `is_below_root` is true, the path is relative to
+    the base URL without `/v1`, otherwise to the base URL.
     """
 
     path: str

@@ -204,7 +204,7 @@ class McpTool:
     async def recover(self, began: Action) -> ToolAnswer | None:
         """Return None if the call can safely be repeated, and otherwise an answer saying that it was interrupted.
 
-        It can be repeated if the user added the server and the server's hints say that the tool is read-only or
+        A call can be repeated if the user added the server and the server's hints say that the tool is read-only or
         idempotent.
         """
         is_harmless = self.definition.is_read_only or self.definition.is_idempotent

@@ -33,8 +33,8 @@ LONGEST_MESSAGE = 16 * 1024 * 1024
 KEPT_OUTPUT_BYTES = 4096
 SHOWN_OUTPUT_CHARACTERS = 400
 DRAIN_SECONDS = 0.5
-"""The maximum time to read output after the program has stopped. Only a process that has left the group can keep the
-pipe open longer."""
+"""The maximum time to read output after the server program has stopped. Only a process that has left the process group
+can keep the pipe open longer."""
 
 
 class ServerProcess:
@@ -50,7 +50,7 @@ class ServerProcess:
 
     @property
     def exit_reason(self) -> str:
-        """The reason why the program's output ended: it exited, was killed by a signal, or closed its output."""
+        """Why the server program's output ended: the program exited, was killed by a signal, or closed its output."""
         code = self._process.returncode
         if code is None:
             return "it closed its output"
@@ -62,7 +62,7 @@ class ServerProcess:
         return text if len(text) <= SHOWN_OUTPUT_CHARACTERS else f"…{text[-SHOWN_OUTPUT_CHARACTERS:]}"
 
     async def forward_messages(self) -> None:
-        """Forward the program's messages until its output ends. Lines that are not messages count as other output."""
+        """Forward the server program's messages until its output ends. Other lines are kept as output."""
         async with self._to_session:
             async for line in iterate_lines(self._process.read_stdout, longest=LONGEST_MESSAGE):
                 if line is None:
@@ -80,7 +80,7 @@ class ServerProcess:
         self._on_disconnect()
 
     async def send_messages(self) -> None:
-        """Send the session's messages to the program."""
+        """Send the session's messages to the server program."""
         async with self._from_session:
             with suppress(BrokenResourceError, ClosedResourceError):
                 async for told in self._from_session:
@@ -98,7 +98,7 @@ class ServerProcess:
             self._stderr_ended.set()
 
     async def stop(self, grace: float) -> None:
-        """Stop the program and its process group, and read the rest of its stderr. Every wait is bounded."""
+        """Stop the server program and its process group, and read the rest of its stderr. Every wait is bounded."""
         await self._process.stop(grace=grace)
         with move_on_after(DRAIN_SECONDS):
             await self._stderr_ended.wait()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class SharedServer:
-    """An MCP server. `tools` are the trusted definitions of its tools, keyed by the names that models use."""
+    """An MCP server. `tools` maps the names that models use to the trusted definitions of its tools."""
 
     def __init__(
         self,

@@ -43,7 +43,7 @@ class RouteChoice:
 async def route_request(op: Operation, request: Request) -> Answer:
     """Let the router choose an agent, send the original request to that agent, and return its answer.
 
-    With `is_choice_only`, return the choice itself as the answer.
+    If the router's `is_choice_only` is true, return the choice itself as the answer.
     """
     chosen = op.scope.record(await choose_destination(op, request))
     if op.agent.router is not None and op.agent.router.is_choice_only:
@@ -125,7 +125,7 @@ def format_instructions(destinations: Sequence[str]) -> str:
 
 
 def format_correction(chosen: str, destinations: Sequence[str], *, is_last: bool) -> str:
-    """Return the prompt to send after an invalid choice. With `is_last`, the prompt asks only for a name."""
+    """Return the prompt to send after an invalid choice. If `is_last`, the prompt asks only for a name."""
     if is_last:
         return f"Who handles the request? Reply with one name and nothing else: {' or '.join(destinations)}."
     return (

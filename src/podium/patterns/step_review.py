@@ -123,9 +123,9 @@ class StepReview:
         raise self._op.make_error("failed", f"no member reviewed the step: {why}")
 
     async def _ask_reviewer(self, reviewer: Agent, words: str, changes: str) -> tuple[dict[int, Finding], str]:
-        """Ask a reviewer, and ask once more if verdicts are missing. Return its findings, keyed by criterion number.
+        """Ask a reviewer, and ask once more if verdicts are missing.
 
-        If there are no findings, the second value says why.
+        Return the reviewer's findings, keyed by criterion number, and the reason to report if there are none.
         """
         criteria = self._step.acceptance
         said: dict[int, Finding] = {}

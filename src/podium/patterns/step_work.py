@@ -158,7 +158,7 @@ class StepWork:
         return self.board.apply(await self.place.child(f"submission#{attempt}").step(submit, PlanStepSubmitted))
 
     async def _read_diff(self, submitted: PlanStepSubmitted) -> str:
-        """Return the step's diff. If other steps used the checkout in the meantime, the first line says so."""
+        """Return the step's diff. If other steps used the checkout at the same time, the first line says so."""
         diff = await self.board.read_diff(submitted.base, submitted.commit)
         if submitted.branch or not diff:
             return diff

@@ -15,7 +15,7 @@ DESTROYERS = split_names("truncate mkfs wipefs fdisk parted")
 """Programs that destroy the content of a file or a disk."""
 
 DELETING_WORDS = split_names("rm rmi delete del remove uninstall destroy purge prune drop unlink erase wipe clean")
-"""Subcommands that delete something, regardless of the program."""
+"""Subcommands that delete something, whichever program they belong to."""
 
 OTHERS = PATHLESS | WRAPPERS | WRITERS | COPIERS
 """Programs without subcommands."""

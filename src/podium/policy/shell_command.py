@@ -164,7 +164,7 @@ _parse_command_cached = lru_cache(maxsize=512)(_parse_command)
 
 
 def _find_oddity(text: str, found: _Findings, parts: tuple[Words, ...]) -> str:
-    """Return why no rule can allow the command, or an empty string for a plain command."""
+    """Return why no rule can allow a command, or an empty string for a plain command."""
     if not text.strip():
         return "it is empty"
     if len(text) > LONGEST:
@@ -380,7 +380,7 @@ def _note_redirect(children: list[Node], found: _Findings) -> None:
 
 
 def _expand_variants(words: Words) -> Iterator[Words]:
-    """Yield the command, the command without its leading options, and every command that it may run."""
+    """Yield a command, the same command without its leading options, and every command that it may run."""
     yield words
     if _UNSPLIT.search(words[0]):
         words = (*(piece for piece in re.split(r"\$\{?IFS\}?|[{},]", words[0]) if piece), *words[1:]) or words

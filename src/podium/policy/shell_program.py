@@ -17,7 +17,7 @@ from .path_rules import is_protected, is_sensitive, locate_path
 
 
 def get_program_name(words: Words) -> str:
-    """Return the name of the program in lower case, without its folder: `rm` for `/bin/RM`."""
+    """Return the name of a command's program in lower case, without its folder: `rm` for `/bin/RM`."""
     return words[0].rpartition("/")[2].lower() if words else ""
 
 
@@ -60,7 +60,7 @@ def _find_risks_of_paths(paths: Iterable[tuple[int, str]]) -> Iterator[Risk]:
 
 @lru_cache(maxsize=1024)
 def is_read_only(words: Words) -> bool:
-    """Return whether the command is known to be read-only."""
+    """Return whether a command is known to be read-only."""
     name = words[0]
     if name == "command":
         return not find_risks(words)

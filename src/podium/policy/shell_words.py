@@ -15,7 +15,7 @@ def decode_text(node: Node) -> str:
 
 
 def decode_word(node: Node) -> str:
-    """Return a word as the program would receive it. Expansions that only the shell can resolve are left unchanged."""
+    """Return a word as a program would receive it. Expansions that only the shell can resolve are left unchanged."""
     kind = node.type
     if kind == "word":
         text = decode_text(node)

@@ -1,4 +1,4 @@
-"""Check whether a value or an operand of a known program is harmless, depending on its kind.
+"""Check whether a value or an operand of a known program is harmless, by the rules for its kind.
 
 `safe_options` uses these kinds. A word of a kind in `PATH_KINDS` can be a file, so it is also checked as a path.
 """

@@ -30,8 +30,8 @@ def check_agents(
 ) -> tuple[Diagnostic, ...]:
     """Return the problems in how `agents` refer to each other. The depth is checked only if there is no cycle.
 
-    `known` are the names of other existing agents, which can be suggested if a name is not found. `broken` are
-    the names of agents whose files have errors; these agents do not count as missing.
+    `known` contains the names of other existing agents, which can be suggested if a name is not found. `broken`
+    contains the names of agents whose files have errors; these agents do not count as missing.
     """
     found = [
         *check_references(agents, known=known, broken=broken),

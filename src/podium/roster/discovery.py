@@ -152,7 +152,7 @@ class Roster:
         return (*broken, *self._check_agents(team, {}))
 
     def with_overrides(self, overrides: AgentCollection) -> Roster:
-        """Return this roster with the entries of `overrides` added. They override entries with the same name.
+        """Return this roster with the entries of `overrides` added. These replace entries with the same name.
 
         Qualified names refer to the same agents as before.
         """

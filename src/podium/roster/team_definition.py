@@ -75,8 +75,8 @@ def find_team(name: str, roster: Roster, *, repo: Path, home: Path) -> TeamDefin
     lead = _find_lead(name, roster)
     if lead.team is None:
         if lead.router is not None:
-            raise Mistake(f"{lead.name} is a router and has no members; podium graph {lead.name} shows its routes")
-        raise Mistake(f"{lead.name} is an agent without a team; podium teams lists the teams")
+            raise Mistake(f"{lead.name} is a router and has no members; run podium graph {lead.name} to see its routes")
+        raise Mistake(f"{lead.name} is an agent without a team; run podium teams to list the teams")
     members = tuple(roster.get(member.agent) for member in lead.team.members)
     if lead.source == "user" and lead.path == format_path(home / presets.PRESETS_FILE):
         written = lead.display_name or lead.name.rpartition(":")[2]

@@ -16,8 +16,8 @@ LEGEND = "* may give the final answer"
 def iter_edges(agent: Agent) -> Iterator[Reference]:
     """Yield the agent's references to other agents, which are the edges of the graph.
 
-    A lead's reference to itself is skipped if the lead takes part in its own discussion, or if it is its
-    own evaluator. `agent_check` rejects the latter.
+    A lead's reference to itself is skipped if the lead takes part in its own discussion or is its own
+    evaluator. `agent_check` rejects a lead that is its own evaluator.
     """
     for reference in agent.references():
         is_self = reference.name == agent.name

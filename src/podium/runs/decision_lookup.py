@@ -64,7 +64,7 @@ def find_decision(store: StoreAddress, repo: str, prefix: str) -> DecisionRecord
     found = [one for one in decisions if one.id.startswith(id)] if id else []
     found = [one for one in found if one.id == id] or found
     if not found:
-        raise Mistake(f"decision {prefix!r} not found in {repo}; podium decisions lists the decisions")
+        raise Mistake(f"decision {prefix!r} not found in {repo}; run podium decisions to list the decisions")
     if len(found) > 1:
         is_same = len({one.id for one in found}) == 1
         ids = ", ".join(f"{one.run}/{one.id}" if is_same else f"{one.id} in run {one.run}" for one in found)

@@ -70,7 +70,7 @@ class RehearsedCall(NamedTuple):
 
 
 def estimate_dry_run(reader: StoreReader, run: str, settings: Settings) -> RunEstimate:
-    """Estimate the real run from its rehearsal; `settings` are the settings of the real run."""
+    """Estimate the real run from its rehearsal; `settings` contains the settings of the real run."""
     by_model: dict[str, ModelEstimate] = {}
     for call in _list_rehearsed_calls(reader, run):
         if is_always_rehearsed(settings, call.agent):

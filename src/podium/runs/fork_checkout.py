@@ -47,8 +47,8 @@ async def create_fork_checkout(
 ) -> ForkCheckout:
     """Create the checkout of the fork `run`.
 
-    `directory` is the folder that the original run worked in, `entries` are the entries of that run, and `kept` are
-    those that the fork shares. Raise Mistake if the folder no longer exists.
+    `directory` is the folder that the original run worked in, `entries` contains the entries of that run, and `kept`
+    contains those that the fork shares. Raise Mistake if the folder no longer exists.
     """
     directory = await to_thread.run_sync(_resolve_directory, directory)
     try:

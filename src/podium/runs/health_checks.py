@@ -77,7 +77,7 @@ def check_settings(files: SettingsFiles, wrong: str) -> Fact:
     if wrong:
         return Fact("settings", "problem", f"{wrong}; the other checks ignore all settings files")
     if not files.paths:
-        return Fact("settings", "fine", "no settings files; podium config path shows where to create them")
+        return Fact("settings", "fine", "no settings files; run podium config path to see where to create them")
     if not files.diagnostics:
         return Fact("settings", "fine", ", ".join(files.paths))
     said = (
@@ -109,7 +109,7 @@ def check_model_test(settings: Settings, environ: Mapping[str, str]) -> Iterator
     )
     record = find_ability_record(settings.home, without_credentials(address.url), address.model)
     if record is None:
-        yield Fact("model test", "note", f"{name} has not been tested; podium models test shows what it can do")
+        yield Fact("model test", "note", f"{name} has not been tested; run podium models test to see what it can do")
     else:
         yield Fact("model test", "fine", f"{name}, {describe_test(record)}")
 
@@ -120,7 +120,7 @@ def check_local_servers(settings: Settings, environ: Mapping[str, str]) -> Fact:
     if not servers:
         return Fact("local servers", "note", "none found; servers such as Ollama are found only while they are running")
     found = ", ".join(f"{one.provider} at {one.url} ({format_count(len(one.models), 'model')})" for one in servers)
-    return Fact("local servers", "fine", f"{found}; podium models shows how to use them")
+    return Fact("local servers", "fine", f"{found}; run podium models to see how to use them")
 
 
 def check_coding_agents(environ: Mapping[str, str]) -> Fact:
@@ -200,7 +200,7 @@ def check_agents(repo: Path, home: Path) -> Fact:
     if not findings:
         return Fact("agents", "fine", text)
     level: Literal["note", "problem"] = "problem" if filter_errors(findings) else "note"
-    return Fact("agents", level, f"{text}, {format_count(len(findings), 'diagnostic')}; podium check shows them")
+    return Fact("agents", level, f"{text}, {format_count(len(findings), 'diagnostic')}; run podium check to see them")
 
 
 def _format_install_hint(package: str) -> str:

@@ -96,7 +96,7 @@ async def find_target(name: str, settings: Settings, environ: Mapping[str, str],
     if address.provider.name == LOCAL:
         raise Mistake(
             f"{first} needs no test, because Podium runs local models itself and knows what they can do; "
-            "podium models lists the installed ones"
+            "run podium models to list the installed ones"
         )
     return TargetModel(address=address, key=find_key(address, environ, user="the test"))
 

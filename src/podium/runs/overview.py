@@ -51,8 +51,8 @@ class RunStatus:
 
     For a worker, `worker` is its name, `parent` is the run that started it, and `added` and `removed` count the lines
     in its commits. `activity` counts the entries of the last three minutes in equal intervals, oldest first.
-    `context` is the largest conversation among its agents, and `checks` are the checks run on its work. `result` is
-    the first line of the answer from a run that has ended, or why there is none.
+    `context` is the largest conversation among its agents, and `checks` contains the checks run on its work. `result`
+    is the first line of the answer from a run that has ended, or why there is none.
     """
 
     id: str

@@ -202,7 +202,7 @@ def _require_work_left(source: str, started: RunStarted, forked: ForkedEntries, 
     if any(entry.key == started.agent for entry in forked.kept):
         raise Mistake(
             f"run {source} has nothing left to do at entry {at}: {started.agent} had already answered; give an earlier "
-            f"position with --at (podium logs {source} lists the entries)"
+            f"position with --at (run podium logs {source} to list the entries)"
         )
 
 

@@ -66,7 +66,7 @@ class Run:
     async def send(self, text: str, *, to: str | None = None, by: str = "", attach: Sequence[str | Path] = ()) -> None:
         """Send a message to an agent of the run, by default the first agent.
 
-        The agent receives the message at its next turn. `attach` are images and text files to send with the message.
+        The agent receives the message at its next turn. `attach` lists images and text files to send with the message.
         Raise Mistake if the run has ended or has no such agent, or if a file cannot be attached.
         """
         if to is not None:

@@ -15,7 +15,7 @@ MOST_ENDED = 20
 
 
 def filter_recent_runs(runs: list[RunSummary], *, pinned: Container[str] = ()) -> list[RunSummary]:
-    """Return the runs that have not ended or are pinned, and the most recent of the others. `runs` are newest first."""
+    """Return the runs that have not ended or are pinned, and the most recent others. `runs` is sorted newest first."""
     ended = [summary for summary in runs if is_over(summary) and summary.id not in pinned]
     old = {summary.id for summary in ended[MOST_ENDED:]}
     return [summary for summary in runs if summary.id not in old]

@@ -17,15 +17,15 @@ from ..values.event import DecisionProposed
 class RunOptions(TypedDict, total=False):
     """The options of a request.
 
-    `repo` is the repository to work in. `agents` are other agents, built in code, that the first agent refers to, and
-    `tools` are functions that agents can call. `budget` limits the whole run. `is_attended` means that somebody
-    follows the run and answers its requests. `mode` overrides the mode of the first agent's team; without a team, only
-    `reflect` is possible. `max_iterations` limits the iterations of the mode `reflect`. `on_discussion` is called with
-    each discussion when it starts. `after` is an earlier run whose conversation the new run continues. `force_model`
-    replaces the models of all agents. With `decision`, the run only makes this decision: the members of the first
-    agent's team vote, and the agent itself or a person decides if the vote is inconclusive. `constraints` apply to the
-    work of the first agent's collaborating team, in addition to the team's own. With `leaves_no_traces`, the run
-    creates no worktrees, branches or decision records, and calls no hooks.
+    `repo` is the repository to work in. `agents` contains other agents, built in code, that the first agent refers to,
+    and `tools` contains functions that agents can call. `budget` limits the whole run. `is_attended` means that
+    somebody follows the run and answers its requests. `mode` overrides the mode of the first agent's team; without a
+    team, only `reflect` is possible. `max_iterations` limits the iterations of the mode `reflect`. `on_discussion` is
+    called with each discussion when it starts. `after` is an earlier run whose conversation the new run continues.
+    `force_model` replaces the models of all agents. With `decision`, the run only makes this decision: the members of
+    the first agent's team vote, and the agent itself or a person decides if the vote is inconclusive. `constraints`
+    apply to the work of the first agent's collaborating team, in addition to the team's own. With `leaves_no_traces`,
+    the run creates no worktrees, branches or decision records, and calls no hooks.
     """
 
     repo: str | Path | None

@@ -60,7 +60,7 @@ def _require_no_worker(entries: Sequence[Entry]) -> None:
         what = (
             f"take a snapshot of run {worker_task.parent}, which started it"
             if worker_task.parent
-            else "git log shows the commits on its branch"
+            else "use git log to see the commits on its branch"
         )
         raise Mistake(f"run {entries[0].run} belongs to a worker, and workers have no snapshots; {what}")
 

@@ -23,8 +23,8 @@ class RunFilter(Struct, frozen=True, kw_only=True):
     """Which runs to list. An empty field does not restrict the list.
 
     Each word of `text` must occur in the id, the agent, the request, the folder or the name. `since` is the earliest
-    start time. With `needs_person`, only runs with open requests are listed. Archived runs are listed only with
-    `has_archived`.
+    start time. If `needs_person` is true, only runs with open requests are listed. Archived runs are listed only if
+    `has_archived` is true.
     """
 
     state: str = ""

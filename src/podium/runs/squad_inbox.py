@@ -56,5 +56,5 @@ async def _write_decisions(timeline: Timeline, started: RunStarted) -> None:
         return
     if written:
         names = join_words([path.name for path in written])
-        text = f"Written to the squad's inbox: {names}; podium decisions merge-inbox adds them to decisions.md."
+        text = f"Written to the squad's inbox: {names}; run podium decisions merge-inbox to add them to decisions.md."
         timeline.append(Noticed(text=text), scope="")

@@ -22,8 +22,8 @@ from .worker_lookup import RepoContext
 class WorkerDiff:
     """The diff between a worker's base and a commit, and the tree of that commit.
 
-    With `is_committed`, the commit is the tip of the worker's branch. Otherwise it is a snapshot of its checkout, or
-    the last push of a worker on another machine.
+    If `is_committed` is true, the commit is the tip of the worker's branch. Otherwise it is a snapshot of its checkout,
+    or the last push of a worker on another machine.
     """
 
     text: str
@@ -41,7 +41,9 @@ class WorkerDiff:
 def require_own_branch(worker: WorkerState) -> None:
     """Raise Mistake if a worker does not work on a separate branch, or never had a checkout."""
     if worker.worker_task.is_reader:
-        raise Mistake(f"{worker.name} is read-only and has no changes; podium workers output shows its answer")
+        raise Mistake(
+            f"{worker.name} is read-only and has no changes; run podium workers output {worker.name} to see its answer"
+        )
     if worker.worker_task.is_here:
         raise Mistake(f"{worker.name} works in the repository itself, without its own branch; use git diff")
     if not worker.base:
@@ -49,9 +51,9 @@ def require_own_branch(worker: WorkerState) -> None:
 
 
 async def diff_worker(context: RepoContext, worker: WorkerState, is_stat: bool, in_checkout: bool) -> str:
-    """Return the diff between the worker's base and its branch or, with `in_checkout`, its checkout.
+    """Return the diff between the worker's base and its branch or, if `in_checkout`, its checkout.
 
-    For a worker on another machine, its last push is fetched and compared. With `is_stat`, return only the number of
+    For a worker on another machine, its last push is fetched and compared. If `is_stat`, return only the number of
     changed lines in each file.
     """
     location, now, _ = await _find_current_commit(context, worker, in_checkout)
@@ -68,7 +70,7 @@ async def diff_also(context: RepoContext, worker: WorkerState, work: AlsoWork, i
 
 
 async def read_worker_diff(context: RepoContext, worker: WorkerState, *, in_checkout: bool) -> WorkerDiff:
-    """Return the diff between the worker's base and its branch or, with `in_checkout`, its checkout."""
+    """Return the diff between the worker's base and its branch or, if `in_checkout`, its checkout."""
     location, now, is_committed = await _find_current_commit(context, worker, in_checkout)
     return WorkerDiff(
         text=await read_patch(location, worker.base, now),

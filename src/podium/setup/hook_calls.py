@@ -90,7 +90,7 @@ class HookCalls:
         return read_reply(bytes(output))
 
     async def _find_sandbox(self, hook: Hook, command: list[str], directory: Path) -> CommandSandbox:
-        """Return the sandbox for a hook. It can also run the programs that the command names by absolute path."""
+        """Return a hook's sandbox, which can also run the programs that the hook's command names by absolute path."""
         if not hook.sandbox:
             return UNSANDBOXED
         readable = await to_thread.run_sync(_find_named_paths, command, directory)

@@ -67,7 +67,7 @@ class InstructionFile:
 class InstructionFiles:
     """The instruction files of a repository, in order from its root.
 
-    `diagnostics` are warnings about files that agents do not get, or get only in part.
+    `diagnostics` contains warnings about files that agents do not get, or get only in part.
     """
 
     files: tuple[InstructionFile, ...] = ()

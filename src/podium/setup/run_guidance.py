@@ -62,7 +62,7 @@ async def read_guidance(
 ) -> ReadGuidance:
     """Read the guidance for the agents of a run in this repository, in the redacted form that the run records.
 
-    `checkout` is the folder that a worker works in, and `also` are its checkouts of additional repositories. The
+    `checkout` is the folder that a worker works in, and `also` lists its checkouts of additional repositories. The
     guidance is None if there is no repository, or nothing to tell the agents.
     """
     if repo is None:

@@ -181,8 +181,8 @@ class RunTools:
     def _defer_until_sandbox(self, tool: ActingTool, in_sandbox: Callable[[], ActingTool] | None = None) -> ActingTool:
         """Return a tool whose calls wait until the sandbox has been tested.
 
-        They wait because the test creates temporary files. `in_sandbox` returns a version of the tool that runs its
-        commands in the sandbox.
+        The calls wait because the test creates temporary files. `in_sandbox` returns a version of the tool that runs
+        its commands in the sandbox.
         """
         sandbox_ready = self._sandbox_ready
         if sandbox_ready is None or sandbox_ready.is_set():

@@ -32,9 +32,9 @@ async def choose_sandbox(
 ) -> CommandSandbox:
     """Return the sandbox for commands in a checkout.
 
-    If a sandbox is wanted but not available on Linux, all commands are refused. `readable` are paths outside the
-    checkout that commands can read, and `hosts` are the hosts that they can reach. `environ` is used instead of this
-    process's environment. `also` are additional checkouts that commands can use too. `report` receives notes about a
+    If a sandbox is wanted but not available on Linux, all commands are refused. `readable` lists paths outside the
+    checkout that commands can read, and `hosts` lists the hosts that they can reach. `environ` is used instead of this
+    process's environment. `also` lists additional checkouts that commands can use too. `report` receives notes about a
     command for the user. Notes about files are also added to the command's output.
     """
     if not is_wanted or sys.platform != "linux":

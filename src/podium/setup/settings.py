@@ -65,8 +65,8 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     `model` is the model for agents that do not specify one, as `provider:model` or a role in `models`; empty if none is
     configured, and `rehearsal` to simulate all replies. `base_url` is the address of its provider. Keys are not
-    settings: they stay in the environment and are never stored. `permissions` are the user's rules, and `narrowing`
-    contains the rules that the repository adds. `proposed` contains the settings that would apply only if the
+    settings: they stay in the environment and are never stored. `permissions` contains the user's rules, and
+    `narrowing` the rules that the repository adds. `proposed` contains the settings that would apply only if the
     repository were trusted. `sources` maps every key with a non-default value to its origin.
     """
 

@@ -52,7 +52,7 @@ class TrustOverview(Struct, frozen=True, kw_only=True):
 def build_trust_overview(files: SettingsFiles, repo: Path, trust: Trust, agents: Iterable[Agent] = ()) -> TrustOverview:
     """Return the items that the user can trust in a repository. Raise Mistake if the settings files have errors.
 
-    `agents` are the agents of the repository, whose hooks are items too.
+    `agents` contains the agents of the repository, whose hooks are items too.
     """
     files.require_no_errors()
     # List all proposals: those that the user trusts are in `files.repo`, and the others are in `files.proposed`.

@@ -64,7 +64,7 @@ def _describe_denial(entry: Entry, request: Asked, answered: Answered, summary: 
         hint = "increase approvals.timeout in the settings to get more time"
         return f"{request.id} expired at {at}: {answered.comment}, so {done}; {_advise(summary)}; {hint}"
     why = answered.comment or "no person was available"
-    hint = "podium run --park queues requests instead"
+    hint = "use podium run --park to queue requests instead"
     return f"{request.id} was closed at {_format_time(entry.at)}: {why}, so {done}; {_advise(summary)}; {hint}"
 
 

@@ -175,7 +175,7 @@ class Groups:
                 case "default":
                     raise Mistake(
                         f"the group {group.name!r} cannot be deleted, because it lists all runs that have no other "
-                        f"group; podium group archive {group.tag} hides it instead"
+                        f"group; run podium group archive {group.tag} to hide it instead"
                     )
                 case "team":
                     if unfinished := self.list_unfinished(group):
@@ -345,7 +345,7 @@ def _find_main_repository(repo: str) -> str:
 
 
 def _find_repository_by_name(folder: Path) -> str:
-    """Return the repository of a removed Podium worktree, found by the folder's name, or else the folder itself."""
+    """Find the repository of a removed Podium worktree by the name of the worktree's folder, or return `folder`."""
     parts = folder.name.split(WORKER)
     for end in range(len(parts) - 1, 0, -1):
         name = WORKER.join(parts[:end])

@@ -133,7 +133,7 @@ class StoreReader:
         """Return one run's summary. Raise NoSuchRun if there is no such run, and StoreCorrupt if it cannot be read."""
         for found in self._query_summaries("WHERE run.id = ?", (run,)):
             return _require_readable(found)
-        raise NoSuchRun(f"run {run!r} not found; podium ps lists the runs")
+        raise NoSuchRun(f"run {run!r} not found; run podium ps to list the runs")
 
     def list_runs(self) -> list[RunSummary]:
         """Return a summary of every run, newest first. Raise StoreCorrupt if one of them cannot be read."""
@@ -194,7 +194,7 @@ class StoreReader:
                 "older copy. Nothing was changed; restore the store from a backup"
             )
         if not prefix or not found:
-            raise NoSuchRun(f"run {prefix!r} not found; podium ps lists the runs")
+            raise NoSuchRun(f"run {prefix!r} not found; run podium ps to list the runs")
         if len(found) > 1:
             raise NoSuchRun(f"{prefix!r} matches several runs: {', '.join(found)}; give more characters of the id")
         return found[0]

@@ -63,7 +63,7 @@ class RunLease:
     async def wait_written(self, *, is_alone: bool = True) -> None:
         """Wait until all queued writes are committed. If a write failed, raise its error.
 
-        With `is_alone`, the writes are committed at once if few runs are active, without waiting for other writes.
+        If `is_alone` and few runs are active, the writes are committed at once, without waiting for other writes.
         """
         if self._last is not None and not self._last.done.is_set():
             if is_alone and self._store.has_few_runs:

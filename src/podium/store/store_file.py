@@ -157,7 +157,7 @@ def _require_known_format(line: bytes, path: Path) -> None:
     try:
         header = msgspec.json.decode(line, type=_Header)
     except msgspec.MsgspecError as error:
-        raise Mistake(f"{path} is not a store file; podium store export writes one") from error
+        raise Mistake(f"{path} is not a store file; create one with podium store export") from error
     if header.podium_store > FORMAT or header.tables != TABLES:
         raise Mistake(
             f"{path} was written by Podium {header.release} (format {header.podium_store}); this is Podium "

@@ -163,9 +163,9 @@ class WakeupSender:
 def ensure_socket_folder(store: StoreAddress) -> Path:
     """Return the private directory for a store's wakeup sockets, creating it if needed.
 
-    It is next to the store, or in /tmp if that path is too long for a socket. It does not depend on the environment,
-    because all processes that use the store must find the same directory. Raise StoreFailed if it cannot be created or
-    is not private.
+    The directory is next to the store, or in /tmp if that path is too long for a socket. It does not depend on the
+    environment, because all processes that use the store must find the same directory. Raise StoreFailed if it cannot
+    be created or is not private.
     """
     whole = store.resolve() if isinstance(store, Path) else store.folder.resolve()
     folders = [make_local_path(whole if isinstance(store, Path) else store, "bells")]

@@ -1,6 +1,6 @@
 """Index the runs that are workers, and record which of them have not ended.
 
-A worker's task and progress are on its run's timeline. With the index, callers find the run without searching all
+A worker's task and progress are on its run's timeline. The index lets callers find the run without searching all
 runs.
 """
 

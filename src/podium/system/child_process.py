@@ -53,11 +53,11 @@ class CommandRelay(Protocol):
 
     @property
     def descriptor(self) -> int:
-        """The descriptor that the command inherits."""
+        """The file descriptor that a relayed command inherits."""
         ...
 
     def close_inner(self) -> None:
-        """Close this process's copy of the descriptor, once the command has inherited it."""
+        """Close this process's copy of `descriptor`, once the command has inherited it."""
         ...
 
     async def serve(self) -> None:
@@ -70,8 +70,8 @@ class SandboxedCommand(list[str]):
 
     Without a relay, its stdin is a socket: the sandbox writes a line when it is ready, and starts the command when it
     receives a line. With a relay, the same happens on the relay's descriptor, and stdin is free. If Podium is killed
-    in between, the sandbox receives no line, so an orphaned command never starts. `notes` are sentences about a limit
-    that the command exceeded, and about files that it left behind.
+    in between, the sandbox receives no line, so an orphaned command never starts. `notes` contains sentences about a
+    limit that the command exceeded, and about files that it left behind.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ async def run_process(
     """Run a command until it exits. `take` is called with output as it arrives, and returns False to stop the command.
 
     `take` is also called with stderr, unless `take_stderr` is given. A sandboxed command gets `stdin` only if its
-    sandbox passes input on. `inherited` are descriptors that the command inherits. Raise ProgramNotStarted if the
+    sandbox passes input on. `inherited` contains descriptors that the command inherits. Raise ProgramNotStarted if the
     program cannot be started.
     """
     command = argv if isinstance(argv, SandboxedCommand) else None
@@ -193,7 +193,7 @@ def _open_input(stdin: bytes) -> IO[bytes]:
 
 
 async def _release_command(start_socket: socket.socket, stdin: bytes) -> None:
-    """Start the command as soon as its sandbox is ready, and send it its input."""
+    """Start a sandboxed command as soon as its sandbox is ready, and send it its input."""
     await wait_readable(start_socket)
     with suppress(OSError):  # the command exited without reading all its input
         if start_socket.recv(1):

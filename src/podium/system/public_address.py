@@ -9,7 +9,7 @@ TRANSLATED = IPv6Network("64:ff9b::/96")
 
 
 def is_public_address(number: str) -> bool:
-    """Return whether an IP address is public. If an IPv6 address embeds an IPv4 address, the latter is checked."""
+    """Return whether an IP address is public. If it embeds an IPv4 address, check the embedded address."""
     try:
         address = ip_address(number.partition("%")[0])
     except ValueError:

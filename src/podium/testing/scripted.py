@@ -69,7 +69,7 @@ class Scripted:
     # Defining agents
 
     def agent(self, name: str, *, says: Moves = "ok", **keys: Any) -> Agent:
-        """Define an agent that makes these moves, one for each model call; `keys` are fields of `podium.Agent`."""
+        """Define an agent that makes these moves, one for each model call; `keys` sets fields of `podium.Agent`."""
         self._own_agents[name] = Agent(name=name, **keys)
         self._scripts.set_script(name, says)
         return self._own_agents[name]

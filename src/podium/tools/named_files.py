@@ -29,8 +29,8 @@ CHECKOUT = "."
 def hash_named_files(command: str, directory: Path, also: Sequence[Path] = ()) -> dict[str, str]:
     """Return the hashes of the files in the checkout that a command's words refer to, keyed by path.
 
-    `also` are other checkouts of the same task; files in them are keyed by their absolute paths. If these files cannot
-    be determined, return one hash that covers all checkouts, with the key `CHECKOUT`. Raise InvalidCall if the
+    `also` lists other checkouts of the same task; files in them are keyed by their absolute paths. If these files
+    cannot be determined, return one hash that covers all checkouts, with the key `CHECKOUT`. Raise InvalidCall if the
     checkouts are too large for that.
     """
     roots = _resolve_roots(directory, also)
@@ -56,7 +56,7 @@ def read_approved_scripts(
 ) -> dict[str, bytes]:
     """Return the content of the scripts that a command runs, keyed by path. Raise InvalidCall if one has changed.
 
-    `inputs` are the approved hashes. `also` are other checkouts of the same task.
+    `inputs` maps paths to the approved hashes. `also` lists other checkouts of the same task.
     """
     roots = _resolve_roots(directory, also)
     root = roots[0]
@@ -96,7 +96,7 @@ def _name_file(roots: Sequence[Path], path: Path) -> str | None:
 
 
 def _find_folders(roots: Sequence[Path], words: list[str]) -> list[Path] | None:
-    """Return the checkout and every folder in it that the command may enter, or None if there are too many."""
+    """Return the checkout and every folder in it that a command may enter, or None if there are too many."""
     folders = {roots[0]: None}
     waiting = [roots[0]]
     while waiting:

@@ -26,7 +26,7 @@ MODE_ALIASES = {"orchestrator": "orchestrate", "orchestrator-reflect": "reflect"
 class Router(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The options of a router: an agent that chooses another agent to answer, instead of answering itself.
 
-    With `is_choice_only`, the choice is the answer, and the chosen agent is not called.
+    If `is_choice_only` is true, the choice is the answer, and the chosen agent is not called.
     """
 
     destinations: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ DEFAULT_REQUIRE: Literal["none"] = "none"
 
 
 class Advisors(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Agents whose advice is collected before the agent itself starts."""
+    """Agents whose advice is collected before the agent that they advise starts."""
 
     agents: tuple[str, ...]
     require: Literal["all", "any", "none"] | int = "any"
@@ -65,7 +65,7 @@ class Member(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Team(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The team that an agent leads; `options` are the keys for its mode, as written.
+    """The team that an agent leads; `options` contains the keys for its mode, as written.
 
     `mode` is one of Podium's own modes, or the name of a pattern. In code, it can be the pattern itself.
     """
@@ -129,11 +129,11 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An agent, read from a file or built in code.
 
     In code, fields that are mappings in a file, such as `team`, can be given as mappings. `advisors` can be a list
-    of names, `router` can be True, and `tools` can contain functions. `fallback_models` are tried in order if
-    `model` cannot answer. `max_tokens` limits the length of each reply. With `expects`, the work fails if it
-    changed no files. `skills` are loaded from the start; the agent can load other skills itself. `pattern` is the name
-    of a pattern that does the agent's work; in code, it can be the pattern itself. With `memory`, the agent keeps notes
-    for its later runs.
+    of names, `router` can be True, and `tools` can contain functions. The models in `fallback_models` are tried in
+    order if `model` cannot answer. `max_tokens` limits the length of each reply. With `expects`, the work fails if it
+    changed no files. The skills in `skills` are loaded from the start; the agent can load other skills itself.
+    `pattern` is the name of a pattern that does the agent's work; in code, it can be the pattern itself. With `memory`,
+    the agent keeps notes for its later runs.
     """
 
     name: str

@@ -29,7 +29,7 @@ class Diagnostic(Struct, frozen=True, kw_only=True):
 def summarise_errors(errors: Sequence[Diagnostic], *, command: str) -> str:
     """Return the first error and, if there are more, their number and the command that shows them all."""
     more = len(errors) - 1
-    return f"{errors[0]} (and {more} more; {command} shows all)" if more else f"{errors[0]}"
+    return f"{errors[0]} (and {more} more; run {command} to see all)" if more else f"{errors[0]}"
 
 
 def filter_errors(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:

@@ -23,8 +23,8 @@ DEFAULT_HOOK_TIMEOUT = 30.0
 class Hook(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A command, or a plug-in whose function is called.
 
-    `tools` limits the hook to these tools; empty means all tools. With `is_foreign`, the command was written for
-    another program, and also receives the fields that the other program passes.
+    `tools` limits the hook to these tools; empty means all tools. If `is_foreign` is true, the command was written
+    for another program, and also receives the fields that the other program passes.
     """
 
     command: tuple[str, ...] = ()

@@ -11,7 +11,7 @@ from .usage import NO_USAGE, Usage
 class Result(Struct, frozen=True, kw_only=True):
     """The result of a run.
 
-    `parts` are individual agents' contributions; without an answer, they are everything that the run
+    `parts` contains individual agents' contributions; without an answer, they are everything that the run
     produced. A run that was `interrupted` has not ended: it can be resumed.
     """
 

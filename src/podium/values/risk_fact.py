@@ -11,7 +11,7 @@ RISK_KINDS: tuple[RiskKind, ...] = get_args(RiskKind)
 
 
 class RiskFact(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One fact about an action. `examples` are some paths, hosts, programs or characters; `more` counts the rest."""
+    """One fact about an action. `examples` lists some paths, hosts, programs or characters; `more` counts the rest."""
 
     kind: RiskKind
     examples: tuple[str, ...] = ()

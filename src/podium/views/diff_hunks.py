@@ -28,8 +28,8 @@ def parse_diff(text: str, *, most_lines: int = MOST_LINES) -> dict[str, Any]:
 
     Only the first `most_lines` lines of hunks are included; `omitted` is how many were left out. All files and hunks
     are listed, and `added` and `removed` count all changed lines. The `digest` of a file changes when anything in its
-    part of the diff changes. With `is_whole`, the file's hunks cannot be chosen one by one, for example because it
-    is new or a link. Bytes that are not UTF-8 are replaced.
+    part of the diff changes. If `is_whole` is true, the file's hunks cannot be chosen one by one, for example
+    because it is new or a link. Bytes that are not UTF-8 are replaced.
     """
     files: list[dict[str, Any]] = []
     digests = []

@@ -24,7 +24,8 @@ LONGEST_LINE = 500
 class LineComment(Struct, frozen=True, forbid_unknown_fields=True):
     """A comment on a line, or on the lines from `first` to `last`, of a file in a diff.
 
-    `side` says whether the numbers are those of the file before or after the change. `lines` are the lines as shown.
+    `side` says whether the numbers are those of the file before or after the change. `lines` contains the lines as
+    shown.
     """
 
     path: str

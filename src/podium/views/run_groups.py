@@ -140,7 +140,9 @@ class Arrangement(Struct, frozen=True, kw_only=True):
         """Return the listed run whose id starts with `prefix`. Raise NoSuchRun unless exactly one matches."""
         exact = self.grouped_runs.get(prefix)
         if exact is not None and exact.group is None:
-            raise NoSuchRun(f"run {prefix} was deleted with its group and is not listed; podium show {prefix} shows it")
+            raise NoSuchRun(
+                f"run {prefix} was deleted with its group and is not listed; run podium show {prefix} to see it"
+            )
         found = [prefix] if exact is not None else self._match_runs(prefix)
         if len(found) > 1:
             raise NoSuchRun(
@@ -148,7 +150,7 @@ class Arrangement(Struct, frozen=True, kw_only=True):
                 "give more characters of the id"
             )
         if not found:
-            raise NoSuchRun(f"run {_abbreviate_name(prefix)} not found; podium ps lists the runs")
+            raise NoSuchRun(f"run {_abbreviate_name(prefix)} not found; run podium ps to list the runs")
         return self.grouped_runs[found[0]]
 
     def find_group_or_run(self, name: str) -> Group | GroupedRun:

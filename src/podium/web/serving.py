@@ -37,8 +37,9 @@ SHUTDOWN_SECONDS = 1
 class ServeOptions:
     """Where to listen, and what a browser that signs in with a code may do.
 
-    With `is_remembered`, a browser that signs in stays signed in until its token is revoked. `public_names` are the
-    public host names of the server behind a reverse proxy. `certificate` is a file with the user's own certificate.
+    If `is_remembered` is true, a browser that signs in stays signed in until its token is revoked. `public_names`
+    lists the public host names of the server behind a reverse proxy. `certificate` is a file with the user's own
+    certificate.
     """
 
     host: str = "127.0.0.1"

@@ -38,7 +38,7 @@ async def place_checkout(
 ) -> WorkerTask:
     """Return the task with its checkout path and its base commit. Raise Mistake if no checkout can be created.
 
-    `reserved` are the paths of the worker's other checkouts.
+    `reserved` contains the paths of the worker's other checkouts.
     """
     base = worker_task.base
     worktrees = Worktrees(
@@ -59,11 +59,11 @@ async def place_checkout(
 async def place_also_checkouts(
     worker_index: WorkerIndex, repository: Repository, worker_task: WorkerTask, folders: Sequence[str], own: Settings
 ) -> tuple[WorkerTask, Settings]:
-    """Add a checkout in each additional repository to a task. Return the new task and its settings.
+    """Return the task with a checkout of each additional repository, and the settings for the task.
 
-    `folders` are in the additional repositories. `own` contains the settings for the task's primary repository; the
-    returned settings also contain the restrictions of the additional repositories. Raise Mistake if a folder cannot be
-    used, or if a checkout cannot be created there.
+    `folders` contains a folder in each additional repository. `own` contains the settings for the task's primary
+    repository; the returned settings also contain the restrictions of the additional repositories. Raise Mistake if a
+    folder cannot be used, or if a checkout cannot be created there.
     """
     if not worker_task.has_checkout or worker_task.is_shared:
         raise Mistake("a worker without its own checkout cannot work in several repositories; remove --also")

@@ -84,7 +84,7 @@ async def delegate_resolution(
 def format_conflict_task(
     left_out: LeftOutBranch, conflicts: Sequence[Conflict], *, ours: MergeSide, marked: Collection[str]
 ) -> str:
-    """Return the task for a worker that resolves a conflict. `marked` are the files with conflict markers."""
+    """Return the task for a worker that resolves a conflict. `marked` lists the files with conflict markers."""
     branch, other = escape_unprintable(left_out.branch), escape_unprintable(ours.name)
     parts = [
         f"Resolve the conflict between {branch} and {other}",

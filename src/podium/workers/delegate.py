@@ -54,7 +54,7 @@ async def delegate_to_worker(
 
     `at` is a folder in the repository. A read-only worker gets no branch; `branch` is then only its name. `parent` is
     the run that starts the worker, and `operation` is the operation in that run. `run` is an id chosen in advance; if
-    that run exists, nothing is done. `settings` are used instead of the launcher's settings. Raise Mistake if the
+    that run exists, nothing is done. `settings` is used instead of the launcher's settings. Raise Mistake if the
     worker or its checkout cannot be created.
     """
     if run and await launcher.has_run(run):
@@ -123,7 +123,7 @@ async def enqueue_worker_run(
 ) -> str:
     """Write a worker's run to the store, so that a commander or a host starts it, and return its id.
 
-    `run` is an id chosen in advance; if that run exists, nothing is done. `settings` are used instead of the launcher's
+    `run` is an id chosen in advance; if that run exists, nothing is done. `settings` is used instead of the launcher's
     settings.
     """
     if run and await launcher.has_run(run):

@@ -1,7 +1,7 @@
 """Run the fork server, a process that has loaded everything a worker needs, so that workers start quickly.
 
 It has a single thread and no keys. It receives requests and sends replies over a socket, which is its standard input.
-Each message is one line of JSON. It requires Linux.
+Each message is one line of JSON. The fork server requires Linux.
 """
 
 from __future__ import annotations

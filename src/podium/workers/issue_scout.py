@@ -38,9 +38,9 @@ class WatchOptions:
 class NewIssues:
     """The new issues in a source.
 
-    `found` are the issues to work on now. `waiting` is the number of issues that must wait for a later round; if
-    `is_waiting_exact` is false, there may be more. `by_strangers` are the issues by people who are not members of the
-    project, which are skipped.
+    `found` contains the issues to work on now. `waiting` is the number of issues that must wait for a later round; if
+    `is_waiting_exact` is false, there may be more. `by_strangers` contains the issues by people who are not members of
+    the project, which are skipped.
     """
 
     found: list[Issue] = field(default_factory=list)

@@ -116,7 +116,7 @@ class IssueWatch:
     async def advance(self, *, is_round: bool = False) -> bool:
         """Start the next runs, record which runs have ended, and post comments. Return whether any issue is active.
 
-        With `is_round`, also retry work that could not be started, and start a commander if a run needs one.
+        If `is_round`, also retry work that could not be started, and start a commander if a run needs one.
         """
         open_claims = await self._list_open()
         if await to_thread.run_sync(_has_news, self._settings, open_claims, is_round):
@@ -138,7 +138,7 @@ class IssueWatch:
     async def wait(self, *, until: float, is_triage_only: bool = False) -> None:
         """Call `advance` until the given time or until no issue is active.
 
-        With `is_triage_only`, return as soon as all agents are chosen.
+        If `is_triage_only`, return as soon as all agents are chosen.
         """
         with move_on_after(max(0.0, until - self._now())):
             while await self.advance():

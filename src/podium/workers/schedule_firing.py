@@ -31,7 +31,7 @@ from .delegate import enqueue_worker_run
 from .fleet_jobs import HERE, WorkerPlace
 
 LATE_SECONDS = 600.0
-"""How late a run can be started. Older due times count as missed."""
+"""How long after its due time a run can still be started. After that, the due time counts as missed."""
 CHECK_SECONDS = 30.0
 """The maximum time between two checks of the clock, which can jump, for example when a laptop wakes up."""
 HOST_CHECK_SECONDS = 5.0

@@ -46,7 +46,7 @@ async def ensure_worker_checkout(
 async def ensure_also_checkouts(
     launcher: RunLauncher, environ: Mapping[str, str], run: str, worker_task: WorkerTask
 ) -> tuple[Checkout, ...]:
-    """Return a worker's checkouts of additional repositories. Create them if necessary. They share its slot.
+    """Return a worker's checkouts of additional repositories, created if necessary. They share the worker's slot.
 
     If one cannot be created, remove all checkouts of the worker, unless it has worked in them, and raise Mistake.
     """

@@ -222,7 +222,7 @@ class ChatSession:
             return
         load_roster(self._place, self._home).resolve_team(name)
         self._agent = name
-        self._console.print_line(f"  {name} continues the conversation; /clear starts a new one")
+        self._console.print_line(f"  {name} continues the conversation; type /clear to start a new one")
 
 
 class ChatTurn:

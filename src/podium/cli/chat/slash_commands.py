@@ -64,7 +64,7 @@ def _parse_delegate(rest: str) -> list[str]:
         return ["delegate", *shlex.split(rest)]
     if not task or task == "-":
         example = "/delegate feat/csv export the report to CSV"
-        raise Mistake(f"/delegate needs a branch and a task, e.g. {example}; /delegate --help shows its options")
+        raise Mistake(f"/delegate needs a branch and a task, e.g. {example}; type /delegate --help to see its options")
     if quoted:
         [task] = shlex.split(task)
     if option is None:
@@ -141,7 +141,7 @@ def find_slash_command(name: str) -> SlashCommand:
     if name in SLASH_COMMANDS:
         return SLASH_COMMANDS[name]
     close = get_close_matches(name, SLASH_COMMANDS, n=1, cutoff=0.5)
-    near = f"did you mean /{close[0]}?" if close else "/help lists all commands"
+    near = f"did you mean /{close[0]}?" if close else "type /help to list all commands"
     raise Mistake(f"unknown command /{name}; {near}{' ' if close else '; '}to send it to the agent, type //{name}")
 
 

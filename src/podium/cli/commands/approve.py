@@ -65,4 +65,4 @@ def _describe_saved_rule(rule: str, saved: AllowedRule | None) -> str:
             "with --everywhere, it is saved for all repositories"
         )
     where = f"in {saved.repo}" if saved.repo else "everywhere"
-    return f"{rule} is now always allowed {where}; podium policy revoke deletes this rule"
+    return f"{rule} is now always allowed {where}; use podium policy revoke to delete this rule"

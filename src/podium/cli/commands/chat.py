@@ -90,7 +90,7 @@ async def _run_chat(agent: str, place: Path, settings: Callable[[], Settings], i
     loop.add_signal_handler(signal.SIGTERM, chat.exit_chat, SIGNALLED + signal.SIGTERM)
     try:
         with console:
-            console.print_line(f"podium {__version__}: chatting with {agent}; /help lists the commands, Ctrl-D exits")
+            console.print_line(f"podium {__version__}: chatting with {agent}; type /help for help, Ctrl-D to exit")
             await chat.run_until_exit()
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -103,7 +103,7 @@ def _find_team(settings: Settings, place: Path, name: str) -> Agent:
     """Return the agent with that name. Raise Mistake if it does not lead a team that can vote."""
     agent = load_roster(place, settings.home).get(name)
     if agent.team is None:
-        raise Mistake(f"{name} does not lead a team; use --by person or --by TEAM (podium teams lists the teams)")
+        raise Mistake(f"{name} does not lead a team; use --by person or --by TEAM (run podium teams to list the teams)")
     validate_team_options(agent)
     return agent
 
@@ -120,7 +120,7 @@ def _find_superseded(settings: Settings, place: Path, id: str | None) -> str:
 
 
 def _print_waiting(settings: Settings, ending: RunEnding) -> None:
-    """Print the command that answers each open request of the run."""
+    """Print, for each open request of the run, the command that answers it."""
     assert ending.result is not None
     with open_reader(settings.store) as reader:
         requests = list_run_requests(reader, reader.read_summary(ending.result.run_id))

@@ -63,7 +63,7 @@ def group_list_command(is_all: bool = False, is_json: bool = False) -> None:
     else:
         click.echo(format_groups_table(listed, begun, now=time.time()))
         if len(listed) < len(parts):
-            print_to_stderr(f"not shown: {len(parts) - len(listed)} archived; podium group list --all lists them")
+            print_to_stderr(f"not shown: {len(parts) - len(listed)} archived; run podium group list --all to list them")
 
 
 @group_command.command("rename")

@@ -110,4 +110,4 @@ def ask_for_code() -> str:
             "the address contains no sign-in code; give the whole address that podium serve prints, or use --code or "
             "--token"
         )
-    return str(click.prompt("Code from the address that podium serve printed, after #code=", err=True)).strip()
+    return str(click.prompt("Code that follows #code= in the address that podium serve printed", err=True)).strip()

@@ -73,7 +73,7 @@ def logs_command(
         raise click.UsageError("--file cannot be combined with --follow or --last")
     is_about_all = not run and file is None
     if is_about_all and (is_following or after):
-        raise click.UsageError(f"{'--follow' if is_following else '--after'} needs RUN; podium ps lists the runs")
+        raise click.UsageError(f"{'--follow' if is_following else '--after'} needs RUN; run podium ps to list the runs")
     if is_about_all:
         print_newest_entries(settings.store, wanted, most=last or MOST_NEWEST, is_jsonl=is_jsonl)
     elif is_following:
@@ -129,7 +129,7 @@ def print_newest_entries(store: StoreAddress, wanted: EntryFilter, *, most: int,
             if text is None:
                 continue
             if not left:
-                print_to_stderr(f"not shown: entries older than the newest {most}; --last N prints more")
+                print_to_stderr(f"not shown: entries older than the newest {most}; use --last N to print more")
                 break
             click.echo(text)
             left -= 1
@@ -186,7 +186,7 @@ def print_entry(entry: Entry, *, is_jsonl: bool) -> None:
 
 
 def format_log_line(entry: Entry, *, is_jsonl: bool, is_with_run: bool = False) -> str | None:
-    """Return an entry as a log line, or None if it has no text form. With `is_with_run`, add the run and the date."""
+    """Return an entry as a log line, or None if it has no text form. If `is_with_run`, add the run and the date."""
     if is_jsonl:
         return format_entry_json(entry)
     if (said := format_entry(entry)) is None:

@@ -267,7 +267,7 @@ class RuleTestRun:
 def _find_rule_files(home: Path, repo: Path | None) -> Iterator[tuple[Path, Path | None]]:
     """Yield every file that can contain rules, each with the folder that must contain it.
 
-    Symbolic links are resolved before this is checked. The folder is None if the file can be anywhere.
+    Symbolic links are resolved before a file's location is checked. The folder is None if the file can be anywhere.
     """
     place = repo or find_repo(Path.cwd(), home=home)
     for path, root in ((home / USER_FILE, None), (place / REPO_FILE, place)):

@@ -16,7 +16,7 @@ from ...values.event import SCHEMA
 from ..terminal.command_options import json_option, repo_option
 from ..terminal.text import align_columns, as_json, escape_for_terminal
 
-NO_RULES = 'No rules are saved. "podium approve ID --always" saves one.'
+NO_RULES = "No rules are saved. To save one, use podium approve ID --always."
 
 
 @click.command("list")

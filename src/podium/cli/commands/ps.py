@@ -69,7 +69,7 @@ def ps_command(is_all: bool, is_flat: bool, is_json: bool) -> int:
             parts = [GroupSection(parts[0].group, [run.id for run in short])]
         click.echo(format_runs_table(short, parts, arrangement, now=now, most=shutil.get_terminal_size().columns))
         if missing := format_omissions(older=len(listed) - len(short), archived=len(runs) - len(listed)):
-            print_to_stderr(f"not shown: {missing}; podium ps --all lists all runs")
+            print_to_stderr(f"not shown: {missing}; run podium ps --all to list all runs")
     elif not damaged:
         print_to_stderr(NO_RUNS)
     if not is_json and (warning := describe_unattended_wakeups(settings.store, short)):

@@ -30,7 +30,7 @@ def snapshot_command(run: str, name: str | None) -> None:
     if is_over(summary):
         raise Mistake(
             f"run {id} has ended ({derive_run_state(summary)}), so nothing can be added to its timeline; "
-            f"podium fork {id} --at SEQ starts from any of its entries"
+            f"use podium fork {id} --at SEQ to start a new run from any of its entries"
         )
     try:
         taken, why_not = anyio.run(_take_snapshot, settings, id, name)

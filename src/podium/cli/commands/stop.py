@@ -27,7 +27,7 @@ def stop_command(run: str) -> None:
     settings = Settings.load()
     id = find_run_id(settings.store, run)
     ended = anyio.run(stop_run_and_wait, settings, id)
-    print_to_stderr(f"run {id} has ended ({ended.outcome}); podium show {id} shows its results")
+    print_to_stderr(f"run {id} has ended ({ended.outcome}); run podium show {id} to see its results")
 
 
 async def stop_run_and_wait(settings: Settings, run: str) -> RunEnded:

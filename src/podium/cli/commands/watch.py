@@ -144,8 +144,8 @@ def watch_command(
 class Rounds:
     """How often to check a source: once, or at an interval.
 
-    `every` is the interval as the user gave it, and `seconds` is its length. With `is_once`, the source is checked only
-    once; with `is_waiting`, the command then waits until the work has ended.
+    `every` is the interval as the user gave it, and `seconds` is its length. If `is_once` is true, the source is
+    checked only once; if `is_waiting` is true, the command then waits until the work has ended.
     """
 
     every: str
@@ -171,8 +171,8 @@ def _forget_issue(settings: Settings, source: IssueSource, issue: str) -> int:
     found = [one for one in claims.list_all(source.key, most=100_000) if one.issue in (name, f"{name}.md")]
     if not found:
         raise Mistake(
-            f"issue {issue!r} from {source.name} has not been picked up; podium watch --list lists the issues that "
-            "have been picked up"
+            f"issue {issue!r} from {source.name} has not been picked up; run podium watch --list to list the "
+            "issues that have been picked up"
         )
     if found[0].is_active:
         raise Mistake(

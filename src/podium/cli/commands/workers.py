@@ -71,7 +71,7 @@ def workers_command(ctx: click.Context, is_all: bool, repo: Path | None, is_json
         if is_json or is_all:
             option, subcommand = "--json" if is_json else "--all", ctx.invoked_subcommand
             raise click.UsageError(
-                f"{option} cannot come before {subcommand}; podium workers {subcommand} --help lists its options"
+                f"{option} cannot come before {subcommand}; run podium workers {subcommand} --help to list its options"
             )
         return
     rows = WorkerIndex(context.store).list_listed(None if is_all else context.root)
@@ -90,7 +90,7 @@ def workers_command(ctx: click.Context, is_all: bool, repo: Path | None, is_json
         )
         if missing := len(workers) - len(listed):
             print_to_stderr(
-                f"not shown: {format_count(missing, 'older finished worker')}; podium workers --all lists all workers"
+                f"not shown: {format_count(missing, 'older finished worker')}; run podium workers --all to list all"
             )
 
 

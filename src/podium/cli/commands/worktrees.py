@@ -52,7 +52,7 @@ def worktrees_command(ctx: click.Context, repo: Path | None, is_json: bool) -> N
         if is_json:
             subcommand = ctx.invoked_subcommand
             raise click.UsageError(
-                f"--json cannot come before {subcommand}; podium worktrees {subcommand} --help lists its options"
+                f"--json cannot come before {subcommand}; run podium worktrees {subcommand} --help to list its options"
             )
         return
     summaries, disk_usage, elsewhere = anyio.run(_load_worktrees, worktrees)
@@ -157,7 +157,7 @@ async def delete_merged_branch(repository: Repository, branch: str) -> str:
     tip = await branch_tip(repository, branch)
     head = await resolve_commit(repository, "HEAD")
     if not await contains_commit(repository, head, tip):
-        return f"kept the branch {branch}: it is not merged; git branch -D {branch} deletes it anyway"
+        return f"kept the branch {branch}: it is not merged; run git branch -D {branch} to delete it anyway"
     await read_git_output(repository, "update-ref", "-d", f"{HEADS}{branch}", tip)
     return f"deleted the branch {branch} (was {tip[:12]})"
 

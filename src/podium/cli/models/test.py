@@ -51,7 +51,7 @@ def models_test_command(
     if is_json:
         click.echo(as_json(test.to_fields()))
     elif test.has_shown_anything:
-        print_to_stderr("the result is saved; podium models lists it")
+        print_to_stderr("the result is saved; run podium models to list it")
     else:
         print_to_stderr("the test was inconclusive, so nothing was saved")
     return exit_codes.GOAL_MET if test.has_shown_anything else exit_codes.GOAL_NOT_MET

@@ -34,7 +34,7 @@ def team_delete_command(name: str, is_agreed: bool, repo: Path | None) -> None:
     delete_team(found, repo=context.repo, home=context.home)
     print_to_stderr(f"deleted: {describe_team_location(found, context)}")
     if found.kind == "squad" and (copy := presets.load_presets(context.home).get(found.name)) is not None:
-        print_to_stderr(f"your own copy is kept; podium team delete {copy.name!r} deletes it too")
+        print_to_stderr(f"your own copy is kept; run podium team delete {copy.name!r} to delete it too")
 
 
 def describe_team(found: TeamDefinition, context: TeamContext) -> str:

@@ -42,7 +42,7 @@ class RunEnding:
     """How work on a run ended. `result` is None if the run did not start.
 
     `error` is the error that prevented this process from continuing. `error_text` is the result's error without the
-    parts that the view has already printed. `refusals` are the actions that were refused. `is_parked` means that the
+    parts that the view has already printed. `refusals` lists the actions that were refused. `is_parked` means that the
     run is paused until somebody answers a request. `is_aborted` means that the user stopped the run when answering a
     request.
     """

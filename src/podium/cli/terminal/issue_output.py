@@ -84,7 +84,7 @@ def format_event(event: WatchEvent) -> str:
             where = f" on branch {claim.branch}" if claim.branch else ""
             return f"{name} assigned to {claim.agent}{where}: run {claim.run}"
         case "asks":
-            return f"{name} needs your answer: podium approvals shows request {event.text[:4]} of run {claim.run}"
+            return f"{name} needs your answer: run podium approvals to see request {event.text[:4]} of run {claim.run}"
         case "person":
             return f"{name} needs a person: {truncate_line(event.text, 200)}"
         case "commented":

@@ -63,7 +63,7 @@ HELP_LINES = {
     "r": "allow this exact action until the run ends",
     ALWAYS: "allow everything that the rule covers, in every run in this repository; examples are shown first",
     "n": "deny it; the agent sees your reason and continues",
-    "x": "deny it and pause the run; podium resume continues it",
+    "x": "deny it and pause the run; to continue it, run podium resume RUN",
     "a": "deny it and stop the run",
     LATER: "postpone it until the other requests are answered",
 }
@@ -197,7 +197,7 @@ class RequestPrompter:
     def _explain_withdrawal(self, id: str) -> str:
         """Return why a prompt closed without an answer."""
         if id not in self._closings:
-            return f"{id} stays open; podium approvals lists it."
+            return f"{id} stays open; see podium approvals."
         return f"{id} {self._closings[id]}."
 
     async def _prompt_for(self, one: QueuedRequest) -> PromptOutcome:
@@ -299,7 +299,7 @@ def list_answer_keys(asked: PermissionAsked) -> dict[str, str]:
 def format_key_help(offered: Mapping[str, str]) -> str:
     """Return the help for the offered keys, one line each."""
     lines = [f"  {key}    {HELP_LINES[key]}" for row in KEY_ROWS for key in row if key in offered and key in HELP_LINES]
-    return "\n".join([*lines, "  Esc  leave it open; podium approvals lists it"])
+    return "\n".join([*lines, "  Esc  leave it open; see podium approvals"])
 
 
 def _is_printable_key(key: str) -> bool:

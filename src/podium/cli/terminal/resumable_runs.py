@@ -112,4 +112,6 @@ def describe_nothing_to_resume(paused: Sequence[str]) -> str:
         return "nothing to resume"
     if len(paused) == 1:
         return f"nothing to resume; to resume a paused run, give its id: podium resume {paused[0]}"
-    return f"nothing to resume; {len(paused)} runs are paused; to resume one, give its id (podium ps lists them)"
+    return (
+        f"nothing to resume; {len(paused)} runs are paused; to resume one, give its id (run podium ps to list the runs)"
+    )

@@ -17,7 +17,7 @@ async def open_run_notices(
 ) -> AsyncIterator[RunNotices]:
     """Yield the notices for a run that this process is working on.
 
-    With `is_shown`, notifications may be shown on the terminal. `tell` prints a message to the user.
+    If `is_shown`, notifications may be shown on the terminal. `tell` prints a message to the user.
     """
     from ...runs.notifier import open_notifier  # imported here to keep start-up fast: podium follow does not need it
 

@@ -108,7 +108,9 @@ def format_refusals(run: str, refusals: Sequence[ActionRefused]) -> str:
     first, others = refusals[0], len(refusals) - 1
     more = f" and {others} more" if others else ""
     verb = "were" if others else "was"
-    return f"{first.action.tool}{more} {verb} refused ({first.reason}); podium audit {run} lists all refused actions"
+    return (
+        f"{first.action.tool}{more} {verb} refused ({first.reason}); run podium audit {run} to see all refused actions"
+    )
 
 
 def _print_follow_up(result: Result, ending: RunEnding) -> int:

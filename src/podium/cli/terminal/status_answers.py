@@ -28,7 +28,7 @@ def describe_keys(one: OpenRequest) -> str:
     if isinstance(asked, PermissionAsked):
         return "y approves it, n denies it"
     if asked.kind == "plan":
-        return f"y approves the plan, n sends it back with a note; podium plan {one.summary.id} --edit changes it"
+        return f"y approves the plan, n sends it back with a note; run podium plan {one.summary.id} --edit to change it"
     if asked.kind == "review":
         return "y accepts the step, n rejects it with a note"
     if not asked.choices:

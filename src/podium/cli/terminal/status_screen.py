@@ -301,8 +301,8 @@ def _describe_run(run: RunStatus) -> str:
         f"run {run.id} of {run.agent}: {run.state}",
         f"request: {run.request}",
         f"used: {format_usage(run.usage)}",
-        f"podium show {run.id} shows its tree, and podium logs {run.id} -f follows it",
+        f"run podium show {run.id} to see its tree, or podium logs {run.id} -f to follow it",
     ]
     if run.steps is not None:
-        lines.insert(2, f"plan: {run.steps.done} of {run.steps.total} steps done; podium plan {run.id} shows it")
+        lines.insert(2, f"plan: {run.steps.done} of {run.steps.total} steps done; run podium plan {run.id} to see it")
     return escape_for_terminal("\n".join(lines))

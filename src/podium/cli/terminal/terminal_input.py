@@ -12,7 +12,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 NO_INPUT_KEY = "podium.no_input"
 REMOTE_KEY = "podium.remote"
-"""Set if a client of `podium serve` called the command."""
+"""The key that is set if the current command was called by a client of `podium serve`."""
 
 
 def no_input_option(command: F) -> F:
@@ -37,7 +37,7 @@ def is_attended() -> bool:
 
 
 def is_called_remotely() -> bool:
-    """Return whether a client of `podium serve` called the command."""
+    """Return whether the current command was called by a client of `podium serve`."""
     ctx = click.get_current_context(silent=True)
     return ctx is not None and bool(ctx.find_root().meta.get(REMOTE_KEY))
 

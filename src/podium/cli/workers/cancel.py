@@ -35,7 +35,9 @@ def cancel_worker(context: RepoContext, worker: WorkerState) -> int:
         raise
     # A commander would also record this, but may not be running.
     WorkerIndex(context.store).mark_closed(worker.run)
-    print_to_stderr(f"{worker.name} has ended ({ended.outcome}); podium workers status {worker.name} shows the details")
+    print_to_stderr(
+        f"{worker.name} has ended ({ended.outcome}); run podium workers status {worker.name} to see the details"
+    )
     return exit_codes.GOAL_MET if ended.outcome == "cancelled" else exit_codes.GOAL_NOT_MET
 
 

@@ -54,7 +54,7 @@ async def send_resolvers(context: RepoContext, result: Train, team: tuple[Agent,
                     resolver_runs.append(await resolver_run)
                     start_commander(context.settings, delivery=delivery)
             except PodiumError as error:
-                print_to_stderr(f"{one.branch}: no worker was started to resolve it: {error}")
+                print_to_stderr(f"{one.branch}: no resolver was started: {error}")
     return resolver_runs
 
 
@@ -66,7 +66,7 @@ async def _reason_to_skip(
         if resolver.resolves.theirs != left_out.commit:
             continue
         if not resolver.worker.is_over:
-            return f"{left_out.branch}: a worker is already resolving it; podium workers shows {branch}"
+            return f"{left_out.branch}: a resolver is already working on this branch; see {branch} in podium workers"
         at = (await branch_tips(context.repository, [branch])).get(branch)
         if resolver.worker.state != "complete" or at is None:
             continue

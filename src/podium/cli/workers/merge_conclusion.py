@@ -33,8 +33,8 @@ from .merge_report import format_agree_command, format_checked_tree, format_rema
 class MoveOptions:
     """The options that decide whether the target moves.
 
-    `commands` are the checks given on the command line, `names` are the files and folders that the merge is limited to,
-    and `tree` is the tree that was reviewed.
+    `commands` lists the checks given on the command line, `names` lists the files and folders that the merge is limited
+    to, and `tree` is the tree that was reviewed.
     """
 
     commands: Sequence[str] = ()

@@ -42,7 +42,7 @@ def workers_resume_command(context: RepoContext, branches: tuple[str, ...], is_j
 def format_resumed_workers(workers: Iterable[WorkerState]) -> str:
     """Return the message that says which workers are being resumed."""
     names = ", ".join(worker.name for worker in workers)
-    return f"resuming {names} in the background; podium workers shows the state"
+    return f"resuming {names} in the background; run podium workers to see the state"
 
 
 def resume_workers(

@@ -42,7 +42,7 @@ def workers_status_command(context: RepoContext, branch: str | None, is_json: bo
         click.echo(as_json({"schema": SCHEMA, **(items[0] if branch else {"workers": items})}))
         return
     if not named:
-        print_to_stderr("no active workers; podium workers lists those that have ended")
+        print_to_stderr("no active workers; run podium workers to list those that have ended")
     for number, worker in enumerate(named):
         before = {one.run: one.name for one in load_worker_states(context.store, worker.worker_task.after)}
         lines = format_worker_details(worker, statuses.get(worker.run), before, now=time.time())

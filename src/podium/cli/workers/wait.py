@@ -66,7 +66,7 @@ def workers_wait_command(context: RepoContext, branches: tuple[str, ...], timeou
         one for one in context.load_workers() if not one.is_over
     ]
     if not named:
-        print_to_stderr("no active workers; podium workers lists those that have ended")
+        print_to_stderr("no active workers; run podium workers to list those that have ended")
     with make_terminal_notifier(context.settings.notify, is_shown=not is_json) as terminal:
         waiter = WorkerWaiter(context.settings, [worker.run for worker in named], terminal)
         try:
@@ -188,7 +188,7 @@ class WorkerWaiter:
             if was is not None and (was.state == now.state or not _is_notable_change(was.state, now.state)):
                 continue
             tool = f" ({now.tool})" if now.tool else ""
-            hint = "; podium approvals shows its request" if now.state == WAITING else ""
+            hint = "; run podium approvals to see its request" if now.state == WAITING else ""
             if now.wakes_at is not None:
                 hint = f"; it continues by itself at {format_utc_time(now.wakes_at)}"
             print_to_stderr(f"{now.name}: {now.state}{tool}{hint}")

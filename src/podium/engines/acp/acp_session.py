@@ -60,7 +60,8 @@ Pieces = MemoryObjectSendStream[Piece]
 class AcpSession:
     """One conversation with a coding agent. `agent` is the coding agent's own session.
 
-    `name` is the engine's display name. `tools` are Podium's own tools for the agent, or None if there are none.
+    `name` is the engine's display name. `tools` contains Podium's own tools for the agent, or is None if there are
+    none.
     """
 
     is_restored = False

@@ -1,6 +1,6 @@
 """Start and stop the processes of coding agents. Sessions of the same agent can share one process.
 
-Each process belongs to a task that starts and stops it. It is stopped when its last session is closed.
+Each process belongs to a task that starts and stops it. A process is stopped when its last session is closed.
 """
 
 from __future__ import annotations

@@ -30,16 +30,17 @@ class AgentProgram(Struct, frozen=True, kw_only=True):
 
     `command` is the program with its arguments. `package` is the npm package, and `version` is the version that this
     definition was tested with. `binary` is the program's path in the package if npm does not link it. `mode` is the
-    mode in which the agent asks before it acts. The variables in `env` are always set, `passed_variables` are copied
-    from the user's environment, and `login_files` are copied from the user's home folder into the agent's own.
-    `model_env` and `model_files` are the variables and files that make the agent use a model that the user chose, for
-    each kind of API. With `asks_late`, the agent reports the start of a call before it asks for permission. With
-    `reports_totals`, the usage that the agent reports is the total for the session. `hosts` are the hosts that the
-    agent must reach to use its own configured model and login. `readable` are the folders that it must read, besides
-    its installation folder. `creatable` are configuration files in the checkout that the agent can create in the
-    sandbox; the sandbox prevents all other agents from creating them. With `is_sandboxed`, the agent runs in Podium's
-    sandbox if one is available. `mcp` is how the agent connects to Podium's tools. With `lists_late`, it requests the
-    list of these tools only after its first prompt. `caution` is a known limitation that Podium cannot remove.
+    mode in which the agent asks before it acts. The variables in `env` are always set, those in `passed_variables` are
+    copied from the user's environment, and the files in `login_files` are copied from the user's home folder into the
+    agent's own. `model_env` and `model_files` are the variables and files that make the agent use a model that the user
+    chose, for each kind of API. If `asks_late` is true, the agent reports the start of a call before it asks for
+    permission. If `reports_totals` is true, the usage that the agent reports is the total for the session. `hosts`
+    lists the hosts that the agent must reach to use its own configured model and login. `readable` lists the folders
+    that it must read, besides its installation folder. `creatable` lists configuration files in the checkout that the
+    agent can create in the sandbox; the sandbox prevents all other agents from creating them. If `is_sandboxed` is
+    true, the agent runs in Podium's sandbox, provided that one is available. `mcp` is how the agent connects to
+    Podium's tools. If `lists_late` is true, it requests the list of these tools only after its first prompt. `caution`
+    is a known limitation that Podium cannot remove.
     """
 
     name: str
@@ -70,7 +71,7 @@ class AgentProgram(Struct, frozen=True, kw_only=True):
     """Whether the user's settings define the agent."""
 
     def find_executable(self, home: Path | None, path: str) -> str | None:
-        """Return the program's location, on the PATH or where the install command puts it, or None if it is missing."""
+        """Find the agent's program on the PATH, or where the install command puts it. Return None if it is missing."""
         import shutil  # imported here to keep start-up fast: only coding agents need it
 
         if (found := shutil.which(self.command[0], path=path)) is not None or home is None or not self.package:

@@ -36,7 +36,7 @@ class AgentLost(OutsideFailed):
 class AgentSession:
     """A session of a coding agent. `start` starts the agent's process, or returns one that can be shared.
 
-    `tools` are Podium's own tools for the session.
+    `tools` contains Podium's own tools for the session.
     """
 
     def __init__(

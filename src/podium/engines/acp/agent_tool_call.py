@@ -187,7 +187,7 @@ def make_relative(path: str, directory: str) -> str:
 
 
 def _complete_command(arguments: dict[str, Any], raw_input: Any, directory: str) -> dict[str, Any]:
-    """Return the arguments with the command as one string. Omit the working directory if it is the checkout itself."""
+    """Return a call's arguments, its command as one string. Omit the working directory if it is the checkout itself."""
     command = arguments.get("command", raw_input if isinstance(raw_input, str | list) else None)
     if isinstance(command, list) and all(isinstance(word, str) for word in command):
         # Some agents pass a shell command on to a shell of their own.
@@ -244,7 +244,7 @@ def _count_changed_lines(diff: Params) -> int:
 
 
 def _format_diff(diff: Params) -> str:
-    """Return a diff with one hunk. It takes linear time, because the texts come from outside and can be long."""
+    """Return a diff with one hunk, in linear time, because the texts come from outside and can be long."""
     path, before, removed, added, after = _read_text(diff, "path"), *_split_change(diff)
     head = [f"--- {path if _read_text(diff, 'oldText') else '/dev/null'}", f"+++ {path}"]
     context = [f" {line}" for line in before[-CONTEXT_LINES:]]

@@ -57,10 +57,10 @@ def find_session(sessions: Iterable[CoordinationSession], scope: Message) -> Coo
 
 
 async def refuse_request(sessions: Iterable[CoordinationSession], scope: Message, send: Send) -> None:
-    """Refuse a request that carries no valid token, and record it.
+    """Refuse a request that carries no valid token, and record the refusal.
 
-    It is recorded for every session with an open turn, or for all sessions if there is none, because its sender is
-    unknown.
+    The refusal is recorded for every session with an open turn, or for all sessions if no turn is open, because the
+    sender of the request is unknown.
     """
     status, reason = 401, "the request has no token"
     if _read_authorization(scope):

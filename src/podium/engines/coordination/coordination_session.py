@@ -41,7 +41,7 @@ MOST_RUNNING = 64
 MOST_REFUSALS = 20
 """How many of a session's refused calls are recorded."""
 SERVER_NAME = "podium"
-"""The server's name, as agents see it. They add it to the names of its tools."""
+"""The server's name, as agents see it. Agents add this name to the names of the server's tools."""
 WAIT_TOOL = "wait_for_result"
 WAIT_SCHEMA = {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}
 OWN_TOOLS_OF_AGENTS = frozenset(

@@ -8,10 +8,10 @@ from pathlib import Path
 from . import _stdio_shim_program
 
 SHIM = Path(_stdio_shim_program.__file__)
-"""The program. It must be readable in the agent's sandbox."""
+"""The program that the command runs. It must be readable in the agent's sandbox."""
 TOKEN_VARIABLE = "PODIUM_COORDINATION_TOKEN"
 
 
 def build_shim_command(url: str) -> list[str]:
-    """Return the command that starts the server. Its environment must have the session's token in TOKEN_VARIABLE."""
+    """Return the command that starts the server. The session's token must be in the variable TOKEN_VARIABLE."""
     return [sys.executable, "-I", "-S", str(SHIM), url]

@@ -30,7 +30,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
 class InstalledModel(Struct, frozen=True, kw_only=True):
-    """A model in the folder. `source` says where it came from, and `added` is the time in seconds since 1970."""
+    """An installed model. `source` says where it came from, and `added` is the time in seconds since 1970."""
 
     name: str
     size: int

@@ -42,7 +42,7 @@ Placement = Literal["downloaded", "linked", "copied"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
-    """An installed model, and how its weights got into the folder."""
+    """An installed model, and whether its weights were downloaded, linked or copied."""
 
     model: InstalledModel
     placement: Placement

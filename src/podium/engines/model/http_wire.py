@@ -99,7 +99,7 @@ class Endpoint:
             response.close()
 
     def make_failure(self, what: str, **facts: Any) -> OutsideFailed:
-        """Build a failure for this provider, with the key redacted; `facts` are fields of OutsideFailed."""
+        """Build a failure for this provider, with the key redacted; `facts` sets fields of OutsideFailed."""
         message = f"{self.provider} {what}"
         if len(self.key) >= SHORTEST_SECRET:
             message = message.replace(self.key, f"[{self.key_name}]")

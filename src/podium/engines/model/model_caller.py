@@ -38,10 +38,10 @@ LONGEST_LIMIT = 31 * 86_400.0
 """The longest wait for a limit to reset. If a provider gives a later time, it is not trusted, and the call fails."""
 
 BUDGET_WAIT_SECONDS = 10.0
-"""How long a call waits for budget before it checks again. It is woken earlier when another call ends."""
+"""How long a call waits for budget before it checks again. The call is woken earlier when another call ends."""
 
 GRACE = 1.25
-"""The turn's silence timeout as a multiple of the call's own. It is longer, so that the call times out first."""
+"""The turn's silence timeout as a multiple of the call's own. The call times out first, because its own is shorter."""
 
 
 class ContextTooLong(Exception):

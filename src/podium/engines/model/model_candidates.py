@@ -15,7 +15,7 @@ from .provider_throttle import ProviderThrottle
 
 
 class Candidate(Protocol):
-    """A model that can be called. With `is_for_limits`, it is called only if a model before it is at its limit."""
+    """A model that can be called. If `is_for_limits`, it is called only when a model before it is at its limit."""
 
     @property
     def name(self) -> str: ...

@@ -114,7 +114,9 @@ def suggest_models(provider: str, model: str) -> str:
     similar = find_similar_models(provider, model)
     if similar is None:
         return ""
-    return f"similar models: {', '.join(similar)}" if similar else "podium models lists the providers' default models"
+    if not similar:
+        return "run podium models to list the providers' default models"
+    return f"similar models: {', '.join(similar)}"
 
 
 def describe_unknown_model(provider: str, model: str) -> str | None:

@@ -26,7 +26,7 @@ class Message(Struct, frozen=True, kw_only=True):
     """One message in a conversation. `answers` is the id of the call that a tool message answers.
 
     `sealed` is provider data from a reply, which is sent back only to the same API and model;
-    `model` is the model that replied. `images` are the images whose markers are in `text`.
+    `model` is the model that replied. `images` contains the images whose markers are in `text`.
     """
 
     role: Literal["user", "assistant", "tool"]

@@ -205,7 +205,7 @@ def parse_model(text: str) -> tuple[Provider, str]:
         name, model = ("anthropic" if name.startswith("claude-") else "openai"), name
     found = find_provider(name)
     if not (model := model.strip() or found.default_model):
-        hint = "; podium models add lists the available ones" if found.name == LOCAL else ""
+        hint = "; run podium models add to list the available ones" if found.name == LOCAL else ""
         raise Mistake(f"{found.name} has no default model; specify an installed one as {found.name}:NAME{hint}")
     return found, model
 
@@ -243,7 +243,7 @@ def read_provider_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables with provider keys and addresses. Variables that are not set have the value "".
 
     Unset variables are included, so that they override the values in another process. Otherwise, a key from this
-    environment could be sent to an address from the other one.
+    environment could be sent to an address from the other process's environment.
     """
     names = find_key_names(environ).union(ADDRESS_NAMES, _find_accounts(environ, ADDRESS_NAMES))
     return {name: environ.get(name, "") for name in names}

@@ -16,7 +16,7 @@ from .written_call import WrittenReply, read_written_reply, was_shown
 def read_reply(replied: ModelReplied, call: ModelCall, *, so_far: str, is_emulated: bool) -> ModelReplied:
     """Return the reply with the calls that its text contains. If there are none, return it unchanged.
 
-    `so_far` is the text of the replies that this one continues. With `is_emulated`, the reply should be a JSON object:
+    `so_far` is the text of the replies that this one continues. If `is_emulated`, the reply should be a JSON object:
     if it contains an answer, the answer becomes the text.
     """
     if replied.calls or not call.tools:

@@ -24,8 +24,8 @@ _ABOUT_SCHEMA = re.compile(r"response_format|json.?schema|grammar|structured|too
 class SchemaFallback:
     """Sends calls to one server. If the server refuses a call's schema, the call is sent again without it.
 
-    Wires share `refused`, so that the server refuses each kind of call only once. If `refused` is None, a call whose
-    schema is refused fails.
+    Several instances can share `refused`, so that the server refuses each kind of call only once. If `refused` is None,
+    a call whose schema is refused fails.
     """
 
     def __init__(self, server: str, refused: RefusedSchemas | None) -> None:

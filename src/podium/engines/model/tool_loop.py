@@ -1,8 +1,8 @@
 """Run the tool loop: call the model, run the tools that it calls, and repeat until there is an answer.
 
 Podium has its own loop, so that it can record, pause and cancel every step. Each model call and each call to a tool
-with `is_step` is a step: if its outcome is on the timeline, it is not repeated. Other tools have no effects or record
-their own steps.
+whose `is_step` is true is a step: if its outcome is on the timeline, it is not repeated. Other tools have no effects or
+record their own steps.
 """
 
 from __future__ import annotations

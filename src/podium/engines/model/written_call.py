@@ -63,9 +63,9 @@ _decoder = json.JSONDecoder(strict=False)
 class WrittenCall(Struct, frozen=True, kw_only=True):
     """A call in the text of a reply; `source` is the text of the call.
 
-    `unreadable` is the argument text as written, if it is not an object. With `is_untyped`, all arguments are strings,
-    because the format does not distinguish types. With `is_certain`, the format alone shows that this is a call;
-    otherwise it is one only if there is a tool with this name.
+    `unreadable` is the argument text as written, if it is not an object. If `is_untyped` is true, all arguments are
+    strings, because the format does not distinguish types. If `is_certain` is true, the format alone shows that this is
+    a call; otherwise it is one only if there is a tool with this name.
     """
 
     name: str

@@ -61,7 +61,7 @@ def replace_folder(target: Path, base: Path | None) -> Iterator[Path]:
 
 
 def delete_folder(folder: Path) -> None:
-    """Delete a folder atomically. It is renamed first, so readers never see a partly deleted folder."""
+    """Delete a folder atomically. The folder is renamed first, so readers never see a partly deleted folder."""
     gone = folder.with_name(f"{folder.name}{SAVING_SUFFIX}")
     if gone.exists():
         shutil.rmtree(gone)

@@ -94,7 +94,7 @@ def delete(team: Team, repo: Path) -> None:
 
 
 def _resolve_target(repo: Path) -> Path:
-    """Return the folder to write to. A link is followed if its target is inside the repository."""
+    """Return the squad folder to write to. A link is followed if its target is inside the repository."""
     path = repo / SQUAD_FOLDER
     if not is_inside(path, repo):
         raise Mistake(

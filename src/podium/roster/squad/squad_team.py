@@ -37,7 +37,7 @@ class Member(Struct, frozen=True):
 
 
 class Team(Struct, frozen=True):
-    """A team. `source` is the folder that it was read from, and `notices` are messages for the user."""
+    """A team. `source` is the folder that it was read from, and `notices` contains messages for the user."""
 
     name: str
     mode: Mode = "reflect"

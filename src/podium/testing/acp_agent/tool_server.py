@@ -28,7 +28,7 @@ SendRequest = Callable[[str, Params], Awaitable[Params]]
 
 
 class ToolServer:
-    """A connected server. `tools` are the names of its tools."""
+    """A connected server. `tools` contains the names of its tools."""
 
     def __init__(self, name: str, send: SendRequest) -> None:
         self.name = name

@@ -18,7 +18,7 @@ from .http_connection import STREAM_END, STREAM_HEAD, TimedResponse, build_json_
 class ModelRequest:
     """A parsed request. `wants_usage` is true if the reply must contain the usage.
 
-    `namespaces` are the namespaces of the tools that have one, keyed by the tools' names in scripts.
+    `namespaces` maps the names of tools in scripts to their namespaces; tools without a namespace are left out.
     """
 
     call: ModelCall

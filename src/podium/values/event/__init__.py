@@ -388,7 +388,7 @@ def _describe_unreadable_entry(line: bytes, error: msgspec.MsgspecError, run: st
     with suppress(msgspec.MsgspecError):
         position = msgspec.json.decode(line, type=_EntryPosition)
         run, which = position.run, f"entry {position.seq} of run {position.run}"
-    advice = f"; podium verify {run} shows whether it is damaged; if it is not, update Podium" if run else ""
+    advice = f"; run podium verify {run} to see whether it is damaged; if it is not, update Podium" if run else ""
     return f"{which} cannot be read ({error}): it is damaged, or {newer}{advice}"
 
 

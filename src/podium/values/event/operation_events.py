@@ -34,8 +34,8 @@ class OperationStarted(EventBase, frozen=True, kw_only=True, tag="operation_star
 class OperationEnded(EventBase, frozen=True, kw_only=True, tag="operation_ended"):
     """An agent's operation ended, and with it every unfinished operation below it.
 
-    `seconds` is how long it took, excluding the time spent waiting for a person. It is recorded only if the operation
-    shares a time limit with other operations.
+    `seconds` is how long the operation took, excluding the time spent waiting for a person. It is recorded only if the
+    operation shares a time limit with other operations.
     """
 
     outcome: Outcome

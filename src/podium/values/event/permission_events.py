@@ -24,7 +24,7 @@ class PermissionAsked(EventBase, frozen=True, kw_only=True, tag="permission_aske
 
     `shown` shows what the action would do, such as a diff. `reason` says why permission is required, for example which
     rule requires it. `always` is the rule that would allow this and similar actions permanently; it is empty if that is
-    not safe to offer. `denied` lists earlier denials of the same action. `risks` are facts about the action that a
+    not safe to offer. `denied` lists earlier denials of the same action. `risks` lists facts about the action that a
     person should notice. `agent_reason` is the end of the text that the agent wrote before the call; it is untrusted,
     like everything that an agent writes.
     """

@@ -60,8 +60,8 @@ class PlanReviewed(EventBase, frozen=True, kw_only=True, tag="plan_reviewed"):
 class PlanCommitted(EventBase, frozen=True, kw_only=True, tag="plan_committed"):
     """A plan was committed, and its steps can start.
 
-    `objections` are requests for changes that the plan does not satisfy. With `is_approved_by_person`, a person
-    approved exactly this plan, so the allow rules of its steps apply.
+    `objections` lists requests for changes that the plan does not satisfy. If `is_approved_by_person` is true, a
+    person approved exactly this plan, so the allow rules of its steps apply.
     """
 
     survives_power_loss: ClassVar[bool] = True
@@ -147,7 +147,7 @@ class PlanStepSubmitted(EventBase, frozen=True, kw_only=True, tag="plan_step_sub
 class PlanStepReviewed(EventBase, frozen=True, kw_only=True, tag="plan_step_reviewed"):
     """A step was reviewed against its acceptance criteria. A command's result overrides the reviewer's opinion.
 
-    With `is_person`, the reviewer is a person, who may have the same name as a member.
+    If `is_person` is true, the reviewer is a person, who may have the same name as a member.
     """
 
     step: str

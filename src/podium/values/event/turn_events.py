@@ -26,7 +26,7 @@ class ToolUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class TurnStarted(EventBase, frozen=True, kw_only=True, tag="turn_started"):
     """A prompt was sent to a session.
 
-    With `is_correction`, the previous reply could not be used and is no longer part of the conversation.
+    If `is_correction` is true, the previous reply could not be used and is no longer part of the conversation.
     """
 
     agent: str
@@ -106,8 +106,9 @@ class ModelAskedAgain(EventBase, frozen=True, kw_only=True, tag="model_asked_aga
 class CallFailed(EventBase, frozen=True, kw_only=True, tag="call_failed"):
     """A model call failed; `wait` is the delay before the next attempt, or None if this model is not tried again.
 
-    With `is_unknown_model`, the provider has no such model, so later calls do not try it either. With `until`, the
-    provider accepts no calls before that time, in seconds since the epoch. `provider` is empty in older runs.
+    If `is_unknown_model` is true, the provider has no such model, so later calls do not try it either. If `until` is
+    not 0, the provider accepts no calls before that time, in seconds since the epoch. `provider` is empty in older
+    runs.
     """
 
     model: str
@@ -154,7 +155,7 @@ class CallCut(EventBase, frozen=True, kw_only=True, tag="call_cut"):
 
 
 class ToolCalled(EventBase, frozen=True, kw_only=True, tag="tool_called"):
-    """A tool call started; with `is_from_text`, the model wrote the call as text."""
+    """A tool call started; `is_from_text` says whether the model wrote the call as text."""
 
     id: str
     action: Action

@@ -18,7 +18,7 @@ class AlsoPlaced(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AlsoCommitted(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A worker's commits in an additional repository. `commits` are all commits since its base, newest first."""
+    """A worker's commits in an additional repository. `commits` lists all commits since its base, newest first."""
 
     root: str
     commit: str
@@ -31,8 +31,8 @@ class AlsoCommitted(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class WorkerPlaced(EventBase, frozen=True, kw_only=True, tag="worker_placed"):
     """A worker got its checkout; `base` is the commit that its branch started at.
 
-    If the run can move to another machine, `host` is the id of the machine with the checkout. `also` are the checkouts
-    of additional repositories.
+    If the run can move to another machine, `host` is the id of the machine with the checkout. `also` lists the
+    checkouts of additional repositories.
     """
 
     path: str
@@ -43,9 +43,9 @@ class WorkerPlaced(EventBase, frozen=True, kw_only=True, tag="worker_placed"):
 
 
 class WorkCommitted(EventBase, frozen=True, kw_only=True, tag="work_committed"):
-    """A worker's changes were committed to its branch. `commits` are all commits since its base, newest first.
+    """A worker's changes were committed to its branch. `commits` lists all commits since its base, newest first.
 
-    `also` are its commits in additional repositories.
+    `also` lists its commits in additional repositories.
     """
 
     branch: str

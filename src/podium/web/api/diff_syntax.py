@@ -78,7 +78,7 @@ class DiffSyntax:
         self._lock = Lock()
 
     async def add_to(self, files: list[dict[str, Any]]) -> None:
-        """Add `syntax` to the lines of each file whose language is known. `files` are the result of `parse_diff`."""
+        """Add `syntax` to the lines of each file whose language is known. `files` comes from `parse_diff`."""
         async with self._lock:
             chosen = list(_choose_files(files))
             new = [file for file in chosen if _key_of(file) not in self._known]
@@ -137,7 +137,7 @@ def _add_spans(file: dict[str, Any], spans: list[HunkSpans]) -> None:
 
 
 async def _run_program(files: list[dict[str, Any]], seconds: float) -> list[list[HunkSpans]]:
-    """Run the program and return the spans of each file.
+    """Run the syntax program on these files, and return the spans of each file.
 
     If the program has to be stopped early, the result does not contain the files that were not finished.
     """

@@ -35,8 +35,8 @@ async def stream_entries(
 ) -> AsyncIterator[bytes]:
     """Yield the events after a position, until the client disconnects or its token is revoked.
 
-    `runs` are the runs whose entries are sent; None means all. `client` is a context manager that stays open as long as
-    the stream. `may_go_on` returns whether the token is still valid.
+    `runs` contains the ids of the runs whose entries are sent; None means all. `client` is a context manager that stays
+    open as long as the stream. `may_go_on` returns whether the token is still valid.
     """
     with client:
         async for event in _iter_events(hub, position, runs):

@@ -1,6 +1,6 @@
 """The servers that a person has signed in to, each with its address, its token and the certificate to expect.
 
-They are stored in a file in Podium's home that only its owner can read.
+This data is stored in Podium's home, in a file that only its owner can read.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class RemoteCall:
         self._written = {STDOUT: 0, STDERR: 0}
 
     def run(self, write: Write) -> int:
-        """Run the command and return its exit code.
+        """Run the command on the server, and return its exit code.
 
         If the connection is lost and the command can be repeated safely, retry once. Raise OutsideFailed if the
         command cannot be repeated or the connection is lost again.

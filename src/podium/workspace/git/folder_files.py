@@ -51,7 +51,7 @@ async def read_blobs(place: GitLocation, blobs: Iterable[str]) -> dict[str, str]
         start = done.out.index(b"\n", at) + 1
         facts = done.out[at : start - 1].split()
         if facts[-1] == b"missing":
-            raise OutsideFailed(f"git has no object {blob}; git fsck shows what is missing from the repository")
+            raise OutsideFailed(f"git has no object {blob}; run git fsck to see what is missing from the repository")
         at = start + int(facts[2])
         texts[blob] = _decode_text(done.out[start:at])
         at += 1  # the line break after each object

@@ -40,7 +40,8 @@ async def branch_tip(repo: GitLocation, branch: str) -> str:
         if not await read_git_output(repo, "for-each-ref", "--count=1", HEADS):
             raise Mistake(f"{root_folder(repo)} has no commits yet, so it has no branches; commit first")
         raise Mistake(
-            f"branch {escape_unprintable(branch)!r} not found in {root_folder(repo)}; `git branch` lists the branches"
+            f"branch {escape_unprintable(branch)!r} not found in {root_folder(repo)}; "
+            "run git branch to list the branches"
         )
     return found
 

@@ -55,7 +55,7 @@ class ForgeProject:
         return f"{self.kind}:{self.path}" if usual else f"{self.kind}:{self.host}/{self.path}"
 
     async def call(self, path: str, *options: str, query: Mapping[str, str] | None = None, stdin: str = "") -> str:
-        """Call the forge's API and return what the program printed. Raise OutsideFailed if it fails."""
+        """Call the forge's API with `program`, and return the program's output. Raise OutsideFailed if that fails."""
         where = f"{path}?{urlencode(query)}" if query else path
         return await run_forge_program(
             self.program,

@@ -75,8 +75,8 @@ def make_issue(
 class IssuePage:
     """Some of a source's open issues that are not claimed.
 
-    `problems` are messages about issues that are missing, for example because a file cannot be read. `newest` is the
-    time of the newest change that the source reported, in the source's own format.
+    `problems` contains messages about issues that are missing, for example because a file cannot be read. `newest` is
+    the time of the newest change that the source reported, in the source's own format.
     """
 
     issues: tuple[Issue, ...] = ()

@@ -239,7 +239,7 @@ async def _diff_paths(checkout: Repository, old: str, new: str) -> tuple[list[st
 def find_blocking_paths(root: Path, added: list[str], others: list[str]) -> Iterator[str]:
     """Yield the paths that cannot be added, because an untracked or ignored file is in the way.
 
-    `others` are the other paths that the merge changes; all of them are tracked by git. Git itself would overwrite
+    `others` lists the other paths that the merge changes; all of them are tracked by git. Git itself would overwrite
     ignored files, but not untracked files; Podium overwrites neither.
     """
     kept = frozenset(others)

@@ -53,7 +53,7 @@ class TrainBranch:
 class CheckResult:
     """The result of the checks. If a check failed, `command` is its command and `output` is its output.
 
-    `checks` are the names of the checks that ran and passed.
+    `checks` contains the names of the checks that ran and passed.
     """
 
     passed: bool
@@ -74,7 +74,7 @@ Permit = Callable[[TrainBranch, str], Awaitable[str]]
 class MergedBranch:
     """A merged branch, with the commit in the train that contains it and the tree of that commit.
 
-    With `is_part`, only a part of the branch's changes was merged.
+    `is_part` says whether only a part of the branch's changes was merged.
     """
 
     branch: str
@@ -87,7 +87,7 @@ class MergedBranch:
 class LeftOutBranch:
     """A branch that was not merged, and the reason.
 
-    `onto` was the head of the train at that point, and `files` are the files with conflicts or remaining conflict
+    `onto` was the head of the train at that point, and `files` lists the files with conflicts or remaining conflict
     markers. `output` is the end of the check's output, or both sides of the conflicts.
     """
 
@@ -104,8 +104,8 @@ class LeftOutBranch:
 class Train:
     """The result of a merge train. `ref` is the integration branch, or None if no branch was merged.
 
-    `base` is the target's commit at the start; `commit` and `tree` are the result. `checks` are the names of the checks
-    that passed on exactly this tree, if any ran.
+    `base` is the target's commit at the start; `commit` and `tree` are the result. `checks` contains the names of the
+    checks that passed on exactly this tree, if any ran.
     """
 
     target: str

@@ -33,7 +33,8 @@ DIFF_FORM = ("--no-color", "--src-prefix=a/", "--dst-prefix=b/")
 class ChosenFile(Struct, frozen=True, forbid_unknown_fields=True):
     """A file chosen for a merge, or some of its hunks.
 
-    `hunks` are the numbers of the chosen hunks, counted from 0 in the diff. If it is None, the whole file is chosen.
+    `hunks` contains the numbers of the chosen hunks, counted from 0 in the diff. If it is None, the whole file is
+    chosen.
     """
 
     path: str
@@ -44,9 +45,9 @@ class ChosenFile(Struct, frozen=True, forbid_unknown_fields=True):
 class ChangedFile:
     """A file that differs between two commits. `was` is its old name if it was renamed.
 
-    `old` is None for a new file, and `new` for a deleted one. `hunks` are the hunks that can be chosen one by one, as
-    JSON fields. If there are none, `reason` says why. With `is_ambiguous`, another file is shown under the same name,
-    because the names are not valid UTF-8.
+    `old` is None for a new file, and `new` for a deleted one. `hunks` contains the hunks that can be chosen one by one,
+    as JSON fields. If there are none, `reason` says why. If `is_ambiguous` is true, another file is shown under the
+    same name, because the names are not valid UTF-8.
     """
 
     path: bytes

@@ -83,7 +83,7 @@ class Connection:
         self.send_window = WINDOW
         """How many bytes may be sent to the relay."""
         self.consumed = 0
-        """How many bytes the program has read since the relay was last allowed to send more."""
+        """How many bytes the sandboxed program has read since the relay was last allowed to send more."""
         self.has_sent_end = False
         self.has_received_end = False
         self.is_shut = False
@@ -218,7 +218,7 @@ class Forwarder:
         return bool(data)
 
     def _close_if_done(self, one: Connection) -> None:
-        """Signal end-of-file to the program when the relay is done. Close the connection when both sides are done."""
+        """Signal end-of-file to the client when the relay is done, and close the connection when both are done."""
         if not one.has_received_end or one.output:
             return
         if one.has_sent_end:
@@ -252,7 +252,7 @@ class Forwarder:
 
 
 def main(descriptor: int, ports: list[int], argv: list[str]) -> None:
-    """Listen, wait for permission to start, then run the program in this process and the forwarder in another."""
+    """Listen, wait for permission to start, then run `argv` in this process and the forwarder in another."""
     pair = socket.socket(fileno=descriptor)
     pair.set_inheritable(False)
     listeners = [socket.create_server(("127.0.0.1", port), backlog=BACKLOG) for port in ports]

@@ -1,4 +1,4 @@
-"""Serve an ASGI application to the program in a sandbox."""
+"""Serve an ASGI application to a program in a sandbox."""
 
 from __future__ import annotations
 

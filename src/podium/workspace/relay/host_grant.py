@@ -24,7 +24,7 @@ LOCAL_NAMES = ("localhost", "ip6-localhost")
 class HostGrant:
     """A host name or IP address with its ports. `is_private` allows addresses that are not public.
 
-    With `has_subdomains`, the grant covers all subdomains of the name, but not the name itself.
+    If `has_subdomains` is true, the grant covers all subdomains of the name, but not the name itself.
     """
 
     host: str

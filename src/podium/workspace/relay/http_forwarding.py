@@ -27,7 +27,7 @@ def open_client(resolver: AbstractResolver | None = None) -> ClientSession:
 async def forward_request(
     exchange: HttpExchange, client: ClientSession, url: URL, headers: Headers, *, proxy: str | None = None
 ) -> None:
-    """Send a request to `url` with these headers, and pass the server's response to the program."""
+    """Forward a program's request to `url` with these headers, and pass the server's response to the program."""
     request = exchange.request
     sent = CIMultiDict((name.decode("ascii"), value.decode("latin-1")) for name, value in headers)
     try:

@@ -111,7 +111,7 @@ class SandboxRelay:
         return (sys.executable, "-I", "-S", str(FORWARDER), str(self.descriptor), ports)
 
     async def serve(self) -> None:
-        """Let the program start when the sandbox is ready, and serve its connections until it ends."""
+        """Let the sandboxed program start when its sandbox is ready, and serve its connections until it ends."""
         from .stream_channel import StreamChannel  # imported here for start-up time: few commands need a relay
 
         async with self._open_services() as services:

@@ -48,7 +48,7 @@ from ._forwarder_program import (
 MOST_STREAMS = 2 * MOST_CONNECTIONS
 """The maximum number of streams that are served at the same time. Other streams are closed at once."""
 LINGER_SECONDS = 2.0
-"""How long a stream stays open after the response was sent, so that the program can read the whole response."""
+"""How long a stream stays open after the response was sent, so that the client can read the whole response."""
 
 ServeStream = Callable[[ByteStream], Awaitable[None]]
 """Serves one connection from the sandbox until it ends."""
@@ -169,7 +169,7 @@ class StreamChannel:
         self._unsent = memoryview(b"")
 
     async def serve(self) -> None:
-        """Let the program start when its forwarder is ready, and serve its streams until the socket pair closes."""
+        """Let a program start when its forwarder is ready, and serve its streams until the socket pair closes."""
         try:
             async with create_task_group() as group:
                 with suppress(BrokenResourceError, ClosedResourceError):

@@ -40,9 +40,9 @@ async def start_agent(
 
     `home` is the agent's home directory, which is created if necessary. The agent can reach only the services of
     `relay`; inside the sandbox, their addresses are MODEL_URL, COORDINATION_URL and PROXY_URL. `env` is added to the
-    few variables that the agent inherits. `readable` are folders outside the checkout that the agent can read, besides
-    its installation folder. `grace` is how long the agent may take to exit after its input is closed; then it is
-    killed. If the agent has created files listed in the sandbox's `creatable`, they are reported at the end.
+    few variables that the agent inherits. `readable` lists folders outside the checkout that the agent can read,
+    besides its installation folder. `grace` is how long the agent may take to exit after its input is closed; then it
+    is killed. If the agent has created files listed in the sandbox's `creatable`, they are reported at the end.
 
     Raise Mistake if the program is not found or the sandbox fails its self-test, and ProgramNotStarted if bubblewrap
     cannot be started.

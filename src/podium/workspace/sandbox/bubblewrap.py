@@ -1,9 +1,9 @@
 """Run commands in a sandbox that limits their access to the system.
 
-Bubblewrap runs a command in its own namespaces (users, processes, network, IPC, mounts, host name, control groups),
-without capabilities, with read-only system files and a checkout. A filter denies system calls that bypass these limits.
-When the command or this process ends, all processes that the command started are killed. The policy decides whether a
-command may run; the caller handles timeouts and output.
+Bubblewrap runs a command in its own namespaces (users, processes, network, IPC, mounts, host name, control groups)
+and without capabilities. The command sees a checkout and the system files, which it cannot change. A filter denies
+system calls that bypass these limits. When the command or this process ends, all processes that the command started
+are killed. The policy decides whether a command may run; the caller handles timeouts and output.
 """
 
 from __future__ import annotations
@@ -78,14 +78,14 @@ LEFTHOOK_NAMES = tuple(f"{dot}lefthook-local.{kind}" for dot in ("", ".") for ki
 class Sandbox:
     """A sandbox for the commands in one checkout. Use `find` to create and test a sandbox.
 
-    `home` is the Podium home; neither `home` nor `store` is visible from inside. `secrets` are paths in the checkout
-    that are hidden. `protected` are paths that commands can only read, in addition to the protected names at the top of
-    the checkout. `submodules` are the paths of the submodules' `.git`, which commands can neither change nor create.
-    `creatable` are protected names that a command can create, because some programs fail if there is a placeholder.
-    `hosts` are the hosts that commands can reach, through a proxy. `agent_home` is the home
-    directory of an agent whose whole process runs in the sandbox. `report` is called with a sentence about each nested
-    repository that a command created and each refused host. `also` are the sandboxes of additional checkouts that
-    commands can use in the same way; of these sandboxes, only the checkouts and the protected paths are used.
+    `home` is the Podium home; neither `home` nor `store` is visible from inside. `secrets` lists paths in the checkout
+    that are hidden. `protected` lists paths that commands can only read, in addition to the protected names at the top
+    of the checkout. `submodules` lists the paths of the submodules' `.git`, which commands can neither change nor
+    create. `creatable` lists protected names that a command can create, because some programs fail if there is a
+    placeholder. `hosts` lists the hosts that commands can reach, through a proxy. `agent_home` is the home directory of
+    an agent whose whole process runs in the sandbox. `report` is called with a sentence about each nested repository
+    that a command created and each refused host. `also` contains the sandboxes of additional checkouts that commands
+    can use in the same way; of these sandboxes, only the checkouts and the protected paths are used.
     """
 
     program: str
@@ -126,9 +126,9 @@ class Sandbox:
     ) -> Sandbox:
         """Return the sandbox for a checkout. Raise Mistake if no sandbox is available or its self-test fails.
 
-        `readable` are folders outside the checkout that commands can read. `shown` are files in the checkout that
+        `readable` lists folders outside the checkout that commands can read. `shown` lists files in the checkout that
         commands can read even if their names suggest secrets. `environ` is used instead of this process's environment.
-        `also` are additional checkouts that commands can use in the same way.
+        `also` lists additional checkouts that commands can use in the same way.
         """
         find_part = partial(cls._survey, home=home, profile=profile, store=store)
         parts = [await find_part(one) for one in also]

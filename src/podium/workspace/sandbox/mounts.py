@@ -18,8 +18,11 @@ from ...values.errors import Mistake
 from ..git.repository import Repository
 
 MountKind = Literal["read", "write", "private", "empty", "secret"]
-"""The kinds of mounts, by what a command finds at the path. `read`: read-only content. `write`: writable content.
-`private`: an empty writable folder. `empty`: an empty read-only folder. `secret`: a file that nobody can open."""
+"""The kinds of mounts, named for what a command finds at the path.
+
+`read`: read-only content. `write`: writable content. `private`: an empty writable folder. `empty`: an empty read-only
+folder. `secret`: a file that nobody can open.
+"""
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/sys/devices/system/cpu")
 CONFIGURATION = (

@@ -63,7 +63,7 @@ def is_git_shaped(names: Iterable[str]) -> bool:
 class NestedRepositories:
     """Finds the repositories that commands create below a checkout, and moves their `.git` or `HEAD` to `aside`.
 
-    `folders` are the folders that existed before the first command, with their states. Paths in `unexamined` are
+    `folders` maps each folder that existed before the first command to its state. Paths in `unexamined` are
     ignored unless they are replaced.
     """
 

@@ -43,7 +43,7 @@ class SandboxLimits:
     free_space: int = 1024 * MIB
 
     def ulimit_script(self) -> str:
-        """Return the shell script that sets the limits before the command runs. It fails if a limit cannot be set."""
+        """Return a shell script that sets the limits for a command. The script fails if a limit cannot be set."""
         processes = _cap_to_hard_limit(self.processes, resource.RLIMIT_NPROC)
         limits = (
             "ulimit -c 0",
@@ -76,7 +76,7 @@ class DiskSpace:
         self._files = LEAST_FILES if files > LEAST_FILES else files // 2
 
     def find_breach(self) -> str:
-        """Return why the command must be stopped, as a sentence, or an empty string if enough space is left."""
+        """Return why a command must be stopped, as a sentence, or an empty string if enough space is left."""
         space, files = self._read_free()
         if space >= self._space and files >= self._files:
             return ""

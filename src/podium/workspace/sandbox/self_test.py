@@ -93,7 +93,7 @@ def _list_closed_folders(sandbox: Sandbox) -> list[Path]:
 
 
 def _find_written_probes(sandbox: Sandbox, outside: Path, probe: str) -> list[str]:
-    """Return a failure for each folder that the command wrote to but should not have. Remove the written files."""
+    """Return a failure for each folder that the test command wrote to but should not have. Remove the written files."""
     places = [outside, sandbox.home, *_list_closed_folders(sandbox), Path("/usr"), Path("/etc")]
     written = [place for place in (*places, sandbox.checkout) if os.path.lexists(place / probe)]
     for place in written:
@@ -111,7 +111,7 @@ def _find_network_access(listener: socket.socket) -> list[str]:
 
 
 def _evaluate_output(said: list[str], sandbox: Sandbox) -> list[str]:
-    """Return the failures that the command itself reported."""
+    """Return the failures that the test command's output shows."""
     if END not in said:
         return [f"{' '.join(said) or 'bubblewrap printed nothing'} ({suggest_remedy()})"]
     facts = {name: value for name, _, value in (line.partition(" ") for line in said)}

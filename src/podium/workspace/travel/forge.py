@@ -119,7 +119,7 @@ class Forge:
         return cast(str, urls[-1])
 
     async def _call(self, *args: str, stdin: str = "") -> str:
-        """Run the program and return what it printed. Raise OutsideFailed if it fails."""
+        """Run the forge's program and return its output. Raise OutsideFailed if the program fails."""
         what = f"{PROGRAMS[self.kind]} {args[0]} {args[1]}"
         command = (*args, f"--repo={self.remote.text}")
         return await run_forge_program(self.program, *command, what=what, folder=self.folder, stdin=stdin)

@@ -1,9 +1,9 @@
 """Run git commands that talk to a remote repository.
 
 Unlike all other git calls, these calls read the user's own git settings and use the user's ssh agent and credential
-helpers, because these provide the credentials for a remote. They run in a mirror that Podium created, so they never
-read the settings of a repository that a worker or a remote could write to. Hooks, submodules, prompts and all protocols
-that the URL does not need are disabled.
+helpers, because these provide the credentials for a remote. The calls run in a mirror that Podium created, so they
+never read the settings of a repository that a worker or a remote could write to. Hooks, submodules, prompts and all
+protocols that the URL does not need are disabled.
 """
 
 from __future__ import annotations

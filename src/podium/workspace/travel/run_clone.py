@@ -1,4 +1,4 @@
-"""Create the repository for a run that came from another machine. It shares the packs of the remote's mirror.
+"""Create the repository for a run that came from another machine, with the packs of the remote's mirror.
 
 The packs are hard links, so that the repository needs little space and time and, unlike a clone that borrows objects,
 is complete without the mirror. Each run has its own repository, so that the branches of two runs never conflict.
@@ -38,7 +38,7 @@ async def open_run_clone(mirror: Mirror, run: str, commit: str) -> Repository:
 async def _create_repository(path: Path, remote: str, lock: int) -> None:
     """Create a repository under a temporary name, so that a killed process leaves no partial repository.
 
-    It has the same remote as the mirror, so that workers started from it can move to other machines too.
+    The repository has the same remote as the mirror, so that workers started from it can move to other machines too.
     """
     unfinished = path.with_name(f"{path.name}.new")
     if unfinished.exists():

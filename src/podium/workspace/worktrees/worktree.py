@@ -99,7 +99,7 @@ class Worktrees:
             )
             if noted is None:
                 raise Mistake(
-                    f"a worktree for {branch!r} or in {path} already exists; podium worktrees lists all worktrees"
+                    f"a worktree for {branch!r} or in {path} already exists; run podium worktrees to list all worktrees"
                 )
             try:
                 checkout = await self._add_worktree(noted, lock)
@@ -212,7 +212,9 @@ class Worktrees:
         for one in await self.ledger.list_worktrees():
             is_ours = one.repository == self.repository.common_dir
             if is_ours and one.branch == branch:
-                raise Mistake(f"{branch!r} already has a worktree, in {one.path}; podium worktrees lists all worktrees")
+                raise Mistake(
+                    f"{branch!r} already has a worktree, in {one.path}; run podium worktrees to list all worktrees"
+                )
             if one.path == path:
                 of = repr(one.branch) if is_ours else f"{one.branch!r} of {one.repository.parent}"
                 raise Mistake(f"{path} is the worktree of {of}; use a name other than {branch!r}")
@@ -292,7 +294,7 @@ class Worktrees:
         return status
 
     async def _remove_worktree(self, noted: WorktreeRow, lock: int, *, force: bool) -> WorktreeRemoval:
-        """Rename the folder, check the worktree again, save its work, and only then delete the folder."""
+        """Rename a worktree's folder, check the worktree again, save its work, and only then delete the folder."""
         if not noted.path.exists():
             return await self._record_missing(noted, lock)
         await self.ledger.record_state(noted, state="removing")

@@ -126,7 +126,7 @@ async def _load_worker(server: ServerContext, run: str) -> WorkerState:
     def load() -> WorkerState:
         with open_reader(server.store) as reader:
             if not is_worker_run(reader.read_summary(run)):
-                raise Mistake(f"run {run} does not belong to a worker; podium workers lists the workers")
+                raise Mistake(f"run {run} does not belong to a worker; run podium workers to list the workers")
             return load_worker_state(reader, run)
 
     return await to_thread.run_sync(load)

@@ -38,7 +38,8 @@ def sign_in(data: JSONBody[Login], server: Server) -> NewToken:
     scopes = server.codes.redeem_code(data.code)
     if scopes is None:
         raise NotAuthorizedException(
-            "the code is unknown, already used or expired; podium serve prints a new address when you press Enter"
+            "the code is unknown, already used or expired; press Enter in the terminal where podium serve "
+            "is running to get a new address"
         )
     name = "".join(one for one in data.name if one.isprintable())[:60] or "browser"
     seconds = 0.0 if data.remember else SESSION_SECONDS

@@ -171,8 +171,8 @@ async def build_merge(
 ) -> dict[str, Any]:
     """Merge the candidates into a new branch, and return the result as JSON fields.
 
-    `checks` are commands to run in addition to the checks in the settings. Notices are added to `notices`, and are also
-    in the fields.
+    `checks` lists commands to run in addition to the checks in the settings. Notices are added to `notices`, and are
+    also in the fields.
     """
     commands = {**context.settings.checks, **{text: (SHELL, "-c", text) for text in checks}}
     check = CheckRunner(context.settings, commands, notices.append)

@@ -41,7 +41,7 @@ export const KINDS = Object.freeze({
   limit_reached: "All of an agent's models have reached their providers' limits. The agent waits until the first limit resets.",
   context_compacted: "A conversation almost filled or exceeded its model's context window; a summary replaced its first messages.",
   call_cut: "A model call was cancelled; `text` and `usage` are its text and usage up to then, if known.",
-  tool_called: "A tool call started; with `is_from_text`, the model wrote the call as text.",
+  tool_called: "A tool call started; `is_from_text` says whether the model wrote the call as text.",
   tool_answered: "A tool call ended.",
   advised: "Every advisor gave its advice or was unavailable.",
   changes_expected: "An agent has started, and its work must change files.",
@@ -62,7 +62,7 @@ export const KINDS = Object.freeze({
   candidate_chosen: "The best of several members that did the same task was chosen, by the checks, a judge or a person.",
   work_restored: "The chosen work was delivered: its files were written to the run's checkout, or merged on a new branch.",
   worker_placed: "A worker got its checkout; `base` is the commit that its branch started at.",
-  work_committed: "A worker's changes were committed to its branch. `commits` are all commits since its base, newest first.",
+  work_committed: "A worker's changes were committed to its branch. `commits` lists all commits since its base, newest first.",
   work_pushed: "The files of a worker's checkout were pushed to the ref `ref` of its remote, as the commit `commit`.",
   push_failed: "The files of a worker's checkout could not be pushed; the next step tries again.",
   work_moved: "A worker's run continues on another machine, in the checkout `path`, with the files of the pushed `commit`.",
@@ -152,7 +152,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * Agents whose advice is collected before the agent itself starts.
+ * Agents whose advice is collected before the agent that they advise starts.
  * @typedef {object} Advisors
  * @property {Array<string>} agents
  * @property {(("all"|"any"|"none")|number)} [require]
@@ -217,7 +217,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * A worker's commits in an additional repository. `commits` are all commits since its base, newest first.
+ * A worker's commits in an additional repository. `commits` lists all commits since its base, newest first.
  * @typedef {object} AlsoCommitted
  * @property {string} root
  * @property {string} commit
@@ -950,7 +950,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * One fact about an action. `examples` are some paths, hosts, programs or characters; `more` counts the rest.
+ * One fact about an action. `examples` lists some paths, hosts, programs or characters; `more` counts the rest.
  * @typedef {object} RiskFact
  * @property {("control_characters"|"deletes"|"network"|"outside"|"protected_path"|"unknown_program")} kind
  * @property {Array<string>} [examples]
@@ -1095,7 +1095,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * The team that an agent leads; `options` are the keys for its mode, as written.
+ * The team that an agent leads; `options` contains the keys for its mode, as written.
  * @typedef {object} Team
  * @property {string} mode
  * @property {Array<Member>} members
@@ -1147,7 +1147,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * A tool call started; with `is_from_text`, the model wrote the call as text.
+ * A tool call started; `is_from_text` says whether the model wrote the call as text.
  * @typedef {object} ToolCalled
  * @property {"tool_called"} type
  * @property {string} id
@@ -1235,7 +1235,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * A worker's changes were committed to its branch. `commits` are all commits since its base, newest first.
+ * A worker's changes were committed to its branch. `commits` lists all commits since its base, newest first.
  * @typedef {object} WorkCommitted
  * @property {"work_committed"} type
  * @property {string} branch

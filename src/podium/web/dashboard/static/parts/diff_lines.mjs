@@ -126,5 +126,5 @@ export function FileLines({ file, isSplit, anchors, review, choice }) {
         ${isSplit ? html`<colgroup><col class="number" /><col class="mark" /><col /><col class="number" /><col class="mark" /><col /></colgroup>` : null}
         ${pieces.map((piece, at) => html`<${Piece} key=${`${isSplit} ${at}`} rows=${piece} isSplit=${isSplit} isFirst=${at === 0} file=${file} anchors=${anchors} review=${review} choice=${choice} />`)}</table></div>`
     : file.omitted ? null : html`<p class="diff-note quiet">No lines changed.</p>`}
-    ${file.omitted ? html`<p class="diff-note quiet">${plural(file.omitted, "more line")} not shown; podium workers diff shows all.</p>` : null}`;
+    ${file.omitted ? html`<p class="diff-note quiet">${plural(file.omitted, "more line")} not shown; use podium workers diff to see all lines.</p>` : null}`;
 }
