@@ -76,7 +76,7 @@ async def test_the_best_iteration_is_delivered_and_its_files_are_restored(repo: 
     assert result.outcome == "failed"
     [ended] = studio.events(result, ReflectEnded)
     assert (ended.end, ended.iterations, ended.best, ended.score) == ("max_iterations", 3, 2, 0.8)
-    assert "the best iteration was 2, with the score 0.8" in (result.error or "")
+    assert "the best iteration was 2, with a score of 0.8" in (result.error or "")
     assert any("all of second done" in part.text for part in result.parts)
     taken = {one.name: one.commits[""] for one in studio.events(result, SnapshotTaken)}
     assert list(taken) == ["iteration-1", "iteration-2", "iteration-3", "before-best"]

@@ -282,7 +282,7 @@ async def test_checkouts_for_a_team_need_a_repository(worktrees: str, tmp_path: 
     lead, members = make_team(worktrees, "one")
 
     async with App(settings, environ={}) as app:
-        with pytest.raises(Mistake, match=f"crew has worktrees: {worktrees}, .* create one with git init"):
+        with pytest.raises(Mistake, match=f"crew has the option worktrees: {worktrees}, .* create one with git init"):
             await app.run(lead, "Make files.", repo=tmp_path, agents=members)
 
 

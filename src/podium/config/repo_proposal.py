@@ -35,7 +35,7 @@ class Proposal(Struct, frozen=True, kw_only=True):
 
 
 def list_proposals(document: SettingsDocument, repo: Path) -> tuple[Proposal, ...]:
-    """Return the proposals in a repository's document, which need the user's trust."""
+    """Return the settings in a repository's document that take effect only if the user trusts them."""
     return tuple(make_proposal(key, value, repo) for key, value in _iter_values(document))
 
 

@@ -1,7 +1,7 @@
-"""Store the user's trust in proposals from repositories and in the definitions of MCP tools.
+"""Record which proposals from repositories and which definitions of MCP tools the user trusts.
 
-The first definition of a tool is trusted without asking. Trust is stored in a small file in Podium's home folder. The
-file is read for each query, so an answer given in another terminal takes effect at once. Writing replaces the file
+The first definition of a tool is trusted without asking the user. The record is a small file in Podium's home folder.
+The file is read for each query, so an answer given in another terminal takes effect at once. Writing replaces the file
 atomically.
 """
 

@@ -84,7 +84,7 @@ async def run_reflect(op: Operation, request: Request) -> Answer:
     if end == "goal_met":
         return Answer(text=text, parts=state.parts)
     if best and is_earlier:
-        why = f"{why}; " * bool(why) + f"the best iteration was {best.number}, with the score {best.score:.2g}"
+        why = f"{why}; " * bool(why) + f"the best iteration was {best.number}, with a score of {best.score:.2g}"
     kind: FailureKind = "budget" if end == "budget_exhausted" else "limit" if end == "max_iterations" else "failed"
     message = f"the goal was not met after {finished} of {own.max_iterations} iterations: {_describe_end(end)}"
     raise op.make_error(kind, f"{message} ({why})" if why else message, so_far=text)

@@ -22,7 +22,7 @@ async def choose_shown_changes(
 ) -> MergeCandidate:
     """Return a worker's branch as a merge candidate, with only the chosen changes of the diff whose digest is `shown`.
 
-    Raise Mistake if the branch's diff has another digest, or if the worker has no branch of its own.
+    Raise Mistake if the branch's diff has a different digest, or if the worker has no branch of its own.
     """
     require_own_branch(worker)
     diff = await read_worker_diff(context, worker, in_checkout=False)

@@ -34,7 +34,7 @@ class Fact(NamedTuple):
 
 
 def check_store(store: StoreAddress) -> Iterator[Fact]:
-    """Check whether the store can be opened and written, and whether it has resumable runs."""
+    """Check whether the store can be opened and written to, and whether it has resumable runs."""
     if isinstance(store, Path) and not store.exists():
         above = next(place for place in store.absolute().parents if place.exists())
         if os.access(above, os.W_OK):

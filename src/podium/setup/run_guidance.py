@@ -25,7 +25,7 @@ from .instruction_files import format_instructions, read_instruction_files
 from .settings import Settings
 
 MOST_SKILL_CHARACTERS = 16_000
-"""The maximum number of characters for skills that a prompt lists with their descriptions."""
+"""The maximum length of the list of skills with descriptions. Further skills are listed by name only."""
 
 SKILLS_HEADING = """\
 # Skills

@@ -16,7 +16,8 @@ RESOLVE_BENEATH = 0x08
 ATTEMPTS = 100
 """The maximum number of attempts.
 
-The system call is repeated if it fails with EAGAIN, because a directory was moved while `..` was resolved."""
+The system call is repeated if it fails with EAGAIN, which means that a directory was moved while `..` was being
+resolved."""
 
 
 class _OpenHow(ctypes.Structure):

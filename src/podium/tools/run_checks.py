@@ -45,8 +45,7 @@ class RunChecks:
         asked = parse_arguments(call, CheckArguments)
         if not self._checks:
             raise InvalidCall(
-                "This repository has no configured checks; if you are allowed to run commands, use a command "
-                "to run its tests."
+                "This repository has no configured checks; if you are allowed to run commands, run its tests yourself."
             )
         if asked.name is not None and asked.name not in self._checks:
             raise InvalidCall(f"Check {asked.name!r} not found; available: {', '.join(self._checks)}.")

@@ -137,7 +137,7 @@ class FieldReader:
         return 1.0
 
     def read_size(self) -> int:
-        """Return a number of bytes above zero, given as a number or with a unit."""
+        """Return a positive size in bytes, which is written as a plain number or with a unit."""
         size = parse_size(self.node.raw.replace("_", "")) if isinstance(self.node, ScalarNode) else None
         if size is None:
             self.report_expected("a size such as 20GB, 500MB or a number of bytes")

@@ -153,8 +153,10 @@ def test_the_size_of_a_download_is_measured_while_pip_removes_its_folders(tmp_pa
     churn = "while :; do mkdir -p $0/a/b/c; rm -r $0/a; done"
 
     with subprocess.Popen(["sh", "-c", churn, str(tmp_path / "folder")]) as removing:
-        sizes = {measure_largest_file(tmp_path) for _ in range(3000)}
-        removing.kill()
+        try:
+            sizes = {measure_largest_file(tmp_path) for _ in range(3000)}
+        finally:
+            removing.kill()
 
     assert sizes == {700}
 

@@ -94,7 +94,7 @@ def merge_command(
     checks = {**there.settings.checks, **{text: (SHELL, "-c", text) for text in commands}}
     if is_request and (names or tree is not None):
         raise click.UsageError(
-            "--pull-request pushes whole branches and moves no target; it cannot be combined with --only or --tree"
+            "--pull-request pushes whole branches and does not move the target; do not use it with --only or --tree"
         )
     place = anyio.run(find_request_place, there) if is_request else None
     target = onto or anyio.run(read_current_branch, there.repository)

@@ -38,7 +38,7 @@ from ..terminal.terminal_input import is_attended
 from ..terminal.text import as_json, escape_for_terminal, print_to_stderr
 
 MEANINGS = {
-    SERVER: "a tool server, started or called for agents that use its tools",
+    SERVER: "a tool server, which Podium starts or connects to for agents that use its tools",
     "engines.": "a program that runs in place of model calls",
     "checks.": "a command that agents can run as a check",
     "worktrees.folder": "the folder on this machine in which workers' checkouts are created",

@@ -88,7 +88,7 @@ def _read_retry_after(headers: Mapping[str, str], now: float) -> float | None:
 
 
 def _iter_exhausted(headers: Mapping[str, str], now: float) -> Iterator[float]:
-    """Yield the number of seconds until each used-up limit resets. Other limits did not cause the error."""
+    """Yield the number of seconds until each used-up limit resets. Limits that are not used up are skipped."""
     for name, value in headers.items():
         if (match := _RATE_RESET.match(name)) is None:
             continue

@@ -110,7 +110,7 @@ def find_similar_models(provider: str, model: str) -> tuple[str, ...] | None:
 
 
 def suggest_models(provider: str, model: str) -> str:
-    """Return a hint for an unknown model, or an empty string if it is known or no models of the provider are known."""
+    """Return a hint if a model is unknown, or an empty string if it is known or its provider is unknown."""
     similar = find_similar_models(provider, model)
     if similar is None:
         return ""

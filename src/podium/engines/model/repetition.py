@@ -27,7 +27,7 @@ MOST_PIECES = 5_000
 
 
 def count_endless(pieces: Sequence[str]) -> int:
-    """Return how many characters at the end of a streamed reply are endless repetition, or 0 if there is none."""
+    """Return the length of the repetition at the end of a streamed reply, or 0 if the model is not stuck in one."""
     if not pieces:
         return 0
     repeating = count_repeating("".join(pieces[-MOST_PIECES:])[-_WINDOW:])
@@ -35,7 +35,7 @@ def count_endless(pieces: Sequence[str]) -> int:
 
 
 def count_repeating(text: str) -> int:
-    """Return how many characters at the end of a text are endless repetition, or 0 if there is none."""
+    """Return the length of the repetition at the end of a text, or 0 if the text does not look stuck in one."""
     if len(text) < LEAST_CHARACTERS:
         return 0
     return max(_count_repeats_of(text, _find_unit(text, probe)) for probe in _PROBES)
@@ -44,7 +44,7 @@ def count_repeating(text: str) -> int:
 def _count_repeats_of(text: str, unit: int) -> int:
     """Return how many characters at the end of a text repeat a unit of length `unit`.
 
-    If the repetition is too short to be endless, return 0. The first occurrence of the unit is not counted.
+    If the repetition is too short, return 0. The first occurrence of the unit is not counted.
     """
     if not unit:
         return 0

@@ -173,7 +173,7 @@ class NestedRepositories:
         try:
             place = self._rename(parent, marker)
         except OSError as error:
-            return [f"{path} makes its folder a git repository, but it could not be moved elsewhere: {error.strerror}"]
+            return [f"{path} makes its folder a git repository and could not be moved elsewhere: {error.strerror}"]
         finally:
             os.close(parent)
         return [
