@@ -40,7 +40,7 @@ class Box(NamedTuple):
 
 
 def render_svg(agents: Agents, name: str) -> str:
-    """Render the workflow of `name` as an SVG. Agents that can give the final answer have rounded ends."""
+    """Render the workflow of the team `name` as an SVG. Agents that can give the final answer are rounded boxes."""
     owners, boxes = find_terminal_agents(agents, name), list(_layout_boxes(agents, name))
     drawn = [part for row, box in enumerate(boxes) for part in _draw_box(box, row, boxes, is_final=box.name in owners)]
     width = max(_box_x(box) + _box_width(box) for box in boxes) + MARGIN

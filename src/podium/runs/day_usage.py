@@ -69,7 +69,7 @@ class DayUsage:
         return self._sums[repository]
 
     def _find_exceeded(self, budget: Budget, used: Usage) -> str:
-        """Return the first limit of the budget that is used up, or an empty string."""
+        """Return the first limit of the budget that has been reached, or an empty string."""
         limits = {name: getattr(budget, name) for name in USAGE_FIELDS}
         reached = (
             name for name, limit in limits.items() if limit is not None and getattr(used, USAGE_FIELDS[name]) >= limit

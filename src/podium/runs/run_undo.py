@@ -197,7 +197,7 @@ async def _undo_file(plan: UndoPlan, file: UndoneFile) -> UndoneFile:
 
 
 def _write_back(checkout: Checkout, path: str, content: bytes, mode: str) -> None:
-    """Write a file with its earlier content and mode, or remove it and the folders that become empty."""
+    """Restore a file's earlier content and mode, or remove it and the folders that become empty."""
     folder, _, name = path.rpartition("/")
     if mode != ABSENT:
         checkout.write_file(path, content)

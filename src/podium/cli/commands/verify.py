@@ -21,8 +21,8 @@ def verify_command(run: str, file: Path | None, is_json: bool) -> int:
     """Check that no entry of RUN was changed, removed, inserted or moved. If one was, the exit code is 8.
 
     Entries removed from the end leave no gap. Their removal is detected only if at least one of them was synced to disk
-    as soon as it was written. This is done, for example, with the entry for the start of an action that cannot safely
-    be repeated. To detect any other removal at the end, compare the last hash with one that you noted earlier.
+    as soon as it was written. Podium does this, for example, with the entry for the start of an action that cannot
+    safely be repeated. To detect any other removal at the end, compare the last hash with one that you noted earlier.
     """
     with open_run(run, file) as (reader, id):
         rows = reader.read_rows(id)

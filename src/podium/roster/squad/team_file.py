@@ -129,6 +129,6 @@ def read_member_name(row: Row, table: Table) -> str:
 
 
 def read_member(row: Row, table: Table) -> Member:
-    """Read the member in a row, without the details from its charter."""
+    """Read a member from a row of the table, without the details from its charter."""
     role, status = (get_cell(row.cells, column(table)) for column in (find_role_column, find_status_column))
     return Member(read_member_name(row, table), role, status=status)

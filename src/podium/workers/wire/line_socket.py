@@ -96,7 +96,7 @@ class LineStream:
 
     def close(self) -> None:
         if self._socket.fileno() >= 0:
-            self._mark_ended("the connection was closed by this side")
+            self._mark_ended("the connection was closed locally")
             notify_closing(self._socket)
             self._socket.close()
             self._callback()
@@ -147,7 +147,7 @@ class LineStream:
     def _try_flush(self) -> bool:
         """Send as much as the system accepts. Return whether everything was sent; raise ConnectionClosed on failure."""
         if self._socket.fileno() < 0:
-            raise ConnectionClosed("the connection was closed by this side")
+            raise ConnectionClosed("the connection was closed locally")
         try:
             self._unsent = self._unsent[self._socket.send(self._unsent) :]
         except BlockingIOError:

@@ -254,7 +254,7 @@ class Link(Generic[Heard, Said]):
         self._stream.shut_down()
 
     def _close(self) -> None:
-        self._mark_closed(ConnectionClosed("the connection was closed by this side"))
+        self._mark_closed(ConnectionClosed("the connection was closed locally"))
         self._inbox.clear()
         self._stream.close()
 
@@ -262,7 +262,7 @@ class Link(Generic[Heard, Said]):
         return (
             type(self._ending)(str(self._ending))
             if self._ending
-            else ConnectionClosed("the connection was closed by this side")
+            else ConnectionClosed("the connection was closed locally")
         )
 
 
