@@ -165,12 +165,12 @@ def test_the_question_warns_of_characters_that_cannot_be_seen(desk: Desk) -> Non
     desk.write_agent("sly", bash(f"echo safe {' ' * 3000}\x1b[2J; touch evil.txt"), "The end.", tools=["Bash"])
     terminal = Terminal(desk, "run", "sly", "go")
 
-    shown = " ".join(terminal.wait_for("[y] once"))
+    shown = "".join(terminal.wait_for("[y] once")).replace(" ", "")  # a line can end anywhere
     terminal.process.send("a")
     terminal.wait_exit()
 
-    assert "control characters" in shown
-    assert "[3001 spaces]" in shown
+    assert "controlcharacters" in shown
+    assert "[3001spaces]" in shown
 
 
 # A3
