@@ -17,6 +17,7 @@ import anyio.lowlevel
 import pytest
 
 from podium.system.child_process import SandboxedCommand, build_environment, run_process
+from podium.system.process_group import GRACE
 from podium.workspace.sandbox.bubblewrap import PROTECTED_NAMES, Sandbox
 from podium.workspace.sandbox.placeholders import Placeholders
 from podium.workspace.sandbox.resource_limits import MIB, ControlGroup, SandboxLimits
@@ -132,6 +133,24 @@ async def test_the_first_process_inside_is_killed_with_the_command_also_while_it
     )
 
     assert Counter(groups[0])[min(groups[0])] == 2  # a shell that is about to become a command looks like the command
+
+
+async def test_a_command_that_is_cancelled_while_its_sandbox_starts_ends_at_once(tmp_path: Path) -> None:
+    token = f"token-{secrets.token_hex(8)}"
+    (tmp_path / "repo").mkdir()
+    sandbox = await Sandbox.find(tmp_path / "repo", home=tmp_path / "home")
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(run_in_sandbox, sandbox, ["/bin/bash", "-c", "sleep 999; :", token])
+        with anyio.fail_after(30):
+            while len(find_processes(token)) < 2:  # bubblewrap and the first process of the sandbox
+                await anyio.lowlevel.checkpoint()
+        cancelled_at = anyio.current_time()
+        group.cancel_scope.cancel()
+
+    # The first process of a PID namespace ignores SIGTERM, so waiting for it takes the whole grace period.
+    assert anyio.current_time() - cancelled_at < GRACE
+    assert find_processes(token) == []
 
 
 def test_a_command_may_signal_its_own_group_and_go_on(place: Place) -> None:

@@ -174,6 +174,7 @@ async def run_process(
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE if take_stderr else subprocess.STDOUT,
                 inherited=(*inherited, *(() if relay is None else (relay.descriptor,))),
+                is_sandboxed=command is not None,
             )
         after.callback(process.close)
         if relay is not None:

@@ -2,8 +2,8 @@
 
 Each program has its own session and process group, and only the environment and descriptors that its caller
 specifies. The whole group is terminated: all its processes get SIGTERM and, after a grace period, SIGKILL; then the
-program is reaped. A process that leaves the group on purpose (`setsid`) is not terminated; only a sandbox with its own
-PID namespace can terminate such a process.
+program is reaped. A sandbox gets only SIGKILL. A process that leaves the group on purpose (`setsid`) is not terminated;
+only a sandbox with its own PID namespace can terminate such a process.
 """
 
 from __future__ import annotations
@@ -56,9 +56,10 @@ class ProgramNotStarted(OSError):
 class ChildProcess:
     """A running program. Its pipes are read and written without blocking."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], *, is_sandboxed: bool = False) -> None:
         self.stdout, self.stderr = process.stdout, process.stderr
         self._process = process
+        self._is_sandboxed = is_sandboxed
         self._writing = Lock()
         self._write_scope: CancelScope | None = None
         self._is_closing = False
@@ -143,12 +144,15 @@ class ChildProcess:
     async def end(self, *, grace: float = GRACE) -> None:
         """Terminate the process group and reap the program: SIGTERM, then SIGKILL after at most `grace` seconds.
 
-        If `grace` is 0, SIGKILL is sent at once. Every wait is bounded and cannot be cancelled.
+        If `grace` is 0, or if the program is a sandbox, SIGKILL is sent at once. Every wait is bounded and cannot be
+        cancelled.
         """
         if self.returncode is not None:
             return
         with CancelScope(shield=True, deadline=current_time() + grace + REAP_SECONDS):
-            if grace:
+            # SIGTERM does not reach a sandboxed command. While the sandbox starts, SIGTERM kills bubblewrap but not the
+            # sandbox's first process, which would then wait for ever if Podium was killed during the grace period.
+            if grace and not self._is_sandboxed:
                 self.signal_group(signal.SIGTERM)
                 with move_on_after(grace):
                     await self._wait_group()
@@ -189,11 +193,12 @@ def start_process(
     stdout: int,
     stderr: int | None,
     inherited: Collection[int] = (),
+    is_sandboxed: bool = False,
 ) -> ChildProcess:
     """Start a program in its own session. The caller must end it. Raise ProgramNotStarted if it cannot be started.
 
     Its streams are descriptors, or PIPE, DEVNULL or STDOUT from `subprocess`. If `stderr` is None, the program inherits
-    Podium's stderr.
+    Podium's stderr. If `is_sandboxed`, the program is a sandbox that runs the command.
     """
     try:
         process = subprocess.Popen(
@@ -209,7 +214,7 @@ def start_process(
         )
     except OSError as error:
         raise ProgramNotStarted.because(error, argv[0], directory) from error
-    return ChildProcess(process)
+    return ChildProcess(process, is_sandboxed=is_sandboxed)
 
 
 def _explain_failure(error: OSError, program: str, directory: str | Path | None) -> str:

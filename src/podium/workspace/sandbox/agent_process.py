@@ -60,6 +60,7 @@ async def start_agent(
             stdout=PIPE,
             stderr=PIPE,
             inherited=(channel.descriptor,),
+            is_sandboxed=True,
         )
         try:
             channel.close_inner()
