@@ -10,7 +10,7 @@ import pytest
 from anyio import create_task_group
 from msgspec import structs
 
-from podium.engines.acp import agent_process
+from podium.engines.acp import agent_process, prompt_handler
 from podium.policy import Rules
 from podium.values.agent import Budget
 from podium.values.errors import AgentFailed
@@ -117,6 +117,25 @@ async def test_an_agent_that_can_be_steered_gets_a_message_while_it_works(tmp_pa
 
     assert "[heard > Also this.]" in reply.text
     assert len(lab.events(ModelReplied)) == 1
+
+
+async def test_a_message_that_an_agent_does_not_reply_to_is_part_of_its_next_prompt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prompt_handler, "STEERING_SECONDS", 0.1)
+    lab = AgentLab("scripted", tmp_path, "--steering", "silent")
+
+    async with lab.session([{"says": "one two three four", "pieces": 4, "pace": 0.5}, "Second."]) as session:
+        async with create_task_group() as group:
+
+            async def send_message() -> None:
+                await lab.wait_for(TextStreamed)
+                lab.timeline.append(MessageReceived(id="m", to="worker", text="Also this."), scope="")
+
+            group.start_soon(send_message)
+            reply = await session.ask("Begin.")
+
+    assert reply.text == "one two three four\n\nSecond."
 
 
 async def test_junk_between_messages_changes_nothing(lab: AgentLab) -> None:

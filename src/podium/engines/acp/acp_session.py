@@ -230,6 +230,7 @@ class AcpSession:
                 answer = await self._attempt_prompt(words, turn, handler, place, group, is_first=restarts_left > 0)
             except AgentLost:
                 await handler.abandon_calls()
+                self._untold += await handler.collect_untold()
                 self._record_cut(place, handler)
                 if not restarts_left or not handler.sent:
                     raise

@@ -214,15 +214,16 @@ class PromptHandler:
             if not said:
                 return
             self._steering.append(answered := Event())
+            self._untold.append(said)
             self._group.start_soon(self._steer_agent, self.steer, said, answered)
 
     async def _steer_agent(self, steer: Callable[[str], Awaitable[bool]], said: str, answered: Event) -> None:
-        if not await steer(said):
-            self._untold.append(said)
+        if await steer(said):
+            self._untold.remove(said)
         answered.set()
 
     async def collect_untold(self) -> list[str]:
-        """Return the messages that were sent to the agent during the prompt but that it did not accept."""
+        """Return the messages that were sent to the agent during the prompt and that it has not accepted."""
         with move_on_after(STEERING_SECONDS):
             for answered in self._steering:
                 await answered.wait()

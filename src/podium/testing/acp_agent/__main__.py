@@ -28,7 +28,13 @@ def main() -> None:
     )
     parser.add_argument("--unasked", action="store_true", help="act without asking for permission")
     parser.add_argument("--forgetful", action="store_true", help="do not offer to load sessions")
-    parser.add_argument("--steering", action="store_true", help="accept messages while answering a prompt")
+    parser.add_argument(
+        "--steering",
+        nargs="?",
+        const="accepts",
+        choices=["accepts", "silent"],
+        help="accept messages while answering a prompt, or never reply to them",
+    )
     parser.add_argument("--no-http", action="store_true", help="connect to MCP servers only over stdio")
     parser.add_argument("--no-mcp", action="store_true", help="do not connect to MCP servers")
     parser.add_argument(
@@ -43,7 +49,7 @@ def main() -> None:
         after_denial=options.after_denial,
         is_asking=not options.unasked,
         can_load=not options.forgetful,
-        can_steer=options.steering,
+        steering=options.steering,
         has_http=not options.no_http,
         has_mcp=not options.no_mcp,
         is_marking_mcp=options.marked_mcp,

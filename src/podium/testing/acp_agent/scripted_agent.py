@@ -61,7 +61,7 @@ class ScriptedAgent:
         after_denial: AfterDenial = "goes_on",
         is_asking: bool = True,
         can_load: bool = True,
-        can_steer: bool = False,
+        steering: Literal["accepts", "silent"] | None = None,
         has_http: bool = True,
         has_mcp: bool = True,
         is_marking_mcp: bool = False,
@@ -70,7 +70,7 @@ class ScriptedAgent:
         self._after_denial = after_denial
         self._is_asking = is_asking
         self._can_load = can_load
-        self._can_steer = can_steer
+        self._steering = steering
         self._has_http = has_http
         self._has_mcp = has_mcp
         self._is_marking_mcp = is_marking_mcp
@@ -108,7 +108,7 @@ class ScriptedAgent:
                         "mcpCapabilities": {"http": self._has_http},
                     },
                     "agentInfo": {"name": "scripted", "version": "1"},
-                    "_meta": {"steering": {"supported": self._can_steer}},
+                    "_meta": {"steering": {"supported": self._steering is not None}},
                 }
             case "session/new":
                 id = f"session-{secrets.token_hex(4)}"
@@ -124,7 +124,7 @@ class ScriptedAgent:
                 return {}
             case "session/prompt":
                 return await self._answer_prompt(str(params["sessionId"]), params["prompt"])
-            case "_session/steering" if self._can_steer:
+            case "_session/steering" if self._steering is not None:
                 return await self._take_message(str(params["sessionId"]), params["prompt"])
         raise RpcError(METHOD_NOT_FOUND, f"no method {method}")
 
@@ -132,6 +132,8 @@ class ScriptedAgent:
         """Echo a message that arrives while a prompt is being answered. Reject it at any other time."""
         if id not in self._prompting:
             return {"outcome": "promptRequired"}
+        if self._steering == "silent":
+            await anyio.sleep_forever()
         heard = str(blocks[-1].get("text", "")).splitlines()[-1]
         await self._update(id, "agent_message_chunk", content={"type": "text", "text": f"[heard {heard}]"})
         return {"outcome": "injected"}
