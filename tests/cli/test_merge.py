@@ -47,7 +47,7 @@ async def test_all_work_of_workers_is_merged_and_the_target_moves_only_with_yes(
     assert [line.split()[1] for line in lines[:2]] == ["feat/base", "feat/more"]
     assert lines[2].startswith("left out: feat/clash: conflict: ")
     assert lines[2].endswith("(base.txt)")
-    assert "feat/fails: skipped, because its worker is failed" in asked.stderr
+    assert "feat/fails: skipped, because the worker on this branch has not completed its task (failed)" in asked.stderr
     assert f"{integration} contains the merged result" in asked.stderr
     result = json.loads(agreed.stdout)
     assert f"  podium merge feat/base feat/more --onto main --tree {result['tree']} --yes\n" in asked.stderr

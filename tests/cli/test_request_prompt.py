@@ -81,7 +81,7 @@ def test_a_write_that_changes_nothing_is_shown_as_such(writer: Desk) -> None:
     terminal.process.send("a")
     terminal.wait_exit()
 
-    assert any("no changes: a.txt already has this content" in line for line in lines)
+    assert any("no changes: a.txt would stay the same" in line for line in lines)
 
 
 def test_esc_leaves_the_request_open(writer: Desk) -> None:

@@ -288,7 +288,7 @@ def test_your_own_team_is_replaced_by_another_of_its_name_only_when_that_is_agre
     refused = desk.invoke("team", "save", "builtin:debate", "--mine")
 
     assert refused.exit_code == 2
-    assert "Your own team debate is different and would be replaced." in refused.stderr
+    assert "Your own team debate differs from this one and would be replaced." in refused.stderr
     assert (desk.home / "presets.json").read_text() == before
     assert desk.invoke("team", "save", "builtin:debate", "--mine", "--yes").exit_code == 0
     assert [one["model"] for one in show_team(desk, "user:debate")["members"]] == ["", ""]

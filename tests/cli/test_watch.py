@@ -62,7 +62,7 @@ def test_ten_thousand_issues_on_a_forge_are_not_all_read(desk: Desk, forge: Play
 @pytest.mark.parametrize(
     ("arguments", "code", "why"),
     [
-        (("nowhere",), 2, '"nowhere" is not a source of issues'),
+        (("nowhere",), 2, '"nowhere" is not a folder, so it cannot be a source of issues'),
         ((), 2, "use a folder, github:OWNER/REPOSITORY"),
         (("github:shop",), 2, "does not name a project; use github:OWNER/REPOSITORY"),
         (("issues", "--once", "--agent", "nobody"), 2, 'agent "nobody" not found'),

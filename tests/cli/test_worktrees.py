@@ -186,7 +186,7 @@ def test_the_list_ends_with_the_disk_usage_and_the_quota(desk: Desk, make_worktr
     assert free == "the worktrees of workers use 3 MB"
     assert within == "the worktrees of workers use 3 MB of the 4 MB that worktrees.quota allows"
     assert beyond == (
-        "the worktrees of workers use 3 MB of the 2 MB that worktrees.quota allows; no new worktrees are created; "
+        "the worktrees of workers use 3 MB of the 2 MB that worktrees.quota allows; no new worktrees can be created; "
         "free space with podium worktrees cleanup, or raise the quota"
     )
     assert (told["taken"] // 1_000_000, told["quota"], told["reached"]) == (3, 2_000_000, True)

@@ -183,7 +183,7 @@ def test_without_files_all_settings_are_empty(tmp_path: Path) -> None:
         ),
         (
             "worktrees:\n  folder: ../{name}-{branch}\n",
-            ":2: worktrees.folder: '../{name}-{branch}' contains {name}, which is not a field; use {repo} and",
+            ":2: worktrees.folder: '../{name}-{branch}' contains {name}, which is not a placeholder; use {repo} and",
         ),
         (
             "worktrees:\n  folder: trees/{branch}\n",
@@ -214,7 +214,7 @@ def test_without_files_all_settings_are_empty(tmp_path: Path) -> None:
         ("notify: ['https://a b']\n", ":1: notify: not a valid URL; expected one such as https://hooks.example/x"),
         (
             "approvals: {timeout: soon}\n",
-            ':1: approvals.timeout: expected a number of seconds or never, got the string "soon"',
+            ':1: approvals.timeout: expected a number of seconds or "never", got the string "soon"',
         ),
     ],
 )

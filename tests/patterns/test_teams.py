@@ -222,7 +222,7 @@ async def test_a_lead_that_assigns_nothing_is_asked_again_and_then_the_run_fails
 
     result = await studio.run("lead", "go")
 
-    assert "its lead was asked 4 times and assigned nothing to a" in (result.error or "")
+    assert "its lead was asked for a plan 4 times, but assigned no task to a" in (result.error or "")
     assert not studio.heard("a")
 
 

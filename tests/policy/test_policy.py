@@ -400,7 +400,7 @@ def test_rules_are_read_from_settings_with_their_examples() -> None:
         ({"allow": ["Bash(echo 'x)"]}, "quote"),
         ({"allow": ["*"]}, "Tool or Tool"),
         ({"allow": ["Rea*"]}, "MCP"),
-        ({"allow": ["run_checks(x)"]}, "takes no specifier"),
+        ({"allow": ["run_checks(x)"]}, "does not accept a specifier"),
         ({"deny": ["Read(!x)"]}, "!"),
         ({"deny": ["Read(#x)"]}, "matches no path"),
         ({"deny": ["Read([z-a])"]}, "gitignore"),

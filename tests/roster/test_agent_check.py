@@ -133,7 +133,7 @@ def test_cycles_beyond_the_limit_are_cut_short() -> None:
         (
             Agent(name="lead", team=team("a", "a")),
             "team.members",
-            "more than one member is called a; give each member a",
+            "duplicate member names: a; give each member a",
         ),
     ],
 )

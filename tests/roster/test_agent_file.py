@@ -374,7 +374,7 @@ def test_all_errors_of_a_file_are_reported_at_once_in_the_order_of_its_lines() -
             "router",
             "destinations are listed here and under agents on line 2",
         ),
-        ("advisors: {require: all}", 2, "advisors", "advisors has no agents; add agents: [NAME]"),
+        ("advisors: {require: all}", 2, "advisors", "no advisors are listed; add agents: [NAME]"),
         (
             "advisors: {agents: [a], require: some}",
             2,
@@ -508,7 +508,9 @@ def test_an_invalid_agent_file_is_one_error(data: bytes, message: str) -> None:
 def test_a_file_name_that_cannot_be_a_name_is_an_error_without_a_name_key() -> None:
     found = get_error(parse_file("", stem="My Planner"))
 
-    assert found.message.startswith('invalid agent name "My Planner" from the file name; use my-planner')
+    assert found.message.startswith(
+        'invalid agent name "My Planner", which is taken from the file name; use my-planner'
+    )
 
 
 def write_file(path: Path, text: str = "---\n---\nYou plan.\n") -> Path:

@@ -256,7 +256,7 @@ def test_an_unknown_layout_without_charters_is_no_team_and_gives_a_notice(tmp_pa
 
     assert found.team is None
     assert found.notices[0].startswith(".squad/team.md lists no members: expected a table under ## Members, ")
-    assert found.notices[0].endswith("; no agent has a charter either")
+    assert found.notices[0].endswith("; there are no agents with a charter")
 
 
 def test_a_folder_without_agents_is_no_team_and_gives_a_notice(repo: Path) -> None:

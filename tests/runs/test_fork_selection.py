@@ -130,7 +130,7 @@ def test_an_action_that_has_not_ended_is_called_again_with_a_new_request(timelin
     forked = select(timeline)
 
     assert kinds(forked) == []
-    assert forked.notices == ("lead: bash had not ended by the fork point and is called again",)
+    assert forked.notices == ("lead: bash had not finished at the fork point, so the fork calls it again",)
 
 
 def test_a_denial_that_the_agent_was_told_is_shared(timeline: WrittenTimeline) -> None:
@@ -218,8 +218,8 @@ def test_a_worker_that_has_not_returned_is_started_again_on_its_own_branch(timel
     assert (sent.key, sent.event.branch, sent.event.task) == ("lead/worker", f"podium/{FORK}/lead-w1", "build")
     assert (sent.event.asked, len(sent.event.run)) == ("", 12)
     assert forked.notices == (
-        "the worker on podium/source/lead-w1 (run w1) had not reported a result by the fork point "
-        f"and is started again on podium/{FORK}/lead-w1 (run {sent.event.run})",
+        "the worker on podium/source/lead-w1 (run w1) had not reported a result by the fork point, "
+        f"so the fork starts it again on podium/{FORK}/lead-w1 (run {sent.event.run})",
     )
 
 
@@ -254,6 +254,6 @@ def test_a_worker_that_nobody_waits_for_is_not_started_again(timeline: WrittenTi
 
     assert kinds(forked) == ["operation_ended"]
     assert forked.notices == (
-        "the worker on b (run w1) had not reported a result by the fork point and is not restarted, "
+        "the worker on b (run w1) had not reported a result by the fork point, but the fork does not start it again, "
         "because hand had already ended without it",
     )

@@ -95,7 +95,7 @@ async def test_imports_outside_the_repository_and_of_secrets_are_not_followed(re
         "AGENTS.md:2: @~/outside.md is outside the repository and is not read",
         f"AGENTS.md:2: @{tmp_path}/outside.md is outside the repository and is not read",
         "link.md: is outside the repository and is not read; copy it into the repository",
-        ".env: is not read, because agents are not allowed to read it or it may contain secrets",
+        ".env: was skipped, because agents are not allowed to read it or it may contain secrets",
         "AGENTS.md:5: @sub/../../outside.md is outside the repository and is not read",
     ]
 

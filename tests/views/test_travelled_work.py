@@ -105,7 +105,7 @@ def test_the_agent_is_told_what_is_missing() -> None:
     lost = describe_move(WorkMoved(host="h", path="/b", unpushed=("write_file one.txt",), ignored=("build/",)))
     whole = describe_move(WorkMoved(host="h", path="/b", commit="0123456789abcdef"))
 
-    assert "the files that the work started from" in lost
+    assert "the files as they were when the work began" in lost
     assert "- write_file one.txt" in lost
     assert "nested repositories: build/" in lost
     assert "commit 0123456789ab" in whole

@@ -70,7 +70,7 @@ def test_a_team_that_would_replace_another_is_saved_only_after_a_question(site: 
     page.get_by_role("checkbox", name=re.compile("^scribe")).check()
     page.get_by_role("button", name="Save the team").click()
     question = page.get_by_role("dialog", name="Save the team?")
-    expect(question).to_contain_text("Your own team pair is different and would be replaced.")
+    expect(question).to_contain_text("Your own team pair differs from this one and would be replaced.")
     question.get_by_role("button", name="Cancel").click()
     assert [one.name for one in load_presets(site.studio.settings.home).get("pair").workers] == ["answer"]  # type: ignore[union-attr]
 
@@ -88,7 +88,10 @@ def test_a_team_that_would_replace_another_is_saved_only_after_a_question(site: 
         ({"members": []}, "the team new has no members, so there is nothing to save; add one"),
         ({"members": ["nobody"]}, 'agent "nobody" not found; available:'),
         ({"members": ["debate"]}, "has team, which only agent files support; copy the agent files instead"),
-        ({"lead": "debate"}, "debate already leads a team or is a router; choose another agent as lead, or no lead"),
+        (
+            {"lead": "debate"},
+            "debate already leads a team or is a router; choose another agent as lead, or save the team without a lead",
+        ),
         ({"options": {"max_rounds": 3}}, "max_rounds has no effect in orchestrate mode, only in discuss"),
         ({"options": {"dispatch": "no"}}, "new cannot be saved: new.manner.dispatch: "),
         ({"options": {"rounds": 3}}, 'unknown option "rounds"'),

@@ -75,7 +75,7 @@ async def test_a_worker_resolves_a_conflict_and_its_branch_is_merged_instead(lab
     run = line.split()[3]
     assert line == f"resolving: feat/two: worker {run} on feat/two-resolved"
     assert (
-        "when the worker has finished, merge its branch instead of feat/two with: podium merge feat/two-resolved"
+        "when the worker has finished, merge feat/two-resolved instead of feat/two: podium merge feat/two-resolved"
         in said.stderr
     )
     asked = await lab.wait_asked(run)

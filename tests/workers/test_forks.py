@@ -49,8 +49,8 @@ async def test_the_tool_that_sent_unreturned_workers_sends_them_again(lab: Worke
     [waiting] = lab.events(after[1].run, RunStarted)
     assert waiting.errand.after == (after[0].run,)
     assert [text for text in (one.text for one in lab.events(fork, Noticed)) if "had not reported" in text] == [
-        f"the worker on {old.branch} (run {old.run}) had not reported a result by the fork point and is started again "
-        f"on {new.branch} (run {new.run})"
+        f"the worker on {old.branch} (run {old.run}) had not reported a result by the fork point, so the fork "
+        f"starts it again on {new.branch} (run {new.run})"
         for old, new in zip(before, after, strict=True)
     ]
 

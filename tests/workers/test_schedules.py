@@ -122,7 +122,7 @@ async def test_an_agent_or_a_folder_that_is_gone_is_said_and_the_schedule_goes_o
     assert second.error == f"{lab.folder / 'away'} does not exist"
     assert (first.next_at, second.next_at, elsewhere.next_at) == (NINE + DAY, NINE + DAY, NINE)
     assert ["(on another machine)" in line for line in said.stdout.splitlines()] == [False, False, True]
-    assert 'the runs of a schedule marked "on another machine" are started on that machine' in said.stderr
+    assert 'the runs of a schedule marked "on another machine" are started on the machine where' in said.stderr
     assert list_runs(lab) == []
 
 

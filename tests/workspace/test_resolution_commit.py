@@ -125,5 +125,5 @@ async def test_histories_with_no_commit_in_common_are_left_to_a_person(repo: Rep
     clash = await try_merge(repo.path, ours, theirs)
     assert isinstance(clash, ConflictingMerge)
 
-    with pytest.raises(Mistake, match="main and other have no commit in common; merge it manually"):
+    with pytest.raises(Mistake, match="main and other have no commit in common; merge the branch manually"):
         await commit_resolution_start(repo.path, clash, ours, theirs)

@@ -10,7 +10,7 @@ SECTIONS = ("Work", "Inspect", "Steer", "Agents", "Set up")
 
 # name, section, purpose, example
 COMMANDS = (
-    ("chat", "Work", "Chat with an agent; podium without a command does the same.", "podium chat triage"),
+    ("chat", "Work", "Chat with an agent; the default command on a terminal.", "podium chat triage"),
     ("run", "Work", "Send a request to an agent and follow the run.", 'podium run triage "Why is it slow?"'),
     ("resume", "Work", "Resume a run that was interrupted or paused.", "podium resume 3f2a"),
     ("fork", "Work", "Start a new run from an earlier point in a run.", "podium fork 3f2a --at 40"),
@@ -76,7 +76,7 @@ COMMANDS = (
     (
         "policy",
         "Set up",
-        "Show what the permission rules say about a command, and why.",
+        "Show whether the permission rules allow a command, and which rule decides.",
         "podium policy check -- git push",
     ),
     ("models", "Set up", "List the available models and the default one.", "podium models"),

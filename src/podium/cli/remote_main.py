@@ -52,9 +52,10 @@ class RemoteCommandGroup(RootCommandGroup):
         return found and self._guard_command(found, cmd_name)
 
     def _guard_command(self, command: click.Command, path: str) -> click.Command:
-        """Wrap a command so that its options are checked before it runs. Raise Mistake if the client lacks its scope.
+        """Wrap a command so that its options are checked before it runs.
 
-        The command is modified in place. This is safe, because this process runs only one command.
+        Raise Mistake if the client does not have the scope that the command requires. The command is modified in place.
+        This is safe, because this process runs only one command.
         """
         access, call = find_access(path), command.callback
         if access.scope not in self._command.scopes:

@@ -59,7 +59,7 @@ def make_call(client: ServerClient, arguments: Sequence[str]) -> RemoteCall:
 
 
 def run_and_follow(client: ServerClient, arguments: Sequence[str]) -> int:
-    """Start a background run on the server, and follow it until it ends. The run does not need this process."""
+    """Start a background run on the server, and follow it until it ends. The run continues if this process exits."""
     output, others = split_output_options(arguments)
     collected = {STDOUT: bytearray(), STDERR: bytearray()}
     start = make_call(client, [*others[:1], "--detach", "--json", *others[1:]])

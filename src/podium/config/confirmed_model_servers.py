@@ -45,7 +45,7 @@ def load_confirmed_servers(home: Path) -> tuple[ConfirmedServer, ...]:
 
 
 def save_confirmed_server(home: Path, server: ConfirmedServer) -> None:
-    """Save a server as confirmed."""
+    """Record that the user has confirmed the use of a model server."""
 
     def add_server(known: Confirmed) -> Confirmed:
         others = (one for one in known.servers if one.url != server.url)
@@ -55,7 +55,7 @@ def save_confirmed_server(home: Path, server: ConfirmedServer) -> None:
 
 
 def save_confirmed_agent(home: Path, name: str) -> None:
-    """Save a coding agent as confirmed."""
+    """Record that the user has confirmed the use of a coding agent."""
     _change_confirmed(home, lambda known: structs.replace(known, agents=tuple(dict.fromkeys((*known.agents, name)))))
 
 

@@ -66,7 +66,10 @@ IN_ITS_CHECKOUT = ("Edit", "Write", "run_checks")
 ROLES: Mapping[str, Role] = {
     "complex-feature": Role(
         model="",
-        prompt="The task is large. Read widely before you start, plan in small steps, and check each before the next.",
+        prompt=(
+            "The task is large. Read all the relevant code before you start, plan in small steps, "
+            "and check each step before you start the next one."
+        ),
         rules=IN_ITS_CHECKOUT,
     ),
     "simple-fix": Role(

@@ -124,10 +124,10 @@ class ProviderLimits(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LimitSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What happens if a provider accepts no calls for a long time. None or empty means not set.
+    """Settings for when a provider accepts no calls for a long time. None or empty means not set.
 
-    `max_wait` is the longest time in seconds that a call waits for a provider. If the provider's limit resets later,
-    the agent uses one of `fallback_models`; without any, its run waits until the limit resets.
+    `max_wait` is the longest time in seconds that a call waits for a provider. If the provider's limit resets only
+    after that time, the agent uses one of `fallback_models`. If there are none, its run waits until the limit resets.
     """
 
     max_wait: float | None = None
@@ -238,8 +238,8 @@ def _is_local(model: str, roles: Collection[str]) -> bool:
 def merge_documents(low: SettingsDocument, high: SettingsDocument) -> SettingsDocument:
     """Merge two documents. `high` takes precedence.
 
-    Mappings, budgets, limits and worktree settings are merged entry by entry; other values of `low` are replaced as a
-    whole. The hooks of both apply, those of `low` first.
+    Mappings, budgets, limits and worktree settings are merged entry by entry. Any other value that `high` sets
+    replaces the value in `low` completely. The hooks of both documents run, those of `low` first.
     """
     merged: dict[str, Any] = dict(_iter_explicit_fields(low)) | dict(_iter_explicit_fields(high))
     for name in ("models", "engines", "mcp_servers", "checks"):

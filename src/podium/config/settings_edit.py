@@ -36,9 +36,9 @@ def set_model(path: Path, model: str) -> None:
 
 
 def set_notify_words(path: Path, words: Collection[str]) -> None:
-    """Set the words, such as `bell`, in the `notify` list of the file at `path`. Keep its webhooks and commands.
+    """Set the keywords, such as `bell`, in the `notify` list of the file at `path`. Keep its webhooks and commands.
 
-    Raise Mistake if that would change anything else.
+    Raise Mistake if the edit would change any other setting.
     """
     chosen = [word for word in NOTIFY_WORDS if word in words]
     unwanted = [word for word in NOTIFY_WORDS if word not in words]
@@ -80,7 +80,7 @@ def _edit_settings(
 
 
 def replace_notify_words(text: str, words: Sequence[str]) -> str:
-    """Return `text` with the words from `NOTIFY_WORDS` in its `notify` list replaced by `words`.
+    """Return `text` with the keywords from `NOTIFY_WORDS` in its `notify` list replaced by `words`.
 
     Other items of the list are kept. If `text` has no `notify` list, one with `words` is appended.
     """

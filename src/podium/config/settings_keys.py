@@ -249,7 +249,7 @@ def read_approval_timeout(reader: FieldReader) -> float:
     """Return the seconds after which a request is denied. `never` means no timeout."""
     if reader.text == "never":
         return math.inf
-    return reader.read_positive_number("a number of seconds or never")
+    return reader.read_positive_number('a number of seconds or "never"')
 
 
 ROLE_READERS: Readers = {

@@ -40,7 +40,7 @@ class SettingsFileContent:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The path of the file, if it exists."""
+        """A tuple with the path of the file, or an empty tuple if the file does not exist."""
         return (self.path,) if self.is_there else ()
 
     @property

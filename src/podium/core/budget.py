@@ -91,7 +91,7 @@ class Allowance:
         self._owner = of
         self._above: tuple[Allowance, ...] = () if above is None else (above, *above._above)
         self.explain_day_budget: ExplainDayBudget | None = None
-        """The function that checks the daily budgets, or None if there are none. Set only for the whole run."""
+        """The function that checks the daily budgets, or None. Only the whole run's allowance has this function."""
         self._reserved = NO_USAGE
         self._released: asyncio.Event | None = None
         """An event that is set when a running call ends or the limits change; None while no call is waiting for it."""

@@ -255,10 +255,10 @@ class Gate:
         return verdict, reply.context
 
     async def permit(self, place: Scope, wanted: EngineAction) -> str:
-        """Return why an action that an engine takes itself is refused, or an empty string if it is permitted.
+        """Return why an engine's own action is refused, or an empty string if the action is permitted.
 
-        The start of a permitted action is recorded. Nobody is asked again about an interrupted action, but the
-        rules and hooks can still deny it.
+        The start of a permitted action is recorded. If a permitted action was interrupted and starts again, it needs no
+        new approval, but the rules and hooks can still deny it.
         """
         action = self._build_action(place, wanted.tool, wanted)
         began = place.child("action_began#1").find_outcome(ActionBegan)

@@ -115,7 +115,7 @@ def compute_seconds_left(asked_at: float, allowed: float, *, watched_since: floa
 
 TIMEOUT = "nobody answered within"
 AUTOMATIC = ("podium", "commander")
-"""The names recorded in `by` for answers that Podium itself gave, instead of a person."""
+"""The names recorded in `by` for answers that were given by Podium itself, not by a person."""
 
 
 def describe_timeout(seconds: float) -> str:

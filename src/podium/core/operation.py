@@ -144,9 +144,9 @@ class Operation:
         above: Operation | RunContext = context if parent is None else parent
         self.allowance: Allowance = (within or above.allowance).for_operation(path, agent.budget, of=agent.name)
         self.rules: Rules = _narrow_rules(above.rules, agent)
-        """The permission rules of this agent; never more permissive than those of the operation above."""
+        """The permission rules of this agent; never more permissive than those of the parent operation or the run."""
         self.mode: Mode = above.mode if above.mode == "plan" else agent.permission_mode or above.mode
-        """The permission mode of this agent; `plan` also applies to all operations below."""
+        """The permission mode of this agent. The mode `plan` also applies to all descendants of this operation."""
         self.coordination_tools: tuple[Tool, ...] = ()
         """Tools for working with other agents. Set by a pattern."""
         self.reply_format: ReplyFormat | None = None
@@ -156,7 +156,7 @@ class Operation:
         self.worker_options: WorkerOptions = DEFAULT_OPTIONS
         """The options for starting a worker that runs this operation. Set by a pattern."""
         self.time_limit: TimeLimit | None = None
-        """What remains of a time limit that this operation shares with other operations, or None. Set by a pattern."""
+        """The remaining time of a limit that a pattern has set for this operation and others together, or None."""
         self.checkout: str = "" if parent is None else parent.checkout
         """The checkout that this agent's tools use instead of the run's own, if it is not empty. Set by a pattern."""
         self._context = context
@@ -240,7 +240,7 @@ class Operation:
         """Return a child operation for another agent. `at` is a scope of this operation, such as a tool call.
 
         `after` is an earlier operation of the same agent, whose conversation the child continues. `within` is an
-        allowance below this operation's own, such as the allowance of a plan step.
+        allowance nested in this operation's own, such as the allowance of a plan step.
         """
         chosen = self.agents[agent] if isinstance(agent, str) else agent
         place = (at or self.scope).next_child(f"{trigger}:{chosen.name}")

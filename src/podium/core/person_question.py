@@ -18,9 +18,9 @@ async def ask_question(
 ) -> QuestionAnswered | None:
     """Record a question once and return the answer, or None if nobody is available to answer.
 
-    The question gets an id, and the digest of the text that is shown with it. An answer to any other text does not
-    count: the question is asked again. Until the answer arrives, the caller's timeouts are paused. With `park`, the
-    whole run is paused instead.
+    The question is recorded with an id and the digest of the text that the user sees. If an answer was given for a
+    different text, it does not count, and the question is asked again. The caller's timeouts are paused until the
+    answer arrives. If `unattended` is `park`, the whole run is paused instead.
     """
     timeline = scope.timeline
     digest = compute_digest(question.shown) if question.shown else ""

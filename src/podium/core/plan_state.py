@@ -80,7 +80,7 @@ class StepProgress:
     owner: str = ""
     attempt: int = 0
     reason: str = ""
-    """Why the step is blocked, reopened or failed."""
+    """Why the step is blocked, was reopened, or failed."""
     findings: tuple[Finding, ...] = ()
     """The findings of the step's last review."""
     is_accepted: bool = False

@@ -210,7 +210,7 @@ def _build_action_fields(action: Action) -> dict[str, Any]:
 
 
 def _build_foreign_fields(event: HookEvent, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that hooks in agent files of another program expect, under that program's names."""
+    """Return a hook's input in the format of another program, for hooks from that program's agent files."""
     arguments = dict(given.get("arguments", {}))
     if "path" in arguments:
         arguments["file_path"] = arguments["path"]

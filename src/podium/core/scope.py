@@ -40,7 +40,7 @@ class Scope:
         return Scope(self.timeline, f"{self.path}/{segment}", self.operation, digest)
 
     def for_attempt(self, attempt: int) -> Scope:
-        """Return the scope for this attempt at the same step; attempt 1 is the scope itself."""
+        """Return the scope for the given attempt at this step. The first attempt uses this scope itself."""
         if attempt == 1:
             return self
         return Scope(self.timeline, f"{self.path}~{attempt}", self.operation, self.digest)

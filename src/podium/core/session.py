@@ -100,8 +100,8 @@ class Session:
         """Send a prompt to the agent and return its reply; while the session is busy, wait in the queue.
 
         Raise AgentFailed if the agent gives no valid reply, or if too many prompts are waiting. `about` contains the
-        inputs that identify this turn in its digest. The prompt's text is not one of them, so that a newer release can
-        reword it. `reply_format` is ignored if the agent has tools other than the format's own, because a model that is
+        inputs that the turn's digest covers. The prompt's text is not one of them, so that a newer release can reword
+        it. `reply_format` is ignored if the agent has tools other than the format's own, because a model that is
         constrained to a schema cannot call them.
         """
         if self._waiting > MAX_QUEUED_PROMPTS:

@@ -63,7 +63,7 @@ E = TypeVar("E", bound=Event)
 
 
 class UnreturnedWorker(NamedTuple):
-    """A worker that has not returned: the operation that started it, and its budget."""
+    """A worker that has not returned a result yet: the operation that started the worker, and the worker's budget."""
 
     operation: str
     budget: Budget | None
@@ -99,7 +99,7 @@ class Timeline:
         """The last model reply of each operation."""
         self.messages: dict[str, MessageReceived] = {}
         self.receipts: dict[str, bool] = {}
-        """Maps the id of each message from this run's agents to whether it was delivered. Omits pending messages."""
+        """Whether each message from this run's agents was delivered, keyed by message id. Excludes pending messages."""
         self.on_delivery: Callable[[Sequence[MessageReceived]], Awaitable[None]] | None = None
         """Called just before messages are recorded as delivered."""
         self.answers: dict[str, PermissionAnswered | QuestionAnswered] = {}
@@ -134,14 +134,14 @@ class Timeline:
         self.read_attachment: Callable[[str], bytes | None] = lambda digest: None
         """Returns the content of the run's attachment with this digest, or None."""
         self.store_artifact: Callable[[str, bytes], object] = lambda digest, data: None
-        """Stores the content of an artifact under its digest, before the event that refers to it."""
+        """Stores the content of an artifact under its digest. Called before the event for the artifact is recorded."""
         self._lease = lease
         self._clock = clock
         self._hash = GENESIS
         self._outcomes: dict[str, bytes] = {}
         self._answer_flags: dict[str, Flag] = {}
         self.running_effects = 0
-        """How many external effects are running."""
+        """The number of external effects, such as model calls and commands, that are in progress."""
         self.limit_waits = LimitWaits()
 
     def load(self, rows: Iterable[JournalRow]) -> None:

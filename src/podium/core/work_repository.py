@@ -60,7 +60,7 @@ class WorkRepository(Protocol):
         ...
 
     async def keep_snapshot(self, name: str, commits: Mapping[str, str]) -> None:
-        """Protect these commits from git's garbage collection, as the snapshot `name` of this run."""
+        """Record these commits as the snapshot `name` of this run, to protect them from git's garbage collection."""
         ...
 
     async def merge_branches(self, branches: Sequence[WorkBranch], *, name: str, records: Records | None) -> MergedWork:

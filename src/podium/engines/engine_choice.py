@@ -51,10 +51,10 @@ class ModelAddress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallOptions:
-    """How a model is called: what is known about its abilities, and the limits on calls to its server.
+    """The options for calls to a model: its known abilities, and the limits on calls to its server.
 
-    `max_tokens` limits the length of a reply. If the server asks to wait for more than `max_wait` seconds before
-    the next call, the model is treated as having reached its limit.
+    `max_tokens` limits the length of a reply. If the server asks the client to wait for more than `max_wait` seconds
+    before the next call, the model is treated as having reached its limit.
     """
 
     abilities: ModelAbilities = UNTESTED
@@ -358,8 +358,8 @@ def resolve_model_address(
 def find_key(address: ModelAddress, environ: Mapping[str, str], *, user: str) -> str:
     """Return the provider's key, or "" if it is neither set nor required.
 
-    Raise KeyNotSet if the provider requires a key at this address and it is not set. The error message names the agent
-    `user`.
+    Raise KeyNotSet if the provider requires a key at this address and it is not set. The error message says
+    that `user`, such as an agent, uses a model from this provider.
     """
     provider = address.provider
     key = environ.get(provider.key_name or "", "")
@@ -379,9 +379,9 @@ def make_wire(
 ) -> Wire:
     """Return the adapter for a provider's server at this address.
 
-    `takes_schema` says whether the server accepts schemas for replies, or is None if that has not been tested. A server
-    that refuses a schema is remembered in `refused_schemas` and gets the call again without it; if `refused_schemas` is
-    None, the call fails.
+    `takes_schema` says whether the server accepts schemas for replies, or is None if that has not been tested. If
+    the server refuses a schema, this is recorded in `refused_schemas`, and the call is repeated without the schema. If
+    `refused_schemas` is None, the call fails instead.
     """
     from .model.http_wire import find_proxy  # imported here to keep start-up fast: it imports aiohttp
 

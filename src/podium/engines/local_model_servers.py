@@ -57,7 +57,7 @@ class LocalServer:
 
 
 class ModelEntry(Struct):
-    """A model in a server's listing. `owned_by` is different for each kind of server."""
+    """A model in a server's listing. Its `owned_by` usually shows the kind of server."""
 
     id: str
     owned_by: str | None = None

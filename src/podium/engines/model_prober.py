@@ -153,7 +153,10 @@ class ModelProber:
         self._add_result(probes.judge_window(report), window=None if report is None else report.window)
 
     async def _probe_concurrency(self) -> None:
-        """Compare the time for one call with the time for several calls at once, doubling their number each time."""
+        """Find out how many calls the server answers at once.
+
+        Time one call, then two calls at once, four, and so on, while more calls at once do not take much longer.
+        """
         self._announce(probes.CONCURRENCY)
         first, second = [await self._call(probes.CONCURRENCY) for _ in range(2)]
         failed = _find_failed([first, second])

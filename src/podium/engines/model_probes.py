@@ -20,7 +20,7 @@ MOST_TOKENS = 1024
 """The token limit for each reply. Models that reason first need more tokens than the few words requested."""
 
 CONCURRENCY_TOKENS = 32
-"""The token limit for replies whose times are compared. It is so low that all of them are cut to the same length."""
+"""The token limit for timed replies. It is low enough that every reply is cut to the same length."""
 
 PROMPT_TOKENS = 200
 """An upper bound on the number of prompt tokens in each of these calls."""
@@ -54,7 +54,7 @@ REJECTIONS = frozenset((400, 404, 405, 415, 422, 500, 501))
 
 
 class ProbeResult(Struct, frozen=True, kw_only=True):
-    """The result of a probe, as a verdict and in words."""
+    """The result of a probe: a verdict, and a text that explains it."""
 
     probe: str
     verdict: Verdict
@@ -247,8 +247,10 @@ def judge_concurrency(seconds: Mapping[int, float], failed: ProbeReply | None = 
         return _make_unknown(CONCURRENCY, failed or ProbeReply())
     number = count_concurrent(seconds)
     times = f"{seconds[1]:.1f} s for one call, {seconds[max(number, 2)]:.1f} s for {max(number, 2)} at once"
-    text = f"{number} calls at once" if number > 1 else "one call at a time"
-    return ProbeResult(probe=CONCURRENCY, verdict="yes" if number > 1 else "no", text=f"{text} ({times})")
+    answers = f"{number} calls at once" if number > 1 else "only one call at a time"
+    return ProbeResult(
+        probe=CONCURRENCY, verdict="yes" if number > 1 else "no", text=f"the server answers {answers} ({times})"
+    )
 
 
 def make_skipped(probe: str, why: str) -> ProbeResult:

@@ -1,6 +1,6 @@
 """Rehearse a run without a model: fixed rules produce replies that follow every protocol but answer nothing.
 
-Replies are instant and byte-for-byte deterministic. A label marks those that could be mistaken for an answer.
+Replies are instant and byte-for-byte deterministic. Replies that could be mistaken for a real answer contain a label.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def choose_vote(call: ModelCall) -> Move | None:
 
 _WORKERS = re.compile(r"^- (.+?) \(", re.MULTILINE)
 _FIRST_JUDGEMENT = 2
-"""The number of replies from a lead that has judged the work once: its plan and its judgement."""
+"""The number of a lead's replies up to and including its first judgement: the plan and the judgement."""
 
 
 def choose_route(router: Tool, request: str) -> Move:

@@ -217,7 +217,7 @@ class ScriptSet:
 
 
 class ScriptedWire:
-    """The adapter that replies from scripts. `heard` lists the calls in order."""
+    """An adapter that replies from scripts. `heard` contains all calls so far, in order."""
 
     def __init__(self, scripts: Scripts = (), *, otherwise: Callable[[ModelCall], Move] = echo_request) -> None:
         self.heard: list[ModelCall] = []

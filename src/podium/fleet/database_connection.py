@@ -1,8 +1,8 @@
 """A connection to PostgreSQL that is reopened after it is lost.
 
 If the server cannot be reached, does not answer in time or cannot execute a statement now, PlacementUnavailable is
-raised. The next statement opens a new connection if needed. No statement is repeated automatically, because one that
-was sent may have been executed. If the server refuses a statement, StoreFailed is raised.
+raised. The next statement opens a new connection if needed. No statement is retried automatically, because the
+server may already have executed it. If the server refuses a statement, StoreFailed is raised.
 """
 
 from __future__ import annotations

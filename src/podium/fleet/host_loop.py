@@ -76,14 +76,17 @@ class FullLimits:
 
 LeaseAnswer = LeaseWon | LeaseRefused
 RunJob = Callable[[JobClaim, int], Awaitable[HandBack | None]]
-"""Works on a claimed job, with the epoch of the run's lease. Returns None when the run has ended."""
+"""A function that works on a claimed job. Its arguments are the claim and the epoch of the run's lease.
+
+It returns None if the run has ended, and a HandBack if the job is not finished.
+"""
 
 
 class RunLeases(Protocol):
     """The run leases in the store, for one process."""
 
     async def win_lease(self, job: FleetJob) -> LeaseAnswer:
-        """Take over a run for this process, if that is allowed."""
+        """Acquire the lease of the job's run for this process, if that is allowed."""
         ...
 
     async def holds_lease(self, run: str) -> bool:
@@ -93,11 +96,11 @@ class RunLeases(Protocol):
 
 ReadLimits = Callable[[], Awaitable[FullLimits]]
 FindWaiting = Callable[[Sequence[str]], Awaitable[frozenset[str]]]
-"""Returns those of the given runs that have unfinished workers."""
+"""A function that returns which of the given runs have unfinished workers."""
 
 
 async def read_no_limits() -> FullLimits:
-    """Return empty limits: no team and no provider is at its limit."""
+    """Return an empty FullLimits: no team or provider is at its limit."""
     return FullLimits()
 
 
@@ -175,7 +178,7 @@ class HostLoop:
         self._news.set()
 
     async def run(self) -> None:
-        """Work until the loop is drained."""
+        """Claim jobs and work on them until `drain` is called and the current jobs are done."""
         async with create_task_group() as group:
             async with create_task_group() as jobs:
                 group.start_soon(self._renew_claims)
@@ -185,7 +188,7 @@ class HostLoop:
             group.cancel_scope.cancel()
 
     async def _claim_jobs(self, jobs: TaskGroup) -> None:
-        """Claim jobs until the loop is drained, and start working on them in the group."""
+        """Claim jobs and start a task for each in the group `jobs`, until `drain` is called."""
         while not self._draining.is_set():
             self._news = Event()
             claims = await self._try_claim()
@@ -202,7 +205,7 @@ class HostLoop:
                     await self._news.wait()
 
     async def _try_claim(self) -> Sequence[JobClaim]:
-        """Claim jobs for the free slots. Return no jobs while the placement engine is unavailable."""
+        """Claim jobs for the free slots and return the claims. Return none if the placement engine is unavailable."""
         try:
             free = self._slots - len(self._work)
             if free <= 0:
@@ -223,7 +226,7 @@ class HostLoop:
         return claims
 
     async def _watch_changes(self) -> None:
-        """Look for jobs when there may be new ones, and stop the work on cancelled jobs."""
+        """Wake the claiming loop when there may be new jobs, and stop the work on cancelled jobs."""
         while True:
             try:
                 cancelled = await self._placement.wait_for_change(POLL_SECONDS)

@@ -49,7 +49,7 @@ run was cancelled."""
 
 LEASE_SECONDS = 30.0
 CLAIMABLE_SECONDS = 1.0
-"""How long to wait for a new message to reach its consumer. Hosts poll at least this often anyway."""
+"""The maximum time to wait for a new message to reach its consumer. After that, hosts find the message by polling."""
 ANSWER_SECONDS = 2.0
 CONNECT_SECONDS = 5.0
 RECONNECT_SECONDS = 0.25
@@ -82,7 +82,7 @@ class NatsPlacement:
         self._consumers: set[str] = set()
         """The consumers known to exist."""
         self._leased: set[str] = set()
-        """The consumers whose claims are known to expire after this process's lease time."""
+        """The names of the consumers that are known to use this process's lease time for their claims."""
 
     async def __aenter__(self) -> NatsPlacement:
         self._client = _SafeClient(requires_tls=urlsplit(self._url).scheme == "tls")
@@ -276,7 +276,7 @@ class NatsPlacement:
         return [name for _, name, _ in sorted(found, key=lambda one: one[:2], reverse=True)]
 
     async def _set_lease(self, name: str, config: ConsumerConfig) -> None:
-        """Make a consumer's claims expire after this host's lease time, even if another process set another time."""
+        """Make a consumer's claims expire after this host's lease time, even if another process set a different one."""
         if name in self._leased:
             return
         if config.ack_wait != self.lease_seconds:
@@ -294,7 +294,7 @@ class NatsPlacement:
         return JobClaim(job=job, token=str(recorded.seq), handle=message.reply)
 
     async def _delete_claim(self, claim: JobClaim) -> bool:
-        """Delete a claim. Return False if it is lost; the server decides, so only one of two deletions succeeds."""
+        """Delete a claim. Return False if it was already lost. Only one of two concurrent deletions succeeds."""
         # The client's own `delete_msg` has the server overwrite the message on disk, which takes far longer.
         answer = await self._ask(f"STREAM.MSG.DELETE.{CLAIMS}", {"seq": int(claim.token), "no_erase": True})
         if "error" in answer and answer["error"].get("err_code") != _CANNOT_DELETE:

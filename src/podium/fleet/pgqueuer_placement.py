@@ -210,7 +210,7 @@ def _is_accepted(offer: HostOffer, key: str) -> bool:
 
 
 def _decode_job(payload: object) -> FleetJob | None:
-    """Return the job, or None if the payload is not a job: any host can write to the queue."""
+    """Return the job, or None if the payload is not a job. Any host can write any payload to the queue."""
     try:
         return msgspec.json.decode(cast(bytes, payload or b""), type=FleetJob)
     except msgspec.MsgspecError:

@@ -1,4 +1,4 @@
-"""Define which properties of an MCP tool a user's trust covers, and describe changes to them."""
+"""Define the properties of an MCP tool that are covered by a user's trust, and describe changes to these properties."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from msgspec import Struct
 from ..values.plain_text import escape_unprintable, truncate_text
 
 LONGEST = 64
-"""The maximum length of a tool name that all known models accept."""
+"""The length of the longest tool name that all known models accept."""
 
 
 class ToolDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):

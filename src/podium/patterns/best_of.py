@@ -82,7 +82,7 @@ async def _choose_candidate(
         if answered is not None and answered.text in {one.name for one in passing}:
             return CandidateChosen(winner=answered.text, by=answered.by or "a person", candidates=tuple(results))
     if own.choose == "checks" or len(passing) == 1:
-        why = f"the first of {len(passing)} that pass" if len(passing) > 1 else "the only candidate left"
+        why = f"the first of {len(passing)} candidates that passed" if len(passing) > 1 else "the only candidate left"
         return CandidateChosen(winner=passing[0].name, by="the checks", reason=why, candidates=tuple(results))
     return await _judge_candidates(op, own, request, passing, results)
 
@@ -164,7 +164,10 @@ def _make_question(op: Operation, passing: Sequence[Candidate]) -> QuestionAsked
 
 
 async def _deliver(op: Operation, winner: Candidate) -> str:
-    """Merge the chosen work and return a note that names the branch. In a worker, write the files to its checkout."""
+    """Merge the chosen work into a branch, and return a note with the name of that branch.
+
+    If this process is a worker, write the files to the worker's checkout instead, and return an empty string.
+    """
     repository, placement = op.repository, op.placement
     if not winner.commit or repository is None or placement is None:
         return ""

@@ -64,7 +64,7 @@ class Discussion:
         self._members = resolve_members(op)
         name = op.agent.name
         self._coordinator = f"{name} (coordinator)" if name in self._members else name
-        """The lead's name as the coordinator. It differs from the agent's name if the lead is also a member."""
+        """The lead's name in its role as coordinator. It differs from the agent's name if the lead is also a member."""
         self._stages: dict[str, Operation] = {}
         self._injected: list[tuple[str, str]] = []
         self._injected_characters = 0
@@ -78,7 +78,7 @@ class Discussion:
         self._injected.append((author, text))
 
     async def run(self) -> Answer:
-        """Run rounds until there is a reason to end the discussion, and return the answer."""
+        """Run rounds until one of the conditions for ending the discussion is met, and return the answer."""
         ended: EndReason | None = None
         while ended is None:
             self.rounds += 1
@@ -275,7 +275,7 @@ class Discussion:
         return conclusion
 
     def _find_spoken_text(self, text: str) -> str:
-        """Return a reply's text, or an empty string if it is only PASS, the topic, or tool calls written as text."""
+        """Return the text of a reply, or an empty string if it only says PASS, repeats the topic, or calls tools."""
         return find_spoken_text(text, TOOL_NAMES, topic=self._request.original)
 
     def _format_fallback(self) -> str:
@@ -284,7 +284,7 @@ class Discussion:
 
 
 def _drop_repeated_calls(calls: Iterable[ToolUse]) -> Iterator[ToolUse]:
-    """Yield the calls without consecutive repetitions, which were not executed."""
+    """Yield the calls, but skip each call that is identical to the one before it: the engine did not execute it."""
     last: ToolUse | None = None
     for call in calls:
         if last is None or (call.name, call.arguments) != (last.name, last.arguments):

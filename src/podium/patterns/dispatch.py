@@ -54,9 +54,10 @@ class SharedTask(Struct, frozen=True):
 
 
 def parse_plan(reply: str, workers: Iterable[str], *, aliases: Mapping[str, str] = MappingProxyType({})) -> Plan:
-    """Return the plan in a reply, from a JSON array if it assigns anything, otherwise from `@worker:` blocks.
+    """Return the plan in a reply. The plan can be a JSON array or a series of `@worker:` blocks.
 
-    `aliases` maps other names for the workers, such as display names, to their registered names.
+    These formats are tried one after the other, until one of them yields an assignment. `aliases` maps other
+    names for the workers, such as display names, to their registered names.
     """
     names = _WorkerNames(workers, aliases)
     text = reply.replace("\r\n", "\n").replace("\r", "\n")
@@ -101,7 +102,7 @@ _AFTER = re.compile(rf"[{_QUOTES}]*+[:,;.]?[{_QUOTES}]*+(?=[\s\u2013\u2014]|$)")
 
 
 class _HeaderMatch(NamedTuple):
-    """A registered worker whose name starts a line, and the position after the name."""
+    """A registered worker whose name is at the start of a line, and the position after the name."""
 
     worker: str
     end: int
@@ -129,9 +130,9 @@ class _WorkerNames:
         return None
 
     def match_header(self, header: str) -> _HeaderMatch | None:
-        """Return the worker whose name starts a header line and ends at a word boundary.
+        """Return the worker whose name is at the start of a header line, or None.
 
-        If several names match, the longest one counts.
+        The name must end at a word boundary. If several names match, the longest one is used.
         """
         start = len(header) - len(header.lstrip(_QUOTES + emoji_characters()))
         for pattern, name in self._patterns:
@@ -214,7 +215,7 @@ def _parse_array_in_prose(text: str, names: _WorkerNames) -> Plan:
 
 
 def _find_array_in_prose(text: str, names: _WorkerNames) -> _ArrayMatch:
-    """Find the first JSON array in prose that contains a plan. Objects are skipped, including the arrays in them."""
+    """Find the first JSON array in `text` that is a plan. Top-level objects, and any arrays in them, are skipped."""
     place = 0
     for _ in range(MOST_ARRAYS):
         if (opening := _OPENING.search(text, place)) is None:
@@ -292,7 +293,7 @@ class _Block(NamedTuple):
     is_fenced: bool
 
     def extract_task(self, text: str) -> str:
-        """Return the task in `text`. If a code fence surrounds the blocks, its own lines are left out."""
+        """Return the task in `text`. If a code fence surrounds the blocks, the lines of that fence are left out."""
         return (text if self.is_ended else _strip_outer_fence(text, is_fenced=self.is_fenced)).strip()
 
 

@@ -92,7 +92,7 @@ def _make_validator(schema: dict[str, Any]) -> Validator:
 def find_json(text: str) -> Any:
     """Return the JSON value in a reply: the whole text, its last fenced block, or its first object or array.
 
-    Return None if there is none of these.
+    Return None if the reply contains no JSON value.
     """
     try:
         return _parse_json(text)

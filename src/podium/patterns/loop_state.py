@@ -54,7 +54,7 @@ class LoopState:
     """The iterations that were judged and did not meet the goal."""
 
     def finish_iteration(self, number: int) -> None:
-        """Remember what an iteration delivered, and its score."""
+        """Record the result and the score of an iteration."""
         score = self.scores[-1] if self.scores else 0.0
         self.finished.append(FinishedIteration(number, score, self.synthesis, self.parts))
 

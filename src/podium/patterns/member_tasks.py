@@ -28,7 +28,7 @@ HEADING = "###? "
 LONGEST_EXPERTISE = 400
 
 ACTIVE_TOOLS = frozenset((*DELEGATING_TOOLS, *VOTING_TOOLS, *STEP_TOOLS))
-"""Tools that start or hand over other work, or make decisions."""
+"""The tools for delegating work, for proposing decisions and voting, and for handing over or blocking a plan step."""
 
 GENERIC = "You are a worker agent. Complete the following task thoroughly."
 

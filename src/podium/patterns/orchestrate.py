@@ -121,12 +121,15 @@ async def ask_for_plan(
     if is_first and own.dispatch == "force":
         forced = Plan([Assignment(name, request.text) for name in workers], [])
         return PlanReply(record_plan(op, forced, iteration=iteration), "", claims_completion=False)
-    message = f"its lead was asked {MOST_PLANS + 1} times and assigned nothing to {', '.join(workers)}"
+    message = f"its lead was asked for a plan {MOST_PLANS + 1} times, but assigned no task to {', '.join(workers)}"
     raise NothingAssigned(op.make_error("failed", message).failure)
 
 
 def render_plan_correction(own: TeamOptions, workers: dict[str, Agent], slips: list[str], *, is_repeated: bool) -> str:
-    """Render the prompt that follows a plan without assignments. A repeated correction is worded differently."""
+    """Render the prompt that asks the lead to correct a plan without assignments.
+
+    The prompt has a different wording if the lead was already asked for a correction.
+    """
     # If a team has its own wording for the first correction but not for the repeated one, both use that wording.
     has_own_words = "plan_again" in own.prompts and "plan_once_more" not in own.prompts
     name = "plan_once_more" if is_repeated and not has_own_words else "plan_again"

@@ -349,7 +349,8 @@ def propose_adjustments(
 ) -> None:
     """Record proposed adjustments. With `adjust: auto`, also apply them.
 
-    To apply them, their texts are added to the prompt for the next plan, and the models of members are changed.
+    Applying an adjustment adds its text to the prompt for the next plan. If it proposes another model for a member,
+    the member's model is changed.
     """
     is_applied = own.adjust == "auto"
     for text, member in _find_adjustments(state, results, iteration):

@@ -162,11 +162,11 @@ def parse_choice(reply: Reply, destinations: Sequence[str] = ()) -> RouteChoice:
 
 
 def _read_object(found: dict[str, Any], destinations: Sequence[str]) -> RouteChoice | None:
-    """Return the choice in a JSON object, or None if there is none.
+    """Return the choice in a JSON object, or None if the object contains no choice.
 
-    The choice is the object's `agent`. If the object describes a tool call, it can also be the call's `agent` argument
-    or its name: a small model that cannot call tools writes a call as text, often with the destination as the name of
-    the tool.
+    The choice is the object's `agent`. If the object describes a tool call, the choice can also be the call's `agent`
+    argument or the name of the tool: a small model that cannot call tools writes a call as text, and often uses the
+    destination as the name of the tool.
     """
     call = found["function"] if isinstance(found.get("function"), dict) else found
     arguments: dict[str, Any] = next((call[key] for key in _ARGUMENT_KEYS if isinstance(call.get(key), dict)), {})
@@ -188,7 +188,7 @@ def _read_reason(arguments: dict[str, Any]) -> str:
 
 
 def _match_name(written: str, destinations: Sequence[str]) -> str:
-    """Return the destination with this name, ignoring case and markup, or the name itself if there is none."""
+    """Return the destination with this name, ignoring case and markup. If there is no match, return the name itself."""
     bare = written.strip(" \t\r\n`*_\"'@.")
     if bare in destinations:
         return bare
@@ -196,7 +196,10 @@ def _match_name(written: str, destinations: Sequence[str]) -> str:
 
 
 def _find_in_words(text: str, destinations: Sequence[str]) -> RouteChoice:
-    """Return the only destination that a short reply names, unless the reply contains a negation."""
+    """Return the destination that a short reply names.
+
+    Return _NO_CHOICE if the reply is too long, contains a negation, or does not name exactly one destination.
+    """
     if len(text.strip()) > LONGEST_IN_WORDS or _DENIAL.search(text):
         return _NO_CHOICE
     named = [

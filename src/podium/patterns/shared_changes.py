@@ -1,4 +1,7 @@
-"""Describe which steps used the run's checkout at the same time: their diffs can contain each other's changes."""
+"""Describe which steps used the run's checkout at the same time.
+
+The diff of such a step can contain changes by the other steps.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,7 @@ def _list_changed_files(op: Operation, step: str) -> list[str]:
 
 def _format_files(files: Mapping[str, list[str]]) -> str:
     if not files:
-        return "Other steps changed no files with their tools, but commands that they ran may have changed files."
+        return "The tools of other steps changed no files, but commands run in those steps may have changed some."
     listed = (f"{', '.join(_shorten_list(changed))} ({step})" for step, changed in files.items())
     return f"Files changed by the tools of other steps: {'; '.join(listed)}"
 

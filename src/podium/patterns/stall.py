@@ -22,7 +22,7 @@ class StallDetector:
         self.reset()
 
     def reset(self) -> None:
-        """Forget all texts, for example after a pause."""
+        """Discard all earlier texts, for example after a pause."""
         self._recent.clear()
         self._words: frozenset[str] | None = None
         self.consecutive = 0
@@ -34,7 +34,7 @@ class StallDetector:
         return self.consecutive >= IN_A_ROW
 
     def check(self, text: str) -> bool:
-        """Return whether this text is a repetition, and remember it for later comparisons."""
+        """Return whether this text is a repetition, and store it for later comparisons."""
         words = frozenset(text.split())
         self.similarity = 0.0 if self._words is None else jaccard_similarity(self._words, words)
         repeats = not words or text in self._recent or self.similarity > self.threshold

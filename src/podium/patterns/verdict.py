@@ -159,7 +159,7 @@ _BLANK = r"[ \t\v\f\xa0\u2000-\u200a\u202f\u205f\u3000\ufeff]"
 
 
 def _compile_line_pattern(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern that matches `pattern` alone on its line."""
+    """Compile a regular expression for a line that contains only `pattern`, apart from blanks and emphasis marks."""
     return re.compile(rf"^(?:{_BLANK}|[*_])*+{pattern}(?:{_BLANK}|[*_])*+$", re.IGNORECASE | re.MULTILINE | re.ASCII)
 
 

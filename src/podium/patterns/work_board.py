@@ -29,7 +29,10 @@ class WorkBoard:
         self.progress = WorkProgress()
 
     def record(self, place: Scope, event: E) -> E:
-        """Record an event at a scope and apply it. Return it, or the event recorded before the run was resumed."""
+        """Record an event in a scope, apply it and return it.
+
+        If the event was already recorded before the run was resumed, apply and return the recorded event instead.
+        """
         return self.apply(place.record(event))
 
     def apply(self, event: E) -> E:

@@ -81,7 +81,7 @@ def parse_step(written: object, number: int) -> PlanStep:
 
 
 def _iter_criteria(written: Any) -> Iterator[Any]:
-    """Yield each criterion as an object. A model may write a string instead of an object or of the whole list."""
+    """Yield each criterion as an object. A model may write a string in place of an object or of the list."""
     listed = written if isinstance(written, list) else [written] if isinstance(written, str) else []
     for one in listed:
         yield {"text": one} if isinstance(one, str) else one
@@ -124,7 +124,10 @@ def check_plan(
 
 
 def find_member_name(name: str, members: Collection[str]) -> str | None:
-    """Return the registered name of the member called `name`, or None. Markup and, if necessary, case are ignored."""
+    """Return the registered name of the member called `name`, or None if there is no such member.
+
+    Markup around the name is ignored. Case is ignored if there is no exact match.
+    """
     bare = name.strip("@`*\"' ")
     if bare in members:
         return bare

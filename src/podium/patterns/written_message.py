@@ -29,7 +29,7 @@ _decoder = json.JSONDecoder(strict=False)
 
 
 def find_spoken_text(text: str, tools: Collection[str], *, topic: str = "") -> str:
-    """Return the reply, or an empty string if it is only PASS, a repetition of the topic, or calls to these tools."""
+    """Return the reply, or an empty string if it only says PASS, repeats the topic, or consists of calls to `tools`."""
     bare = text.strip("\ufeff \t\r\n")
     if bare.strip(".!*_ ").casefold() == PASS or _consists_of_calls(bare, tools) or is_echo(bare, topic):
         return ""
@@ -54,7 +54,7 @@ def _list_words(text: str) -> list[str]:
 
 
 def _consists_of_calls(text: str, tools: Collection[str]) -> bool:
-    """Return whether a text contains calls to these tools, and otherwise only fences, tags and stray braces."""
+    """Return whether a text consists only of calls to these tools, apart from fences, tags and stray braces."""
     if len(text) > LONGEST_REPLY:
         return False
     rest, place, calls = [], 0, 0

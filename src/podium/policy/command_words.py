@@ -1,7 +1,8 @@
 """Check the words of a command against the tables of safe options.
 
-If the table of a known program does not list a word, the word is a *risk*: only a rule that spells the word out covers
-it, and a wildcard does not. For programs without a table, `shell_program` checks only the paths among their words.
+If the table of a known program does not list a word, the word is a *risk*: a rule covers it only if the rule contains
+the word itself, and not if a wildcard matches it. For programs without a table, `shell_program` checks only the paths
+among their words.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ class Risk(NamedTuple):
     """A word in a command that a rule's wildcard does not cover, with its position and the reason.
 
     The kind is `deed` if the word can make the command do something that is not known to be harmless, and `outside` if
-    the word can be a path outside the checkout. A rule can allow these two kinds by spelling the word out. No rule can
-    allow a word of the kind `guarded`. `path` is the path in an `outside` or `guarded` word.
+    the word can be a path outside the checkout. A rule can allow a word of these two kinds if the rule contains the
+    word itself. No rule can allow a word of the kind `guarded`. `path` is the path in an `outside` or `guarded` word.
     """
 
     place: int
@@ -48,13 +49,13 @@ class JudgedWords:
 
 
 def is_known_program(name: str) -> bool:
-    """Return whether there is a table for this program."""
+    """Return whether there is a table of safe options for this program."""
     return ALIASES.get(name, name) in SAFE
 
 
 @lru_cache(maxsize=1024)
 def judge_words(words: Words, name: str) -> JudgedWords:
-    """Check the words of a command whose program has a table."""
+    """Check the words of a command against the table of safe options of its program, `name`."""
     key = ALIASES.get(name, name)
     judged = JudgedWords()
     if key == "tar" and len(words) > 1 and not words[1].startswith("-"):

@@ -22,7 +22,9 @@ OTHERS = PATHLESS | WRAPPERS | WRITERS | COPIERS
 
 
 def find_deletions(words: Words, *, run_by: Words) -> Iterator[str]:
-    """Yield the operands that a command deletes, or the command itself if it deletes or discards something else.
+    """Yield the operands that a command deletes, such as the paths after `rm`.
+
+    If a command deletes or discards something that is not an operand, yield the whole command instead.
 
     `run_by` is the outer command that runs this command.
     """

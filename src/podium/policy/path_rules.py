@@ -93,7 +93,7 @@ def compile_path_pattern(specifier: str) -> PathPattern:
 def escape_path(path: str) -> str:
     """Return the specifier that matches this path in the checkout and everything below it.
 
-    Special characters are escaped. Raise Mistake for the checkout itself, which has no such specifier.
+    Special characters are escaped. Raise Mistake if the path is the checkout itself, because a rule cannot name it.
     """
     if not path.strip("/"):
         raise Mistake("a rule cannot name the checkout itself; use /** to cover everything in it")
@@ -130,7 +130,7 @@ _PLAIN_CLASS = re.compile(r"\[[!^]?(?:(?![\[\]\\/&~|-])[ -~\w]-(?![\[\]\\/&~|-])
 def normalise_spelling(text: str) -> str:
     """Return the text in Unicode's NFKC form, without invisible characters.
 
-    File systems may ignore such differences.
+    A file system may treat two names as equal if they differ only in these respects.
     """
     if text.isascii():
         return text

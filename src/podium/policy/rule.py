@@ -104,7 +104,7 @@ def _parse_rule(text: str) -> Rule:
     if tool == "Agent":
         return AgentRule(text=text, name=specifier or "*")
     if specifier is not None:
-        raise Mistake(f"{tool} takes no specifier; write {tool} alone")
+        raise Mistake(f"{tool} does not accept a specifier in parentheses; write only {tool}")
     if "*" in tool and not tool.startswith("mcp__"):
         raise Mistake("only MCP tool names can end with *; write a separate rule for each tool")
     return ToolRule(text=text, tool=tool)

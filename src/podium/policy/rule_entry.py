@@ -23,7 +23,7 @@ _HERE = "here"
 
 
 class RuleExample(Struct, frozen=True, kw_only=True):
-    """An example that a rule must or must not cover. If the rule contradicts the example, `wrong` says how."""
+    """An example that a rule must or must not match. If the rule fails the example, `wrong` is the error message."""
 
     text: str
     is_match: bool

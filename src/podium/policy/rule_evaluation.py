@@ -1,8 +1,8 @@
 """Evaluate rules to decide whether an action is allowed, needs approval or is denied, and why.
 
-A verdict depends only on the action, the rules and the mode, and not on files, the time or the environment. Deny
+A verdict depends only on the action, the rules and the mode, not on files, the time or the environment. Deny
 takes precedence over ask, and ask over allow, however specific a rule is. An action that rules cannot judge needs
-approval. Other modules ask people, save their answers and set up the sandbox.
+approval. Asking a person, saving the answer and setting up the sandbox are done in other modules.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Verdict(Struct, frozen=True):
 
 
 RulesLike = Rules | Mapping[str, Sequence[str | Mapping[str, Any]]]
-"""Rules, or a mapping in the format of the settings."""
+"""Permission rules: a `Rules` object, or a mapping from allow, ask and deny to lists of rules, as in the settings."""
 
 
 def check(
@@ -141,7 +141,7 @@ def _judge_subject(subject: Subject, rules: _CompiledRules, mode: Mode, *, is_la
         return refused
     for rule in rules.ask:
         if rule.catches(subject):
-            return Verdict("ask", rule.text, f"{rule.text} requires permission for it")
+            return Verdict("ask", rule.text, f"{rule.text} requires permission")
     if why := _find_guard_reason(subject):
         return Verdict("ask", None, f"{why}; no rule can allow that")
     if mode == "bypass":

@@ -1,7 +1,8 @@
-"""Find the inner command that a command runs, such as `rm a` for `sudo -u ada rm a`, and whether its program is known.
+"""Find the inner command that a command runs, such as `rm a` in `sudo -u ada rm a`.
 
-The words do not show whether an option has a value, so several inner commands may be possible. This module is only
-used to describe risks. Rules check every command that could run, and `shell_command` finds these commands.
+The module also determines whether Podium knows the program of a command. The words do not show whether an option has a
+value, so several inner commands may be possible. This module is only used to describe risks. Rules check every command
+that could run, and `shell_command` finds these commands.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def _find_inner_starts(words: Words) -> list[int]:
 
 
 def select_likely_commands(possible: list[Words]) -> list[Words]:
-    """Return the possible commands whose program is known, or all possible commands if there are none."""
+    """Return the possible commands whose program is known. If no program is known, return all possible commands."""
     return [one for one in possible if not _get_unknown_name(one)] or possible
 
 

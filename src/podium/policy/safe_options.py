@@ -1,7 +1,7 @@
 """List the options and operands of known programs that are harmless under a rule that ends with a wildcard.
 
 Each key is a program, or a program and its subcommand. Each value lists the harmless words; any other word needs a
-person's approval, or a rule that spells the word out. The values are written like usage lines:
+person's approval, or a rule that contains the word itself. The values are written like usage lines:
 
 - `-lah`, `--all`: options without a value; `-NUM` is a number such as `-20`; `--warn-*` is any option with that prefix
 - `-n=number`, `--lines=number`: options with a value of that kind, attached or as the next word
@@ -61,6 +61,6 @@ ALIASES = {
     "npm t": "npm test",
     "npm list": "npm ls",
 }
-"""Maps a program or subcommand to the key in `SAFE` whose harmless options and operands also apply to it."""
+"""Maps a program or subcommand without its own entry in `SAFE` to the key of the entry that applies to it."""
 
 SAFE: dict[str, str] = READING | FILES | PROJECT | OUTSIDE | GIT | dict.fromkeys(NEVER.split(), "--version --help")

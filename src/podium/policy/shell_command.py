@@ -151,8 +151,8 @@ def _merge_unique(first: Iterable[str], others: Iterable[Iterable[str]]) -> tupl
 def _list_match_texts(candidates: Iterable[Words], names: Iterable[str]) -> Iterator[str]:
     """Yield each command as a string for matching.
 
-    If the program is written with a folder or in upper case, also yield the command with the program's base name in
-    lower case: `rm` for `/bin/RM`.
+    If the program is given as a path or in upper case, also yield the command with the program's base name in lower
+    case: `rm` for `/bin/RM`.
     """
     for words, name in zip(candidates, names, strict=True):
         yield join_words(words)
@@ -354,7 +354,7 @@ _NOTED = split_names("declaration_command unset_command test_command file_redire
 
 
 def _note_node(node: Node, kind: str, found: _Findings, simple: list[Words]) -> None:
-    """Record the files or text of a redirection in `found`. Any other node is a command: add it to `simple`."""
+    """Record a syntax node: the files or text of a redirection in `found`, or the words of a command in `simple`."""
     if kind == "file_redirect":
         _note_redirect(node.children, found)
     elif kind == "heredoc_body":

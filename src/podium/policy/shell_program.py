@@ -28,7 +28,7 @@ def is_runner(words: Words, name: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def find_risks(words: Words) -> tuple[Risk, ...]:
-    """Return every word of a simple command that a wildcard does not cover."""
+    """Return the risks in a simple command: the words that a rule's wildcard does not cover."""
     return tuple(_find_risks(words))
 
 
@@ -136,7 +136,7 @@ def _find_wrapper_risks(words: Words, name: str) -> Iterator[Risk]:
     yield Risk(at, f"{name} runs another command")
     if name in TEXT_READERS - SHELLS:
         # The inner command may come from a string or a file, so it cannot be found among the words of this command.
-        yield Risk(len(words), f"{name} runs code that is not part of the command")
+        yield Risk(len(words), f"{name} runs code that does not appear in the command")
     elif at < len(words):
         yield from (risk._replace(place=at + risk.place) for risk in find_risks(words[at:]))
 
@@ -157,7 +157,7 @@ def _find_runner_risks(words: Words) -> Iterator[Risk]:
 
 
 def _find_interpreter_risks(words: Words) -> Iterator[Risk]:
-    """Yield the risks of an interpreter: words that make it run code that is not in a script file."""
+    """Yield the risks in an interpreter's command line: words that make it run code from anywhere but a script file."""
     for at, word in enumerate(words[1:], 1):
         if word in ("--version", "-V", "--help"):
             return
@@ -170,7 +170,7 @@ def _find_interpreter_risks(words: Words) -> Iterator[Risk]:
             yield Risk(at + 1, "-m runs a module")
             yield from (risk._replace(place=at + 1 + risk.place) for risk in find_risks(words[at + 1 :]))
             return
-    yield Risk(len(words), f"{words[0]} runs code that is not part of the command")
+    yield Risk(len(words), f"{words[0]} runs code that does not appear in the command")
 
 
 INTERPRETER = re.compile(

@@ -148,12 +148,12 @@ def message_update(text: str) -> Update:
 
 
 def user_update(text: str) -> Update:
-    """Return the update for a person's earlier message, which is sent when a session is loaded."""
+    """Return the update that replays a user's earlier message when a session is loaded."""
     return {"sessionUpdate": "user_message_chunk", "content": {"type": "text", "text": text}}
 
 
 def thought_update(text: str) -> Update:
-    """Return the update for text that is not the answer, which an editor shows as a thought."""
+    """Return the update for text that is not part of the answer. Editors show such text as a thought."""
     return {"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": text}}
 
 

@@ -31,7 +31,10 @@ from ..values.store_address import StoreAddress
 from ..views.request_text import escape_hidden_text, escape_in_line, format_request_lines
 
 SETTLE_SECONDS = 0.2
-"""How long a request must be open before the client is asked: rules answer many requests immediately."""
+"""How long a request must be open before the client is asked.
+
+Rules answer many requests immediately, and the client need not be asked about those.
+"""
 
 AskPermission = Callable[[Entry, PermissionAsked, str], Awaitable[Decision | None]]
 """Shows a permission request, as text, to the client's user. Returns None if the user does not answer."""

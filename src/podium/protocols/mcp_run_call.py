@@ -73,7 +73,7 @@ class RunCall:
         return cls(run, settings, resources)
 
     def keep(self) -> Self:
-        """Keep the run when this context manager exits, so that the client's next request can continue the call."""
+        """Leave the run open when this context manager exits. The client's next request can then continue the call."""
         self._is_kept = True
         return self
 
@@ -150,7 +150,7 @@ def can_elicit(ctx: ToolContext) -> bool:
 
 
 def build_schema(asked: Asked) -> dict[str, Any]:
-    """Return the JSON schema of the form for the answer to a request."""
+    """Return the JSON schema of the form in which the user answers a request."""
     if isinstance(asked, PermissionAsked):
         return PERMISSION_SCHEMA
     answer: dict[str, Any] = {"type": "string", "title": "Answer"}

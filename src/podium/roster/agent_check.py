@@ -112,7 +112,7 @@ def _check_team(agent: Agent) -> Iterator[Diagnostic]:
         yield _make_error(agent, "team.members", "a team needs at least one member; add members: [NAME]")
     names = Counter(member.name or member.agent for member in agent.team.members)
     if twice := [name for name, count in names.items() if count > 1]:
-        message = f"more than one member is called {join_words(twice)}; give each member a unique name"
+        message = f"duplicate member names: {join_words(twice)}; give each member a unique name"
         yield _make_error(agent, "team.members", message)
 
 

@@ -94,7 +94,7 @@ def _parse_agent(context: ParseContext, data: bytes, *, source: Source) -> Agent
 
 
 def _build_agent_file(context: ParseContext, found: FrontmatterAgent | None = None) -> AgentFile:
-    """Build the result from the agent, if there is one, and the diagnostics."""
+    """Build an `AgentFile` from the diagnostics in `context` and the agent in `found`, if any."""
     guess = strip_agent_suffix(context.file)
     name = guess if is_agent_name(guess) else to_agent_name(guess) or context.display_path
     agent = None

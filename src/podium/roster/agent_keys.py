@@ -94,7 +94,8 @@ def read_name(top: FieldReader, reader: FieldReader | None, stem: str) -> tuple[
     if reader:
         reader.add_error(f"invalid agent name {quote_text(written)}; {right}")
     else:
-        top.context.add_diagnostic("error", f"invalid agent name {quote_text(written)} from the file name; {right}")
+        message = f"invalid agent name {quote_text(written)}, which is taken from the file name; {right}"
+        top.context.add_diagnostic("error", message)
     return made, ""
 
 
@@ -138,7 +139,10 @@ def read_tools(reader: FieldReader) -> tuple[str, ...]:
 
 
 def read_permissions(reader: FieldReader) -> Permissions:
-    """Return the `allow`, `ask` and `deny` rules. `allow` rules are stored, but have no effect."""
+    """Return the `allow`, `ask` and `deny` rules.
+
+    `allow` rules have no effect, because agent files can only tighten permissions.
+    """
     # Imported here to keep start-up fast: most files have no rules.
     from ..policy.rule_entry import KINDS, read_rule_lists
 
@@ -178,7 +182,7 @@ def read_advisors(reader: FieldReader) -> Advisors | None:
     fields = reader.read_fields(ADVISORS_KEYS)
     names = read_agent_names(fields["agents"]) if "agents" in fields else ()
     if not names:
-        reader.add_error("advisors has no agents; add agents: [NAME]")
+        reader.add_error("no advisors are listed; add agents: [NAME]")
     given: dict[str, Any] = {"agents": names, "require": DEFAULT_REQUIRE}
     if "require" in fields:
         given["require"] = read_required_count(fields["require"], len(names))
@@ -260,9 +264,10 @@ def read_permission_mode(reader: FieldReader) -> str:
 
 
 def read_memory(reader: FieldReader) -> str:
-    """Return where the agent's memory is stored.
+    """Return the place of the agent's memory: `project` or `user`.
 
-    `local`, which another program uses for memory outside git, is treated as `project`.
+    The value `local` is treated as `project`, with a warning. In other programs, `local` means that the memory is not
+    committed to git.
     """
     if reader.text == "local":
         reader.add_warning(

@@ -144,7 +144,7 @@ class Roster:
     def check(self, names: Iterable[str] | None = None) -> tuple[Diagnostic, ...]:
         """Check the named agents and the agents they need, and return the diagnostics.
 
-        If `names` is None, check the references of all agents; errors in their files are in `diagnostics`.
+        If `names` is None, check all agents, but leave out the errors in agent files, which are in `diagnostics`.
         """
         if names is None:
             return self._check_agents(self._collect_reachable(self.agents, {})[0], {})
@@ -301,7 +301,7 @@ def read_folder(folder: Folder) -> AgentCollection:
 
 
 def collect_agents(reads: Iterable[AgentFile]) -> AgentCollection:
-    """Collect agents, keyed by name. If two files define the same name, that agent is broken."""
+    """Collect agents, keyed by name. If two files define agents with the same name, the agent is marked as broken."""
     diagnostics: list[Diagnostic] = []
     entries: dict[str, Agent | BrokenAgent] = {}
     first: dict[str, AgentFile] = {}

@@ -53,7 +53,10 @@ def build_new_team(given: NewTeam, roster: Roster) -> Preset:
         raise Mistake(f"{quote_text(given.model)} is not a model name; use e.g. sonnet or openai:gpt-5-mini")
     lead = roster.get(given.lead) if given.lead else Agent(name=to_agent_name(name))
     if is_team(lead):
-        raise Mistake(f"{lead.name} already leads a team or is a router; choose another agent as lead, or no lead")
+        raise Mistake(
+            f"{lead.name} already leads a team or is a router; choose another agent as lead, or save the team without "
+            "a lead"
+        )
     if given.evaluator:
         roster.get(given.evaluator)
     members = tuple(roster.get(member) for member in given.members)

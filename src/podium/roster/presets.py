@@ -276,7 +276,7 @@ def _make_reader(context: ParseContext, key: str, value: Any) -> FieldReader:
 
 
 def _to_node(value: Any, depth: int = 2) -> LocatedNode:
-    """Convert a JSON value to a node. Values that are nested deeper than any key allows are dropped."""
+    """Convert a JSON value to a node. Values that are nested more deeply than in any valid preset are dropped."""
     match value:
         case dict():
             return MappingNode(line=0, fields={key: _to_node(one, depth - 1) for key, one in value.items() if depth})

@@ -26,7 +26,7 @@ MOST_SKILLS = 100
 """The maximum number of skills that are read from one folder."""
 LONGEST_DESCRIPTION = 500
 HOME_FOLDERS = (".agents/skills", ".claude/skills")
-"""Folders next to Podium's home folder that contain the user's skills for other programs."""
+"""Folders next to Podium's home folder in which other programs keep the user's skills."""
 REPO_FOLDERS = (".github/skills", ".agents/skills", ".claude/skills", ".podium/skills")
 
 

@@ -58,9 +58,10 @@ class TeamAgentsBySource(NamedTuple):
 
 
 class _TeamLocation(NamedTuple):
-    """Where a team is stored, and its lead's name.
+    """The place where a team is stored, and the name of its lead.
 
-    If a squad overrides the team, `hidden` contains the names of the squad's members: the team may use them, too.
+    If a squad overrides the team, `hidden` contains the names of the squad's members. The members of the overridden
+    team may have the same names.
     """
 
     source: Source

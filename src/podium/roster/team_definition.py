@@ -191,7 +191,7 @@ def describe_save_losses(preset: Preset, *, repo: Path | None, home: Path, team:
     is_other = own is not None and structs.replace(own, source="") != structs.replace(preset, source="")
     is_copy_of_squad = own is not None and team is not None and own.source == str(team.source)
     if is_other and not is_copy_of_squad:
-        losses.append(f"Your own team {preset.name} is different and would be replaced.")
+        losses.append(f"Your own team {preset.name} differs from this one and would be replaced.")
     return losses
 
 
@@ -245,9 +245,9 @@ def delete_team(found: TeamDefinition, *, repo: Path, home: Path) -> None:
 def change_team_member(
     found: TeamDefinition, member: str, *, repo: Path, home: Path, model: str | None = None, prompt: str | None = None
 ) -> TeamKind:
-    """Change a member's model or prompt, and return how the team is now stored. A built-in team becomes a preset.
+    """Change a member's model or prompt. Return the kind of the changed team: a built-in team becomes a preset.
 
-    Raise Mistake if the team is defined in agent files, or if the new preset would replace another one.
+    Raise Mistake if the team is defined in agent files, or if the new preset would replace an existing preset.
     """
     place = _find_member_index(found, member)
     changes: dict[str, str] = {key: value for key, value in (("model", model), ("prompt", prompt)) if value is not None}

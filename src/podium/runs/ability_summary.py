@@ -40,5 +40,7 @@ def describe_abilities(abilities: ModelAbilities) -> str:
     if abilities.tokens_per_second is not None:
         parts.append(f"{abilities.tokens_per_second:g} tokens/s")
     if abilities.concurrent is not None:
-        parts.append("one call at a time" if abilities.concurrent == 1 else f"{abilities.concurrent} calls at once")
+        parts.append(
+            "only one call at a time" if abilities.concurrent == 1 else f"{abilities.concurrent} calls at once"
+        )
     return "; ".join(parts)

@@ -34,7 +34,10 @@ def save_always_answer(
 
 
 def publish_saved_rules(home: Path, store: StoreAddress) -> None:
-    """Publish this machine's saved rules in a PostgreSQL store, so that they apply to its workers on hosts."""
+    """Publish this machine's saved rules in a PostgreSQL store.
+
+    The rules then also apply to workers on other hosts whose tasks were delegated from this machine.
+    """
     if isinstance(store, PostgresAddress):
         rules = [PublishedRule(one.rule, one.repo) for one in load_allowed_rules(home)]
         publish_rules(store, read_host_id(home), rules)

@@ -25,7 +25,7 @@ from .run_lookup import derive_run_state, is_over
 
 MOST_BUCKETS = 96
 MOST_SERIES = 8
-"""The number of agents that get their own series. All other agents share one series, unless there is only one."""
+"""The number of agents that get their own series. The others share one series; a single other agent gets its own."""
 RATE_SECONDS = 600.0
 """The length of the recent period used to predict when a budget will be exhausted."""
 SMALLEST_PERIOD = 1.0

@@ -41,7 +41,7 @@ def list_decisions(store: StoreAddress, repo: str) -> list[DecisionRecord]:
 
 
 def _without_shared(decisions: list[DecisionRecord], reader: StoreReader) -> list[DecisionRecord]:
-    """Return the decisions without the copies in forks. A copied decision belongs to the run that made it."""
+    """Return the decisions, leaving out those that a fork copied from another run."""
     made: dict[tuple[object, ...], DecisionRecord] = {}
     for one in decisions:
         # A copy in a fork has the same timestamps as the original decision. Of such decisions, keep the one in the run

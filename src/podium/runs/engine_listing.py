@@ -1,4 +1,4 @@
-"""List the coding agents that can be used as engines: which are installed, their versions, and the remaining risks."""
+"""List the coding agents that can be used as engines, with their installed versions and the risks of using them."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ from ..values.operation_path import parse_agent_name
 NOT_SHARED = (RunStarted, RunEnded, RunPaused, RunResumed, PauseAsked, StopAsked)
 """Events that concern only the run itself and the processes that worked on it."""
 
-PLAN_NOT_APPROVED = "the approval of the plan is not shared, so the plan's allow rules have no effect"
+PLAN_NOT_APPROVED = "the fork does not inherit the approval of the plan, so the plan's allow rules do not apply"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +124,7 @@ def _describe_open_actions(open_steps: dict[int, Entry]) -> Iterator[str]:
     for entry in open_steps.values():
         if isinstance(entry.event, ActionBegan):
             agent, tool = parse_agent_name(entry.operation), entry.event.action.tool
-            yield f"{agent}: {tool} had not ended by the fork point and is called again"
+            yield f"{agent}: {tool} had not finished at the fork point, so the fork calls it again"
 
 
 def _without_approval(entry: Entry) -> Entry:
@@ -172,6 +172,7 @@ def _describe_worker(entry: Entry, again: Entry | None) -> str:
     assert isinstance(sent, WorkerSent)
     what = f"the worker on {sent.branch} (run {sent.run}) had not reported a result by the fork point"
     if again is None:
-        return f"{what} and is not restarted, because {parse_agent_name(entry.operation)} had already ended without it"
+        agent = parse_agent_name(entry.operation)
+        return f"{what}, but the fork does not start it again, because {agent} had already ended without it"
     assert isinstance(again.event, WorkerSent)
-    return f"{what} and is started again on {again.event.branch} (run {again.event.run})"
+    return f"{what}, so the fork starts it again on {again.event.branch} (run {again.event.run})"

@@ -129,7 +129,7 @@ class WorkerRequestWatcher:
     async def watch_requests(self) -> None:
         """Scan for requests at every wakeup, until cancelled.
 
-        Only a watcher of all workers counts as a client that can answer requests.
+        This process counts as a client that can answer requests only if it watches all workers.
         """
         wakeup = open_wakeup(self._store, "follower")
         try:

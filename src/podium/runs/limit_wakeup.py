@@ -1,4 +1,4 @@
-"""Find out whether a run that is waiting for a provider's limit to reset can continue, and whether it is late."""
+"""Check whether a run that waits for a provider's limit to reset can continue, and report a run that continues late."""
 
 from __future__ import annotations
 

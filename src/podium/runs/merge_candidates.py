@@ -118,7 +118,9 @@ async def _find_named_candidate(
     notice = ""
     if worker.state != "complete":
         what = "did not succeed" if worker.is_over else "has not ended"
-        notice = f"{worker.name}: its worker {what} ({worker.state}); merging the branch's current commit"
+        notice = (
+            f"{worker.name}: the worker on this branch {what} ({worker.state}); merging the branch's current commit"
+        )
     return await _make_candidate(context, worker, target, resolvers_by_branch, notice=notice)
 
 
@@ -189,7 +191,8 @@ async def _find_ready_candidates(
             notice(f"{branch}: skipped, because run {compared[branch]} chose among several attempts and kept the best")
         elif worker.state != "complete":
             notice(
-                f"{branch}: skipped, because its worker is {worker.state}; merge it anyway with: podium merge {branch}"
+                f"{branch}: skipped, because the worker on this branch has not completed its task ({worker.state}); "
+                f"merge the branch anyway with: podium merge {branch}"
             )
         elif other := await _find_resolving_branch(
             context.repository, tips_by_branch[branch], resolver, resolvers_by_branch
@@ -235,8 +238,8 @@ async def _find_resolving_branch(
 ) -> str:
     """Return the branch of an active worker that is resolving a merge conflict with a commit, or an empty string.
 
-    If the commit itself was made by a worker that resolves a conflict, `resolver` is that worker. Another active worker
-    that resolves the same conflict is then found too.
+    `resolver` is the worker that made the commit, if that worker was itself resolving a conflict. In this case, an
+    active worker that resolves the same conflict also counts.
     """
     for branch, other in resolvers_by_branch.items():
         if other.worker.is_over:
@@ -275,7 +278,10 @@ async def _make_candidate(
 async def _order_candidates(
     repository: Repository, candidates: Sequence[MergeCandidate], notice: Callable[[str], object]
 ) -> list[MergeCandidate]:
-    """Remove each candidate that has a replacement, and place the candidates that build on it after the replacement."""
+    """Leave out each candidate that another candidate replaces, and return the remaining candidates in merge order.
+
+    A replacement comes before the candidates that build on the candidate that it replaces.
+    """
     if all(candidate.resolves is None for candidate in candidates):
         return list(candidates)
     tips_by_branch = await branch_tips(repository, [candidate.branch for candidate in candidates])

@@ -53,7 +53,7 @@ class Notifier:
 
     @property
     def is_needed(self) -> bool:
-        """Whether the settings have any command or webhook."""
+        """Whether a command or a webhook is configured for notifications."""
         return any(target not in NOTIFY_WORDS for target in self._targets())
 
     def send(self, notification: Notification) -> None:

@@ -34,7 +34,7 @@ ACTIVITY_PARTS = 12
 LONGEST_RESULT = 300
 """How many characters of a result are shown in a list."""
 MOST_ENTRY_TIMES = 2000
-"""The maximum number of entries in a run that count as activity."""
+"""The maximum number of a run's latest entries that are used to count its activity."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +51,8 @@ class RunStatus:
 
     For a worker, `worker` is its name, `parent` is the run that started it, and `added` and `removed` count the lines
     in its commits. `activity` counts the entries of the last three minutes in equal intervals, oldest first.
-    `context` is the largest conversation among its agents, and `checks` contains the checks run on its work. `result`
-    is the first line of the answer from a run that has ended, or why there is none.
+    `context` is the size of the largest conversation among its agents, and `checks` contains the checks run on its
+    work. If the run has ended, `result` is the first line of its answer, or the reason why it has no answer.
     """
 
     id: str
@@ -226,7 +226,7 @@ class RunStatusBuilder:
         return () if self._committed is None else (self._committed, *self._committed.also)
 
     def build_status(self, summary: RunSummary, works: Sequence[TeamWork], *, now: float) -> RunStatus:
-        """Return the status of a run. `works` contains the work of the run's teams and of its workers' teams."""
+        """Return the status of a run. `works` contains an item for each team of the run and of its workers."""
         started = summary.first.event
         assert isinstance(started, RunStarted)
         state, task, root = derive_run_state(summary), started.errand, self.view.root

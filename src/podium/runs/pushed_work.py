@@ -27,7 +27,7 @@ TRAVEL_KINDS = tuple(KINDS[kind] for kind in (WorkerPlaced, WorkMoved, WorkPushe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefCleanup:
-    """What was done with a worker's refs on a remote, and why."""
+    """The action that cleanup took for a worker's refs on a remote, and the reason."""
 
     branch: str
     remote: str
@@ -117,7 +117,7 @@ async def remove_finished_refs(
         try:
             why = await _find_reason_to_delete(context, worker, target, force=force)
             if not why:
-                found.append(say(act="kept", why="its work is not merged"))
+                found.append(say(act="kept", why="the worker's work is not merged"))
             elif dry_run or await _delete_refs(context, worker):
                 found.append(say(act="removed", why=why))
         except PodiumError as error:
@@ -145,16 +145,16 @@ async def _find_reason_to_delete(context: RepoContext, worker: WorkerState, targ
     """Return why a worker's refs are no longer needed, or an empty string if they are still needed."""
     repository, commit = context.repository, worker.commit
     if not commit or commit == worker.base:
-        return "it changed nothing"
+        return "the worker changed nothing"
     if await _has_commit(repository, commit) and await contains_commit(
         repository, await resolve_commit(repository, target), commit
     ):
-        return "its work is merged"
+        return "the worker's work is merged"
     if not force:
         return ""
     await fetch_branch(context, worker, notice=str)
     tip = (await branch_tips(repository, [worker.worker_task.branch])).get(worker.worker_task.branch, "")
-    return f"deletion was forced; its branch is in this repository, at {tip[:SHORT]}" if tip else ""
+    return f"deletion was forced; the worker's branch is in this repository, at {tip[:SHORT]}" if tip else ""
 
 
 async def _has_commit(repository: Repository, commit: str) -> bool:

@@ -95,7 +95,10 @@ class RunDriver:
         self.parks_at_limits = False
         """Whether this process stops working on the run while all its agents wait for providers' limits to reset."""
         self._wakeup: LimitWait | None = None
-        """Set when this process stops working on the run until a limit resets. The run continues after this wait."""
+        """The wait for a provider's limit that made this process stop working on the run, or None.
+
+        The run continues when this wait is over.
+        """
         self.result: Result | None = None
         self._finished = Flag()
         self.has_recorded_end = False
@@ -112,7 +115,10 @@ class RunDriver:
         return self._finished.is_set()
 
     def follow_entries(self, after: int) -> Follower:
-        """Return a follower of the timeline. It ends at the latest when this process stops working on the run."""
+        """Return a follower of the timeline.
+
+        The follower ends when this process stops working on the run, if it has not ended earlier.
+        """
         follower = Follower(self.store.path, self.id, after)
         if self.is_over:
             follower.finish()
@@ -313,7 +319,7 @@ class RunDriver:
         return ended
 
     async def _report_end(self, ended: RunEnded) -> None:
-        """Call the hooks for the end of the run, and of the worker if it is a worker's run."""
+        """Call the hooks for the end of the run. For a worker's run, call the hooks for the end of the worker first."""
         if self.context.hooks is None:
             return
         fields = {
@@ -340,7 +346,7 @@ class RunDriver:
                     await to_thread.run_sync(partial(send, ref=f"receipt:{message.id}"))
 
     async def _answer_request(self) -> Answer:
-        """Run the first agent, with the run's tools open, and return its answer. Raise AgentFailed if it fails."""
+        """Open the run's tools, run the first agent and return its answer. Raise AgentFailed if the agent fails."""
         if self.context.hooks is not None:
             fields = {"agent": self.agent, "request": self._request.text}
             await self.context.hooks.report_run("run_started", fields)
@@ -376,7 +382,10 @@ class RunDriver:
                 self.timeline.pause()
 
     def _apply_budget_change(self, message: MailboxMessage, change: BudgetChanged) -> None:
-        """Apply new limits, or record why they cannot be enforced. Only the run's owner knows its agents' models."""
+        """Apply new limits, or record why they cannot be enforced.
+
+        Only the run's owner can check the limits, because only the owner knows which models the agents use.
+        """
         try:
             self.check_budget(change.budget)
         except Mistake as error:

@@ -1,4 +1,4 @@
-"""Control a run that this process works on: follow it, answer its requests, send messages, change, pause and stop it.
+"""Control a run that this process works on: follow it, answer its requests, message it, and change, pause or stop it.
 
 Answers, messages, changes and requests to pause or stop are posted to the run's mailbox; `run_driver` handles them.
 """

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from .run_handle import Run
 
 SETTLE_SECONDS = 0.2
-"""How long a request must be open before the user is notified: rules answer many requests immediately."""
+"""How long a request must be open before the user is notified.
+
+Rules answer many requests immediately. The user does not need to know about these requests.
+"""
 
 
 class NoticeDisplay(Protocol):
@@ -115,7 +118,7 @@ class RunNotices:
             notify()
 
     def _show_waiting(self, *, most: int | None = None) -> None:
-        """Show how many requests are open, up to `most`."""
+        """Show the number of open requests, or `most` if that is smaller."""
         count = self._builder.count_waiting(now=time.time())
         self._shown_waiting = count if most is None else min(count, most)
         self._display.show_waiting(self._shown_waiting)

@@ -51,7 +51,7 @@ def require_known_options(options: RunOptions) -> None:
 
 
 def apply_options(options: RunOptions, settings: Settings) -> Settings:
-    """Return the settings with the budget of a run, and without hooks if the run is to leave no traces."""
+    """Return the settings with the run's budget, if it has one, and without hooks if `leaves_no_traces` is set."""
     if (budget := options.get("budget")) is not None:
         settings = structs.replace(settings, budget=as_budget(budget))
     if options.get("leaves_no_traces", False):

@@ -58,9 +58,9 @@ def _require_no_worker(entries: Sequence[Entry]) -> None:
     worker_task = _get_started(entries).errand
     if worker_task is not None:
         what = (
-            f"take a snapshot of run {worker_task.parent}, which started it"
+            f"take a snapshot of run {worker_task.parent}, which started the worker"
             if worker_task.parent
-            else "use git log to see the commits on its branch"
+            else "use git log to see the commits on the worker's branch"
         )
         raise Mistake(f"run {entries[0].run} belongs to a worker, and workers have no snapshots; {what}")
 

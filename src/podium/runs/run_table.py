@@ -45,9 +45,9 @@ class RunTableReader(NamedTuple):
     def read(
         self, wanted: RunFilter, waiting: Mapping[str, int], *, now: float, first: int = 0, most: int = 200
     ) -> dict[str, Any]:
-        """Return a page of runs, pinned runs first and then the newest, and the groups, ordered as in `podium ps`.
+        """Return a page of runs, and the groups in the order of `podium ps`. Pinned runs come first, then the newest.
 
-        `waiting` is the number of open requests for each run.
+        `waiting` maps the id of each run to the number of its open requests.
         """
         if not self.store.exists():
             return {"schema": SCHEMA, "runs": [], "groups": [], "agents": [], "total": 0, "archived": 0}

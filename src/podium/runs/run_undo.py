@@ -110,7 +110,7 @@ def _find_saved_states(run: str, started: RunStarted, entries: Sequence[Entry]) 
     if not any(isinstance(entry.event, ActionBegan) for entry in entries):
         raise Mistake(f"run {run} changed nothing in your checkout, so there is nothing to undo")
     if saved.keys() != {"before", "after"}:
-        how = "saving requires a git repository with a commit, and is abandoned if it takes too long"
+        how = "files are saved only in a git repository with a commit, and only if saving does not take too long"
         raise Mistake(f"run {run} cannot be undone: its files were not saved; {how}")
     return saved
 

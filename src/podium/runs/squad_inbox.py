@@ -23,7 +23,10 @@ BeforeEnd = Callable[[bool], Awaitable[str]]
 def add_inbox_writing(
     before_end: BeforeEnd | None, settings: Settings, timeline: Timeline, started: RunStarted
 ) -> BeforeEnd | None:
-    """Return the function to call before a run ends. If requested, it writes the decisions, then calls `before_end`."""
+    """Return the function to call before a run ends: it writes the decisions to the inbox, and then calls `before_end`.
+
+    If writing the decisions was not requested, return `before_end` itself.
+    """
     leads = [agent for agent in started.agents if agent.team is not None and _is_from_squad(agent)]
     asked = settings.squad_inbox or any(one.team is not None and one.team.options.get("adr") for one in leads)
     if not (leads and asked and started.repo):

@@ -86,7 +86,7 @@ def check_postgres(store: PostgresAddress) -> Iterator[Fact]:
 
 
 def _check_version(store: PostgresAddress, found: ServerCheck, known: int) -> Fact:
-    """Report a store that has no tables, or tables from another release."""
+    """Report that the store has no tables, or that its tables are from another release."""
     place = f"{store} (PostgreSQL {found.server})"
     if found.store_version == 0:
         return Fact("store", "fine", f"{place} has no tables yet; the first run creates them")
@@ -130,7 +130,8 @@ def _check_host(host: HostCheck) -> Fact:
         return Fact(what, "note", f"lost: it has not reported for {host.seconds_ago:.0f} s; {said}")
     if not are_compatible(host.version, __version__):
         why = f"its version of Podium is not compatible with this version ({__version__})"
-        return Fact(what, "problem", f"{host.state}; {said}; {why}; update the older one")
+        how = "update Podium on the machine with the older version"
+        return Fact(what, "problem", f"{host.state}; {said}; {why}; {how}")
     if abs(host.clock_offset) > SKEW_SECONDS:
         return Fact(what, "note", f"{host.state}; {said}; {_EFFECT}")
     return Fact(what, "fine", f"{host.state}; {said}")

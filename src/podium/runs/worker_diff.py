@@ -70,7 +70,7 @@ async def diff_also(context: RepoContext, worker: WorkerState, work: AlsoWork, i
 
 
 async def read_worker_diff(context: RepoContext, worker: WorkerState, *, in_checkout: bool) -> WorkerDiff:
-    """Return the diff between the worker's base and its branch or, if `in_checkout`, its checkout."""
+    """Return the diff from the worker's base to its branch, or to its checkout if `in_checkout` is true."""
     location, now, is_committed = await _find_current_commit(context, worker, in_checkout)
     return WorkerDiff(
         text=await read_patch(location, worker.base, now),

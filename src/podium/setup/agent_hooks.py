@@ -37,7 +37,7 @@ def propose_agent_hooks(agent: Agent, repo: Path) -> Proposal | None:
 
 
 def iter_untrusted(agents: Iterable[Agent], repo: Path, home: Path) -> Iterator[Agent]:
-    """Yield the agents whose hooks are not called because the user has not trusted them."""
+    """Yield the agents whose hooks are not called because the user has not trusted these hooks."""
     trust = Trust.load(home)
     for agent in agents:
         if (proposal := propose_agent_hooks(agent, repo)) is not None and not _is_trusted(proposal, trust):

@@ -1,8 +1,8 @@
 """Decide whether a coding agent runs in a sandbox. Inside the sandbox, it reaches the network through a relay.
 
-The key of a model that Podium chooses stays outside the sandbox. An agent that uses its own login can also reach the
-hosts that are listed for it. On systems other than Linux, or if the user's settings say so, agents run without a
-sandbox.
+If Podium chooses the agent's model, the API key for the model stays outside the sandbox. An agent that uses its own
+login can also reach the hosts that are listed for it. On operating systems other than Linux, or if the user's settings
+say so, agents run without a sandbox.
 """
 
 from __future__ import annotations

@@ -24,7 +24,10 @@ FindModelError = Callable[[Agent], str]
 
 
 def apply_team_fallbacks(agents: Iterable[Agent]) -> tuple[Agent, ...]:
-    """Return the agents, giving each agent without fallback models those of the first team that it belongs to."""
+    """Return the agents. Agents without fallback models of their own get those that their team defines.
+
+    If an agent belongs to several teams with fallback models, the first team's models are used.
+    """
     given = tuple(agents)
     found: dict[str, tuple[str, ...]] = {}
     for lead in given:

@@ -1,4 +1,7 @@
-"""Decide which files are hidden from agents: searches, instructions and skills leave them out."""
+"""Decide which files are hidden from agents.
+
+Hidden files do not appear in search results, and are not read as instructions or skills.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from ..values.action import Action
 def make_hidden_test(rules: Rules) -> Callable[[str], bool]:
     """Return a function that tells whether a path, relative to the checkout, is hidden from agents with these rules.
 
-    Hidden files usually contain secrets, or the rules forbid agents to read them.
+    A file is hidden if files with such a name usually contain secrets, or if the rules forbid agents to read it.
     """
     from ..tools.file_listing import holds_secrets  # imported here to keep start-up fast: not every run has tools
 

@@ -90,7 +90,7 @@ class HookCalls:
         return read_reply(bytes(output))
 
     async def _find_sandbox(self, hook: Hook, command: list[str], directory: Path) -> CommandSandbox:
-        """Return a hook's sandbox, which can also run the programs that the hook's command names by absolute path."""
+        """Return the sandbox for a hook. Programs that its command names by absolute path are available inside."""
         if not hook.sandbox:
             return UNSANDBOXED
         readable = await to_thread.run_sync(_find_named_paths, command, directory)

@@ -185,7 +185,7 @@ class _Reader:
         for path in found.paths[:MOST_FILES]:
             self._read_file(path, imported_by="", depth=0)
         if len(found.paths) > MOST_FILES:
-            self._warn(found.paths[MOST_FILES], f"is not read, because at most {MOST_FILES} instruction files are read")
+            self._warn(found.paths[MOST_FILES], f"was skipped, because at most {MOST_FILES} instruction files are read")
         if not found.is_complete:
             self._warn(NAMES[0], f"is searched for only in the first {MOST_FOLDERS:,} folders of the repository")
         if (size := sum(len(file.text) for file in self.files)) > MOST_CHARACTERS:
@@ -205,7 +205,7 @@ class _Reader:
             self._warn(path, str(error))
             return
         if self._is_hidden(os.path.relpath(real, os.path.realpath(self._repo))):
-            self._warn(path, "is not read, because agents are not allowed to read it or it may contain secrets")
+            self._warn(path, "was skipped, because agents are not allowed to read it or it may contain secrets")
             return
         for number, name in _iter_imports(text[:MOST_CHARACTERS]):
             self._read_import(path, number, name, imported_by or path, depth)
@@ -219,7 +219,7 @@ class _Reader:
         elif not os.path.lexists(self._repo / target):
             return  # a mention such as @alice
         elif depth == DEEPEST_IMPORT or len(self.files) >= MOST_FILES:
-            self._warn(importer, f"@{name} is not read, because there are too many imports", line=line)
+            self._warn(importer, f"@{name} was skipped, because there are too many imports", line=line)
         else:
             self._read_file(target, imported_by=top, depth=depth + 1)
 

@@ -49,16 +49,14 @@ def require_repository(team: Iterable[Agent], repo: Path | None) -> None:
     for agent in team:
         options = {} if agent.team is None else agent.team.options
         if options.get("checks"):
-            what = "checks, which run on a clean checkout of the work"
+            what = f"{agent.name} has checks, which run on a clean checkout of the work"
         elif options.get("worktrees", "shared") != "shared":
-            what = f"the option worktrees: {options['worktrees']}, which requires checkouts of the repository"
+            option = f"worktrees: {options['worktrees']}"
+            what = f"{agent.name} has the option {option}, which requires checkouts of the repository"
         else:
             continue
         if not _is_in_git(repo):
-            raise Mistake(
-                f"{agent.name} has {what}, but {repo or 'this run'} is not in a git repository; "
-                "create one with git init"
-            )
+            raise Mistake(f"{what}, but {repo or 'this run'} is not in a git repository; create one with git init")
 
 
 def _is_in_git(repo: Path | None) -> bool:

@@ -73,11 +73,11 @@ class RunAgents:
         force_model: str = "",
         patterns: OwnPatterns = NO_PATTERNS,
     ) -> AgentSelection:
-        """Check and return the agent and all agents that it may need.
+        """Validate an agent and all agents that it may need, and return them.
 
-        Agent files are read if `agent` is a name, or if a given agent refers to an agent that is not given. With
-        `force_model`, agent files are always read, and this model replaces the models of all agents. `patterns` are
-        patterns from code that the agents can use.
+        Agent files are read if `agent` is a name, or if `agent` or one of `others` refers to an agent that is not among
+        them. With `force_model`, agent files are always read, and this model replaces the models of all agents.
+        `patterns` are patterns from code that the agents can use.
         """
         if isinstance(agent, str) or force_model:
             extra = others if isinstance(agent, str) else (agent, *others)
@@ -139,7 +139,7 @@ class RunAgents:
             if len(models) < 2 or self._engine_for(self._settings, agent).name == REHEARSAL:
                 continue
             if unlisted := describe_unlisted_model(models[0], self._environ):
-                yield f"{agent.name}: {unlisted}; if it is refused, {models[1]} is used."
+                yield f"{agent.name}: {unlisted}; if the provider refuses this model, {models[1]} is used."
 
     def check_agents(self, team: Iterable[Agent], settings: Settings, patterns: OwnPatterns = NO_PATTERNS) -> list[str]:
         """Return notices for the user about these agents. Raise Mistake if one of them cannot run on this machine."""

@@ -181,8 +181,8 @@ class RunTools:
     def _defer_until_sandbox(self, tool: ActingTool, in_sandbox: Callable[[], ActingTool] | None = None) -> ActingTool:
         """Return a tool whose calls wait until the sandbox has been tested.
 
-        The calls wait because the test creates temporary files. `in_sandbox` returns a version of the tool that runs
-        its commands in the sandbox.
+        The test creates temporary files in the checkout, which the calls should not see. `in_sandbox` returns a version
+        of the tool that runs its commands in the sandbox.
         """
         sandbox_ready = self._sandbox_ready
         if sandbox_ready is None or sandbox_ready.is_set():
@@ -282,7 +282,7 @@ class _DeferredTool:
 async def _open_task_group() -> AsyncIterator[TaskGroup]:
     """Open a task group, and wait for its tasks when the block ends.
 
-    An exception from the block is raised as it is, not in an exception group.
+    An exception from the block is raised directly, not wrapped in an exception group.
     """
     trouble: Exception | None = None
     async with create_task_group() as group:

@@ -32,10 +32,10 @@ async def choose_sandbox(
 ) -> CommandSandbox:
     """Return the sandbox for commands in a checkout.
 
-    If a sandbox is wanted but not available on Linux, all commands are refused. `readable` lists paths outside the
-    checkout that commands can read, and `hosts` lists the hosts that they can reach. `environ` is used instead of this
-    process's environment. `also` lists additional checkouts that commands can use too. `report` receives notes about a
-    command for the user. Notes about files are also added to the command's output.
+    On Linux, if `is_wanted` is true but no sandbox is available, all commands are refused. `readable` lists paths
+    outside the checkout that commands can read, and `hosts` lists the hosts that they can reach. `environ` is used
+    instead of this process's environment. `also` lists additional checkouts that commands can use. `report` receives
+    notes about a command for the user. Notes about files are also added to the command's output.
     """
     if not is_wanted or sys.platform != "linux":
         return CommandSandbox(name="none", notice=NO_SANDBOX_NOTICE)
@@ -78,5 +78,5 @@ def find_local_store(store: StoreAddress) -> Path:
 
 
 def name_sandbox(profile: str, hosts: Sequence[str]) -> str:
-    """Return the sandbox name to record with actions: its profile, and the hosts that commands can reach."""
+    """Return the description of a sandbox to record with actions: the profile, and the hosts that can be reached."""
     return f"{profile}, with network access to {', '.join(hosts)}" if hosts else profile

@@ -124,7 +124,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     def from_files(
         cls, files: SettingsFiles, environ: Mapping[str, str], repo: Path | None = None, **given: Any
     ) -> Settings:
-        """Build the settings from these files. Raise Mistake with their first error."""
+        """Build the settings from these files. If the files contain errors, raise Mistake with the first one."""
         files.require_no_errors()
         given = {key: value for key, value in given.items() if value is not None}
         home = find_home_folder(environ, given.get("home"))
@@ -349,7 +349,7 @@ def _validate_document(
 
 
 def _validate_worktree_folder(folder: str, repo: Path) -> None:
-    """Raise Mistake unless a folder pattern leads to folders outside the repository."""
+    """Raise Mistake if a folder pattern is invalid or does not place worktrees outside the repository."""
     from ..workspace.worktrees.worktree_folder import resolve_worktree_folder  # imported here to keep start-up fast
 
     main = repo.resolve()

@@ -1,1 +1,1 @@
-"""Store the timelines of runs, with mailboxes, groups, workers and worktrees, and wake other processes."""
+"""Store the timelines of runs, mailboxes, groups, workers and worktrees, and notify other processes of new data."""

@@ -44,7 +44,10 @@ def as_answered_error(before: Answered) -> AlreadyAnswered:
 
 
 def _find_request(reader: StoreReader, prefix: str) -> tuple[Entry, Asked] | None:
-    """Return the request whose id is `prefix`, or else the only request whose id starts with it, with its entry."""
+    """Return the request whose id is `prefix`, together with its entry.
+
+    If there is none, return the only request whose id starts with `prefix`. Return None if none or several match.
+    """
     if not prefix:
         return None
     entries = reader.find_entries(ASKED_KINDS, containing=f'"id":"{prefix}')
@@ -63,7 +66,7 @@ def _describe_denial(entry: Entry, request: Asked, answered: Answered, summary: 
         at = _format_time(request.action.expires_at or answered.at or entry.at)
         hint = "increase approvals.timeout in the settings to get more time"
         return f"{request.id} expired at {at}: {answered.comment}, so {done}; {_advise(summary)}; {hint}"
-    why = answered.comment or "no person was available"
+    why = answered.comment or "nobody was available to answer"
     hint = "use podium run --park to queue requests instead"
     return f"{request.id} was closed at {_format_time(entry.at)}: {why}, so {done}; {_advise(summary)}; {hint}"
 

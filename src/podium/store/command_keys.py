@@ -1,7 +1,7 @@
-"""Idempotency keys: a command that a client sends twice with the same key runs once.
+"""Idempotency keys: if a client sends a command twice with the same key, the command runs only once.
 
-The key is stored with an id before the command starts. The command uses this id for whatever it creates, so that a
-client that repeats a command after a crash gets what the first attempt created.
+The key is stored with an id before the command starts. If the command creates an object, such as a run, the object gets
+this id. A client that repeats the command after a crash therefore gets the object that the first attempt created.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LONGEST_KEY = 200
 
 
 class CommandKey(NamedTuple):
-    """A stored key. `id` is the id of whatever the command creates; `reply` is its result, if it has one."""
+    """A stored key. `id` is the id for an object that the command creates. `reply` is the command's result, if any."""
 
     key: str
     id: str

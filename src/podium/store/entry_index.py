@@ -99,7 +99,7 @@ class EntryIndex:
             self._index_runs(run)
 
     def _use_temporary_tables(self) -> None:
-        """Keep the index in empty temporary tables until the connection is closed."""
+        """Create empty temporary tables, and keep the index in them until the connection is closed."""
         with translate_errors(self.path):
             self._connection.create_temporary_copies("indexed_run", "indexed_entry")
         self._is_temporary = True

@@ -78,6 +78,6 @@ class Follower:
 
 
 def _ends_timeline(event: Event) -> bool:
-    """Return whether a timeline ends with this event, unless somebody resumes the run."""
+    """Return whether this event ends a timeline. If the run is resumed later, more entries follow."""
     # A run that is paused until a given time continues by itself.
     return isinstance(event, RunEnded) or (isinstance(event, RunPaused) and not event.until)

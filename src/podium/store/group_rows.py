@@ -201,9 +201,10 @@ class Groups:
 
     @contextmanager
     def _edit_arrangement(self, *, is_lasting: bool = True) -> Iterator[Arrangement]:
-        """Assign a group to every run, and yield the arrangement, in a transaction that excludes other changes to it.
+        """Assign a group to every run, and yield the arrangement. Others cannot change it until the block ends.
 
-        A change by the user is synced to disk at commit; assignments that can be computed again are not.
+        If `is_lasting` is true, the changes are synced to disk when they are committed. It is false if the block only
+        assigns groups, because these assignments can be computed again.
         """
         with translate_errors(self.path):
             self._connection.set_durable(is_lasting)

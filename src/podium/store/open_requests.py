@@ -37,7 +37,7 @@ class OpenRequest(NamedTuple):
 
     @property
     def worker_name(self) -> str:
-        """The name of the worker that asked, usually its branch; it is empty if the run is not a worker's."""
+        """The name of the worker that asked, usually its branch. It is empty if no worker asked."""
         started = self.summary.first.event
         return started.errand.worker_name if isinstance(started, RunStarted) and started.errand is not None else ""
 

@@ -22,9 +22,9 @@ OWNER_COLUMNS = "owner.id, owner.host, owner.boot, owner.pid, owner.born, owner.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerId:
-    """The id that identifies a process as an owner of runs, and how long its leases last without renewal.
+    """The id of a process that owns runs, and how long its leases last without renewal.
 
-    The processes of a host share one id: the host supervises its workers, and they end with it.
+    A host and its workers share one id, because the host supervises its workers and they exit when it exits.
     """
 
     id: str = field(default_factory=lambda: secrets.token_hex(8))

@@ -63,7 +63,7 @@ class RunLease:
     async def wait_written(self, *, is_alone: bool = True) -> None:
         """Wait until all queued writes are committed. If a write failed, raise its error.
 
-        If `is_alone` and few runs are active, the writes are committed at once, without waiting for other writes.
+        If `is_alone` is true and few runs are active, commit the writes at once, without waiting for other writes.
         """
         if self._last is not None and not self._last.done.is_set():
             if is_alone and self._store.has_few_runs:
@@ -127,7 +127,7 @@ class RunStore:
         return len(self._leases) <= FEW_RUNS
 
     def begin_run(self, run: str, beside: Statement | None = None) -> RunLease:
-        """Create a run owned by this process. If `beside` is given, execute it in the same transaction."""
+        """Create a run owned by this process. `beside` is a statement to execute in the same transaction."""
         lease = self._leases[run] = RunLease(self, run, epoch=1)
         lease.queue_write(Write(lease, before=(INSERT_RUN, (run, time.time(), self.owner.id)), after=beside))
         return lease

@@ -1,8 +1,8 @@
-"""Copy the rules that a person saved with "always" to a PostgreSQL store, for the person's workers on hosts.
+"""Copy a user's saved rules to a PostgreSQL store, so that the rules also apply to the user's workers on hosts.
 
-The rules stay in a file in the person's home; the store has a copy. A host can read the copy but not change it. A rule
-applies to runs that were started on the machine where the rule was saved. If it was saved for one repository, it
-applies only to runs in that repository.
+A rule is saved when the user answers a permission request with "always". The rules stay in a file on the user's
+machine; the store contains a copy, which a host can read but not change. A rule applies to runs that were started on
+the machine where the rule was saved. If it was saved for one repository, it applies only to runs in that repository.
 """
 
 from __future__ import annotations

@@ -50,15 +50,19 @@ class Schedule:
 
     @property
     def next_run(self) -> str:
-        """The id of the run for the time `next_at`."""
+        """The id of the run that is due at `next_at`."""
         return sha256(f"schedule {self.id} {self.created} {self.next_at:.0f}".encode()).hexdigest()[:12]
 
 
 class Schedules:
-    """The schedules in a store. Changes survive power loss, because they could not be restored from a timeline."""
+    """The schedules in a store. Changes are synced to disk at once, because no timeline contains them."""
 
     def __init__(self, store: StoreAddress, *, host_secret: str = "") -> None:
-        """Open the schedules. A host, which cannot write to the table, passes its machine's secret as `host_secret`."""
+        """Open the schedules in a store.
+
+        A host cannot write to the table of schedules. It calls a database function instead, which checks
+        `host_secret`, the secret of the host's machine.
+        """
         self._store = store
         self._host_secret = host_secret
 

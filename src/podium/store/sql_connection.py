@@ -14,7 +14,7 @@ Statement = tuple[str, tuple[Any, ...]]
 """A query and its values."""
 
 LOCK_SECONDS = 30.0
-"""How long a statement waits for other processes before it fails, by default."""
+"""The default time that a statement waits for other processes before it fails."""
 
 ALL_ROWS = 2**62
 """The LIMIT value for a query that returns all rows."""
@@ -58,7 +58,7 @@ class SqlConnection(Protocol):
 
     @property
     def settled_entries(self) -> str:
-        """The SQL condition for settled entries. Entries committed later always follow them in `entry_order`."""
+        """The SQL condition for settled entries: no entry that is committed later can precede them in `entry_order`."""
         ...
 
     @property

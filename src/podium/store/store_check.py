@@ -1,4 +1,4 @@
-"""Check a store: its file, the hash chain of every timeline, and rows that belong to no run."""
+"""Check a store: verify its file and the hash chain of every timeline, and find rows that belong to no run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .sqlite.progress_files import find_lost_entries, list_recorded_runs, read_p
 from .store_connection import open_for_reading, translate_errors
 
 LEFT_OVER = ("mail", "attachment", "placement", "worker", "indexed_run")
-"""The tables whose rows are useless without their run."""
+"""The tables to search for leftover rows, that is, rows whose run no longer exists."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from .store_connection import open_for_reading, translate_errors
 from .store_file import TABLES, write_store_file
 
 PAGE_ROWS = {"entry": 500, "attachment": 4, "artifact": 50}
-"""How many rows of each of these tables are read at once. The rows of all other tables are small."""
+"""The number of rows to read at once from tables with large rows. For other tables, it is `MOST_PAGE_ROWS`."""
 MOST_PAGE_ROWS = 1000
 
 KEYS = {

@@ -11,7 +11,7 @@ from .sql_connection import Statement
 
 
 class LeaseHolder(Protocol):
-    """A run's writer. Its writes are rejected if its epoch is outdated, and after its first error."""
+    """A run's writer. Its writes are rejected once its epoch is outdated or one of its writes has failed."""
 
     run: str
     epoch: int
@@ -32,7 +32,7 @@ class Committer(Protocol):
     """Commits batches of writes to one store."""
 
     def try_commit_at_once(self, writes: Sequence[Write]) -> bool:
-        """Commit writes on the event loop. Return False if nothing was committed, so that `commit` has to do it."""
+        """Commit writes on the event loop. Return False if nothing was committed; the caller then uses `commit`."""
         ...
 
     def commit(self, writes: Sequence[Write]) -> None:

@@ -68,7 +68,10 @@ class WorkerIndex:
         return self._query_rows("", ()) if root is None else self._query_rows(f"WHERE {self._in_root}", (root,))
 
     def list_listed(self, root: str | None = None) -> list[WorkerRow]:
-        """Return the workers in the repository `root`, or all workers, except those of teams with a deleted group."""
+        """Return the workers in the repository `root`, or all workers if it is None.
+
+        Workers of teams whose group was deleted are left out.
+        """
         where, values = ("", ()) if root is None else (f"AND {self._in_root}", (root,))
         return self._query_rows(
             "WHERE NOT EXISTS (SELECT 1 FROM placement WHERE placement.run = worker.run AND placement.place IS NULL)"

@@ -50,7 +50,7 @@ class WorktreeRow:
 
 
 class Ledger:
-    """The record of a store's worktrees on this machine. Every change is on disk when the method returns."""
+    """The record of a store's worktrees on this machine. Its methods sync every change to disk before they return."""
 
     def __init__(self, store: StoreAddress) -> None:
         self.store = store

@@ -70,8 +70,8 @@ class SandboxedCommand(list[str]):
 
     Without a relay, its stdin is a socket: the sandbox writes a line when it is ready, and starts the command when it
     receives a line. With a relay, the same happens on the relay's descriptor, and stdin is free. If Podium is killed
-    in between, the sandbox receives no line, so an orphaned command never starts. `notes` contains sentences about a
-    limit that the command exceeded, and about files that it left behind.
+    before it sends that line, the command never starts. `notes` describes a limit that the command exceeded and files
+    that it left behind, if any.
     """
 
     def __init__(

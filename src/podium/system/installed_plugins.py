@@ -1,7 +1,7 @@
 """Find the plug-ins in installed Python packages.
 
 The search takes tens of milliseconds, so it runs only for names that are not built in, such as the name of an engine
-or of a command. A package in the current folder is not a plug-in: otherwise, code in a repository could run without
+or of a command. Packages in the current folder are ignored, because otherwise code in a repository could run without
 consent.
 """
 
@@ -27,7 +27,7 @@ PluginPart = Literal["engines", "tools", "patterns", "commands"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstalledPlugins:
-    """The plug-ins that were loaded, and the errors of those that could not be loaded, each keyed by name."""
+    """The loaded plug-ins, and the errors of plug-ins that could not be loaded, both keyed by name."""
 
     plugins: Mapping[str, Plugin] = field(default_factory=dict)
     broken: Mapping[str, str] = field(default_factory=dict)

@@ -77,11 +77,11 @@ class ChildProcess:
         return self._process.returncode
 
     async def read_stdout(self) -> bytes:
-        """Return some output as soon as there is any, or b"" at the end of the output."""
+        """Return the next chunk of stdout as soon as one is available, or b"" at the end of the stream."""
         return await read_pipe(self.stdout)
 
     async def read_stderr(self) -> bytes:
-        """Return some error output as soon as there is any, or b"" at the end of the output."""
+        """Return the next chunk of stderr as soon as one is available, or b"" at the end of the stream."""
         return await read_pipe(self.stderr)
 
     async def write_stdin(self, data: bytes) -> None:
@@ -251,7 +251,7 @@ def _explain_failure(error: OSError, program: str, directory: str | Path | None)
 
 
 async def read_pipe(pipe: IO[bytes] | None) -> bytes:
-    """Return some output as soon as there is any, or b"" at the end of the output."""
+    """Return the next chunk of a pipe's data as soon as one is available, or b"" at the end of the stream."""
     assert pipe is not None
     while True:
         await wait_readable(pipe)

@@ -15,7 +15,7 @@ def calls(tool: str, /, **arguments: Any) -> Move:
 def fails(status: int = 500, *, times: int | None = None, then: str = "", retry_after: float = 0.0) -> Move:
     """Return a move that fails with this HTTP status. A move is the scripted reply to one model call.
 
-    Every attempt at the call fails or, if `times` is given, only that many attempts. Later attempts get the reply
-    `then`.
+    By default, every attempt at the call fails. If `times` is given, only the first `times` attempts fail, and later
+    attempts get the reply `then`.
     """
     return Move(says=then, fails=Fails(status=status, times=times, retry_after=retry_after))

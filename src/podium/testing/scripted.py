@@ -1,6 +1,6 @@
-"""Run agents with scripted models in the real product.
+"""Run agents with scripted models in tests.
 
-The roster, the patterns, the tool loop, the store and recovery are real; only the model is scripted.
+Only the model is simulated; the roster, the patterns, the tool loop, the store and recovery are the real ones.
 Agents are defined in the test itself, or are found by name in the repository or among Podium's built-in agents.
 """
 
@@ -88,8 +88,8 @@ class Scripted:
     ) -> Result:
         """Send a request to an agent and wait for the result.
 
-        With `dies_after`, nothing is written after that many entries, as if the process had been
-        killed then: the run is `interrupted` and can be resumed.
+        If `dies_after` is given, simulate a process that is killed after that many entries: nothing more is written,
+        the run is `interrupted`, and it can be resumed.
         """
         __tracebackhide__ = True
         return _run_blocking("run", partial(self.arun, agent, request, agents=agents, dies_after=dies_after))
@@ -150,7 +150,7 @@ class Scripted:
         return stream_move(self._scripts.next_attempt, call)
 
     def _resolve_team(self, agent: str | Agent, others: Iterable[Agent]) -> tuple[Agent, ...]:
-        """Return the agent and all agents it needs. Raise an error if a script is for an unknown agent."""
+        """Return the agent and all agents it needs. Raise an error if a script was set for an unknown agent."""
         given = [*others, agent] if isinstance(agent, Agent) else [*others]
         self._own_agents |= {one.name: one for one in given}
         roster = load_roster(self.repo, self._settings.home)

@@ -1,4 +1,4 @@
-"""Prepare a change to one file with its diff, and write it only if the file has not changed since.
+"""Prepare a change to one file with its diff, and write it only if the file was not modified in the meantime.
 
 After a crash, the hashes recorded with the change show whether it was written.
 """
@@ -22,7 +22,7 @@ from .unified_diff import UnifiedDiff, build_unified_diff
 
 LARGEST = 10 * 1024 * 1024
 ABSENT = ""
-"""The hash of a file that does not exist."""
+"""The value that is used instead of a hash if a file does not exist."""
 
 DescribeChange = Callable[[str, Mapping[str, Any], bool], str]
 """Describes a completed change, given the path, the call's arguments and whether the file is new.

@@ -78,7 +78,9 @@ class GitDiff:
                 _parse_names(await self._run_git("ls-files", "-z", "-o", "--exclude-standard", "--", only))
             )
         if left_out:
-            parts.append(f"[left out, because they may contain secrets or a rule hides them: {', '.join(left_out)}]")
+            parts.append(
+                f"[files left out because they may contain secrets or a rule hides them: {', '.join(left_out)}]"
+            )
         return "\n".join(parts) or ("Nothing is staged." if is_staged else "Nothing has changed.")
 
     async def _require_checkout(self) -> None:

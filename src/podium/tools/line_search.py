@@ -76,7 +76,7 @@ async def search_with_ripgrep(
     *,
     timeout: float = TIMEOUT,
 ) -> Hits:
-    """Search the files under a located directory, except files that git ignores, with ripgrep.
+    """Use ripgrep to search the files under a located directory, except files that git ignores.
 
     Hits in files for which `is_searched` returns False are discarded.
     """

@@ -89,7 +89,10 @@ def _resolve_roots(directory: Path, also: Sequence[Path]) -> tuple[Path, ...]:
 
 
 def _name_file(roots: Sequence[Path], path: Path) -> str | None:
-    """Return the key of a file: a relative path in the first root, an absolute path in another root, otherwise None."""
+    """Return the key of a file, or None if the file is outside all roots.
+
+    The key is the path relative to the first root, or the absolute path if the file is in another root.
+    """
     if path.is_relative_to(roots[0]):
         return str(path.relative_to(roots[0]))
     return str(path) if any(path.is_relative_to(root) for root in roots[1:]) else None

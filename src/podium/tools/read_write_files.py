@@ -200,7 +200,7 @@ class WriteFile:
                     there = read_whole_file(checkout, path)
                     before, before_hash = there.decode(), hash_content(there)
                 except (UnicodeDecodeError, InvalidCall):
-                    note = f"{path} already exists and is not text, or is too large to show; it would be replaced.\n"
+                    note = f"{path} already exists, but is not text or is too large to show; it would be overwritten.\n"
         change = PendingFileChange(
             directory=self._directory, path=path, before=before, before_hash=before_hash, after=after
         )

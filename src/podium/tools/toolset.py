@@ -70,7 +70,7 @@ def function_tools(functions: Iterable[Callable[..., Any]]) -> tuple[ActingTool,
 
 
 class Toolbox:
-    """The tools for a working directory, or for work without a directory."""
+    """The tools that are available in a working directory or, if `directory` is None, without one."""
 
     def __init__(
         self,

@@ -44,9 +44,10 @@ class Advisors(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     agents: tuple[str, ...]
     require: Literal["all", "any", "none"] | int = "any"
-    """This default applies to stored agents and must never change.
+    """How many advisors must succeed.
 
-    For advisors in a file, or in a list or mapping in code, the default is DEFAULT_REQUIRE.
+    Stored agents omit the default value, so it must never change. Advisors that are given in a file, or as a list or
+    mapping in code, get DEFAULT_REQUIRE instead.
     """
     timeout: float = 120.0
 
@@ -61,7 +62,7 @@ class Member(Struct, frozen=True, kw_only=True, omit_defaults=True):
     model: str = ""
     prompt: str = ""
     weight: float = 1.0
-    """How much its vote counts in a weighted decision."""
+    """How much the member's vote counts in a weighted decision."""
 
 
 class Team(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -118,7 +119,7 @@ AgentMode = Literal["", "plan", "dont-ask"]
 
 
 Expectation = Literal["", "changes"]
-"""What an agent must do, besides giving an answer, for its work to count as a success."""
+"""The requirement, besides giving an answer, that an agent must meet to succeed: `changes` means changing files."""
 
 
 MemoryPlace = Literal["", "project", "user"]
@@ -130,10 +131,10 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     In code, fields that are mappings in a file, such as `team`, can be given as mappings. `advisors` can be a list
     of names, `router` can be True, and `tools` can contain functions. The models in `fallback_models` are tried in
-    order if `model` cannot answer. `max_tokens` limits the length of each reply. With `expects`, the work fails if it
-    changed no files. The skills in `skills` are loaded from the start; the agent can load other skills itself.
-    `pattern` is the name of a pattern that does the agent's work; in code, it can be the pattern itself. With `memory`,
-    the agent keeps notes for its later runs.
+    order if `model` cannot answer. `max_tokens` limits the length of each reply. If `expects` is set, the
+    agent's work counts as failed if no files were changed. The skills in `skills` are loaded from the start; the agent
+    can load other skills itself. `pattern` is the name of a pattern that does the agent's work; in code, it can be the
+    pattern itself. If `memory` is set, the agent keeps notes for its later runs.
     """
 
     name: str
@@ -258,7 +259,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def is_terminal(self) -> bool:
-        """Whether the agent's own answer is final, which means that it neither hands off nor routes."""
+        """Whether the agent's own answer is final: the agent neither hands off nor routes."""
         return self.handoff is None and self.router is None
 
 

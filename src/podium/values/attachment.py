@@ -73,7 +73,7 @@ def find_image_digests(text: str) -> list[str]:
 
 
 def detect_media_type(data: bytes) -> str:
-    """Return the media type of a file's content, or an empty string if it cannot be attached."""
+    """Return the media type of a file's content, or an empty string if it is neither a supported image nor text."""
     for media, shape in _IMAGE_SIGNATURES.items():
         if shape.match(data):
             return media

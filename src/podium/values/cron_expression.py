@@ -1,9 +1,9 @@
 """Parse cron expressions, and find the times when they trigger in a time zone.
 
 An expression has the five fields minute, hour, day of month, month and day of week. If both day fields are restricted,
-a day that matches either of them matches. Times are local times in the zone. If daylight saving time skips a matching
-time, the expression triggers later by the length of the gap. If a matching time occurs twice, the expression triggers
-only the first time, unless it matches every hour.
+a day has to match only one of them. Times are local times in the zone. If daylight saving time skips a matching time,
+the expression triggers later by the length of the gap. If a matching time occurs twice, the expression triggers only
+the first time, unless it matches every hour.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SHORTCUTS = {
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 MOST_DAYS = 8 * 366
-"""How many days to look ahead: 29 February is at most eight years away."""
+"""How many days to look ahead: eight years, which is the longest time between two leap days."""
 LONGEST_EXPRESSION = 200
 
 
@@ -91,7 +91,7 @@ class CronExpression:
                 place = bisect_right(times, after)
                 if place < len(times):
                     return times[place]
-        raise AssertionError("a parsed expression always triggers again")
+        raise AssertionError("found no next time for a cron expression, although every valid expression has one")
 
     def _matches_day(self, day: date) -> bool:
         if day.month not in self.months:

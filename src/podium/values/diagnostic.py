@@ -11,8 +11,8 @@ Severity = Literal["error", "warning", "notice"]
 class Diagnostic(Struct, frozen=True, kw_only=True):
     """A message about a file: what was found and what was expected, in one sentence.
 
-    A file with an error is not used; a file with a warning is. A notice is for information only. `line`
-    and `key` are not set if the diagnostic concerns the whole file.
+    A file with an error is not used; a file that has only warnings is still used. A notice is for information only.
+    `line` and `key` are not set if the diagnostic concerns the whole file.
     """
 
     severity: Severity

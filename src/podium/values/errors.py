@@ -56,7 +56,7 @@ class Failure(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def format_failures(failures: Iterable[Failure]) -> str:
-    """Return failures as text, with agents that have the same message grouped: `a, b: no key; c: timed out`."""
+    """Return failures as text, grouping agents that failed with the same message: `a, b: no key; c: timed out`."""
     places: dict[str, list[str]] = {}
     for failure in failures:
         places.setdefault(failure.message, []).append(failure.where or failure.agent)
@@ -184,7 +184,7 @@ class RunHeld(StoreFailed):
 
 
 class JournalMismatch(PodiumError):
-    """The journal does not match the code's expectations."""
+    """The journal of a run and the code disagree: Podium has a bug, or the store was tampered with."""
 
 
 def find_first_error(error: BaseException) -> BaseException:

@@ -193,8 +193,8 @@ class FieldReader:
         """Return the entries of a mapping that have a value. The keys of the result are spelled as in `known`.
 
         In the file, keys can also be in camelCase, and `also` maps further spellings to known keys. An unknown key is
-        ignored with a warning. `below` maps keys that belong in a nested mapping to the key of that mapping, which the
-        warning then names.
+        ignored with a warning. `below` maps each key that belongs in a nested mapping to the key of that mapping, so
+        that the warning can say where the key belongs.
         """
         if not isinstance(self.node, MappingNode):
             self.report_expected(f"a mapping with keys such as {join_words(list(known)[:3], last='or')}")

@@ -26,8 +26,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 class JobClass(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A class of jobs with the same requirements for their host, and with the same team and provider.
 
-    A host must have all `labels`, which are sorted, and at least the store version. The jobs count towards the limits
-    of their team and provider.
+    A host must have all `labels`, which are sorted, and must support at least version `store_version` of the store.
+    The jobs count towards the limits of their team and provider.
     """
 
     labels: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class JobClass(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @classmethod
     def from_key(cls, key: str) -> JobClass:
-        """Return the class with this key. Raise msgspec.MsgspecError for any other text."""
+        """Return the class that has this key. Raise msgspec.MsgspecError if the key is not valid."""
         return msgspec.json.decode(key, type=cls)
 
 

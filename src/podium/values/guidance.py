@@ -36,4 +36,4 @@ class Guidance(Struct, frozen=True, kw_only=True, omit_defaults=True):
     loaded_skills: dict[str, str] = {}
     """The texts of the skills that agents get from the start, keyed by name."""
     memories: dict[str, Memory] = {}
-    """The memories of the agents that have one, keyed by agent name."""
+    """The memory of each agent that has one, keyed by agent name."""

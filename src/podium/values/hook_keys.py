@@ -70,11 +70,11 @@ def _iter_foreign_hooks(reader: FieldReader) -> Iterator[Hook]:
 
 
 def _read_matcher(reader: FieldReader) -> tuple[str, ...]:
-    """Read another program's pattern for tools: names separated by `|`. Any other pattern matches all tools."""
+    """Read another program's pattern for tools: names separated by `|`. Any other pattern counts as all tools."""
     pattern = reader.read_text(allow_blank=True)
     if not _NAMES.fullmatch(pattern.replace("|", "")):
         if pattern != ".*":
-            reader.add_warning("this matches all tools, because it is not a list of names such as Edit|Write")
+            reader.add_warning("this is not a list of names such as Edit|Write, so the hook applies to all tools")
         return ()
     return tuple(word for part in pattern.split("|") if (word := part.strip()) and word != "*")
 

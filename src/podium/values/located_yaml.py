@@ -48,7 +48,7 @@ class ListNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MappingNode:
-    """A mapping of keys to values; a value's line is that of its key."""
+    """A mapping of keys to values. Each value has the line number of its key."""
 
     line: int
     fields: Mapping[str, LocatedNode]
@@ -62,7 +62,7 @@ class NumberTooLarge(ValueError):
 
 
 def parse_scalar(raw: str, *, line: int, is_plain: bool) -> ScalarNode:
-    """Parse a scalar; quoted text is always text."""
+    """Parse a scalar. If `is_plain` is False, the scalar was quoted and its value is always text."""
     kind, value = _parse_plain_scalar(raw) if is_plain else ("text", raw)
     return ScalarNode(line=line, kind=kind, value=value, raw=raw)
 

@@ -44,7 +44,10 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def digest(self) -> str:
-        """The hash that the user trusts: it covers everything that determines what is started or called."""
+        """The hash that is stored when the user trusts the server.
+
+        The hash covers everything that determines what is started or called.
+        """
         told = (self.command, self.args, self.env, self.url, self.headers)
         return sha256(msgspec.json.encode(told, order="sorted")).hexdigest()
 

@@ -10,7 +10,7 @@ def parse_agent_name(operation: str) -> str:
 
 
 TRIGGERS = frozenset(("handoff", "route", "advice", "member", "tool", "retry", "vote"))
-"""How an operation can start another one; the path segment of the new operation begins with this word."""
+"""The ways in which an operation can start another. The new operation's path segment begins with one of these words."""
 
 
 def parse_team_operation(operation: str) -> str:
@@ -35,5 +35,8 @@ def parse_plan_step(path: str) -> str:
 
 
 def owns_plan_step(operation: str) -> bool:
-    """Return whether an operation is the work of a plan step's owner, not a review, a vote or another agent's part."""
+    """Return whether an operation is the work of the owner of a plan step.
+
+    Reviews, votes and the work of other agents in the plan step do not count.
+    """
     return operation.rpartition("/")[0].rpartition("/")[2].startswith(PLAN_STEP)

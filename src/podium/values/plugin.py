@@ -1,4 +1,4 @@
-"""Plug-ins: what an installed Python package adds to Podium."""
+"""Plug-ins: extensions of Podium that installed Python packages provide."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Part(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One agent's contribution to an answer, or why it is missing."""
+    """One agent's contribution to an answer, or the reason why the contribution is missing."""
 
     agent: str
     outcome: Outcome

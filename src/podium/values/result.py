@@ -11,8 +11,8 @@ from .usage import NO_USAGE, Usage
 class Result(Struct, frozen=True, kw_only=True):
     """The result of a run.
 
-    `parts` contains individual agents' contributions; without an answer, they are everything that the run
-    produced. A run that was `interrupted` has not ended: it can be resumed.
+    `parts` contains the contributions of individual agents. If the run has no answer, these contributions are its only
+    output. If `outcome` is `interrupted`, the run has not ended and can be resumed.
     """
 
     run_id: str

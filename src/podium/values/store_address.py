@@ -20,7 +20,7 @@ class PostgresAddress:
     folder: Path
 
     def exists(self) -> bool:
-        """Return True: opening a database creates the store in it."""
+        """Return True, because opening the database creates the store if it does not exist yet."""
         return True
 
     def __str__(self) -> str:

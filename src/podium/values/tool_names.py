@@ -13,8 +13,8 @@ SEND_MESSAGE = "send_message"
 LOAD_SKILL = "load_skill"
 """The tool that reads the files of a skill.
 
-If any skills are available, an agent has this tool by default if it lists skills, or if it lists no tools and is not a
-router.
+If skills are available, the tool is given by default to every agent that lists skills, and to every agent that lists no
+tools and is not a router.
 """
 UPDATE_MEMORY = "update_memory"
 """The tool that changes an agent's memory. An agent has this tool if its memory can be changed."""

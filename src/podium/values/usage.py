@@ -83,5 +83,5 @@ NO_USAGE = Usage()
 
 
 def sum_usage(usages: Iterable[Usage]) -> Usage:
-    """Return the sum of all usages."""
+    """Return the sum of several usage records."""
     return sum(usages, NO_USAGE)

@@ -164,12 +164,14 @@ def _explain_yaml_error(error: yaml.MarkedYAMLError, text: str, first_line: int)
     number = mark.line if mark else 0
     lines = text.split("\n")
     line = lines[number] if number < len(lines) else ""
-    problem = error.problem or "it cannot be parsed"
+    problem = (error.problem or "it cannot be parsed").replace(
+        "cannot start any token", "cannot start a key or a value"
+    )
     if "mapping values" in problem:
         problem += "; text that contains a colon needs quotes"
     elif "\t" in line:
         problem += "; use spaces instead of tabs"
-    elif "cannot start any token" in problem:
+    elif "cannot start a key or a value" in problem:
         problem += "; text that starts with this character needs quotes"
     key = re.match(r"\s*([A-Za-z_]\w*)\s*:", line)
     return MalformedText(f"this is not valid YAML: {problem}", line=number + first_line, key=key[1] if key else "")

@@ -134,7 +134,7 @@ def _plan_moves(arriving: Mapping[str, str], target: Mapping[str, str], base: Ma
 
 
 def _iter_free_paths(paths: Iterable[str], first: int, taken: Collection[int]) -> Iterator[str]:
-    """Yield each path with a new number. The numbers count up from `first` and skip those in `taken`."""
+    """Yield each path with a free number: the next one, starting at `first`, that is not in `taken`."""
     numbers = (number for number in count(first) if number not in taken)
     for path in paths:
         title = path.rpartition("/")[2].partition("-")[2]
@@ -152,9 +152,9 @@ def _follow_moves(moved: Mapping[str, str], line: re.Match[str]) -> str:
 
 
 def link_adr_files(files: Mapping[str, str]) -> dict[str, str]:
-    """Link each record and the one that it supersedes to each other. Return the changed records, keyed by path.
+    """Add missing links between each record and the record that it supersedes, in both directions.
 
-    Such links are missing if the two records come from different branches.
+    Links are missing if the two records come from different branches. Return the changed records, keyed by path.
     """
     paths = find_recorded_decisions(files)
     changed: dict[str, str] = {}

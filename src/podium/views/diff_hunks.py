@@ -82,7 +82,10 @@ def _start_file(names: str) -> dict[str, Any]:
 
 
 def _start_hunk(found: re.Match[str]) -> dict[str, Any]:
-    """Return a hunk without its lines. `old_count` and `new_count` say how many lines it has in each file."""
+    """Return a new hunk from its header, with an empty list of lines.
+
+    `old_count` and `new_count` are the numbers of lines that the hunk covers in the old and the new file.
+    """
     old, old_count, new, new_count, heading = found.groups()
     return {
         "old": int(old),

@@ -29,7 +29,7 @@ class EntryFilter:
 
     @property
     def is_empty(self) -> bool:
-        """Whether every entry is selected."""
+        """Whether the filter has no criteria and therefore accepts every entry."""
         return self == EntryFilter()
 
 

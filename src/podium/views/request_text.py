@@ -65,7 +65,7 @@ def format_request_lines(asked: PermissionAsked) -> list[str]:
     if asked.shown:
         lines += ["", *(f"  {line}" for line in asked.shown.split("\n")), ""]
     if action.outputs and action.outputs == {path: action.inputs.get(path) for path in action.outputs}:
-        lines.append(f"  no changes: {', '.join(action.outputs)} already has this content")
+        lines.append(f"  no changes: {', '.join(action.outputs)} would stay the same")
     lines += [f"  {denial}" for denial in asked.denied]
     if asked.always:
         lines.append(f'  "always" adds the rule {asked.always} for this repository')
@@ -105,7 +105,7 @@ def escape_hidden_text(text: str) -> str:
 
 
 def escape_in_line(name: str) -> str:
-    """Return text from an agent or a tool on one line, cut if it is long, with invisible characters escaped."""
+    """Escape line breaks and invisible characters in text from an agent or a tool, and truncate long text."""
     shown = name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
     return "".join(json.dumps(one)[1:-1] if one in "\n\t\r" else escape_if_hidden(one) for one in shown)
 

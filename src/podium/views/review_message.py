@@ -37,7 +37,7 @@ class LineComment(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def format_review(branch: str, comments: Sequence[LineComment], note: str = "") -> str:
-    """Return the message: a note if there is one, and each comment with the lines that it is about.
+    """Return a review as a message to the agent: the note, if there is one, and each comment with its lines.
 
     Raise Mistake if there is nothing to send, or if a comment is not valid.
     """

@@ -289,9 +289,10 @@ def describe_target(thing: Group | GroupedRun) -> str:
 
 
 def find_main_repository(repo: str, git_file: str) -> str:
-    """Return the repository that a worktree belongs to, from its `.git` file, or `repo` if it is not a worktree.
+    """Return the repository that the worktree `repo` belongs to. If `repo` is not a worktree, return `repo` itself.
 
-    The `.git` file of a worktree points to a folder in the repository: `gitdir: REPOSITORY/.git/worktrees/fix`.
+    `git_file` is the content of the file `.git` in `repo`. In a worktree, this file points to a folder in the main
+    repository: `gitdir: REPOSITORY/.git/worktrees/fix`.
     """
     word, _, named = git_file.partition(":")
     if word != "gitdir" or "\0" in named:

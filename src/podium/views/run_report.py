@@ -201,7 +201,7 @@ class ReportBuilder:
         return self._discussion_records.setdefault(node.path, _DiscussionRecord())
 
     def _find_coordinator(self, node: OperationNode) -> OperationNode:
-        """Return the operation that leads the discussion that a message at `node` belongs to.
+        """Find the discussion that a message at `node` belongs to, and return the operation that leads it.
 
         If `node` leads a discussion itself, its messages belong to that discussion until `node` ends.
         """

@@ -345,9 +345,9 @@ def _iter_parts(node: OperationNode) -> Iterator[Part]:
 def _select_reporting_children(node: OperationNode) -> list[OperationNode]:
     """Return the child operations whose parts are reported.
 
-    In a team, these are first the operations that do not belong to a member, and then, for each member, its last
-    successful operation, followed by its last operation if that one did not succeed. The operations of an evaluator
-    that is not a member are not included.
+    For a team, the operations that do not belong to a member come first. They are followed by each member's last
+    successful operation and, if the member's last operation did not succeed, that operation too. The operations of an
+    evaluator that is not a member are left out.
     """
     if node.team is None:
         return node.children

@@ -31,7 +31,7 @@ from .work_progress import TeamWork
 
 
 class StepUse(Struct, frozen=True, kw_only=True):
-    """The time, the tokens and the changed files of the work on a step so far."""
+    """The time and tokens that the work on a step has used so far, and the number of files that it has changed."""
 
     seconds: float = 0.0
     tokens: int = 0

@@ -25,7 +25,7 @@ MOST_STEPS = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TravelledWork:
-    """Where the files of a run are.
+    """The location of a run's files, and its last push.
 
     `host` and `path` are the machine and the folder of its last checkout, and `base` is the commit that its branch
     started from. `host` is empty if the run cannot move. `pushed` is the last push, and `push_failure` says why a later
@@ -86,7 +86,7 @@ def describe_step(action: Action) -> str:
 
 def describe_move(moved: WorkMoved) -> str:
     """Return the message to the agent whose run has moved to another machine."""
-    start = f"the files of commit {moved.commit[:12]}" if moved.commit else "the files that the work started from"
+    start = f"the files of commit {moved.commit[:12]}" if moved.commit else "the files as they were when the work began"
     text = f"This work continues on another machine, in a new checkout with {start}."
     if moved.unpushed:
         steps = "\n".join(f"- {step}" for step in moved.unpushed)

@@ -93,14 +93,14 @@ class AlsoWork(Struct, frozen=True, kw_only=True):
 
 
 class WorkerState(Struct, frozen=True, kw_only=True):
-    """A worker's state. If `answer` is None, `why` is the reason.
+    """A worker's state. If there is no answer, `answer` is None and `why` is the reason.
 
     `waiting_since` is the time of the oldest unanswered request or question, or 0 if there is none; `waiting_for`
     contains the ids of all unanswered requests and questions. `base` is set when the worker gets its checkout;
-    `commit`, `commits`, `files`, `added` and `removed` are set when its work is committed. `counts` contains the ids of
-    the ended runs of workers that this worker started; `usage` includes the usage of these runs. `context` is the size
-    of the largest open conversation of the worker's agents or, if none is open, of the last conversation. `model`
-    is the model that replied last. `also` contains the worker's work in additional repositories.
+    `commit`, `commits`, `files`, `added` and `removed` are set when its work is committed. `usage` includes the
+    usage of the workers that this worker started, once they have ended; `counts` contains the ids of their runs.
+    `context` is the size of the largest open conversation of the worker's agents or, if none is open, of the last
+    conversation. `model` is the model that replied last. `also` contains the worker's work in additional repositories.
     """
 
     run: str

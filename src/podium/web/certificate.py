@@ -1,8 +1,8 @@
 """Create or read the server's certificate, for connections from other machines.
 
-Certificates that Podium creates are self-signed, so a browser warns once. The user compares the fingerprint that the
-server prints with the one that the browser shows. Podium's own client stores the fingerprint and accepts no other
-certificate.
+Certificates that Podium creates are self-signed, so a browser shows a warning on the first visit. The user compares the
+fingerprint that the server prints with the one that the browser shows. Podium's own client stores the fingerprint and
+accepts no other certificate.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class RunningServer:
     """The fingerprint of the certificate, if connections are encrypted."""
 
     def make_sign_in_address(self) -> str:
-        """Return the address of the page with a new sign-in code.
+        """Return the dashboard's address with a new sign-in code.
 
         The code is in the fragment, after the #, which browsers do not send to servers.
         """

@@ -54,5 +54,5 @@ def make_best_of_team(
 
 
 def _format_checks(checks: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the checks in the settings as command lines, the form that the option `checks` of a team needs."""
+    """Return the checks from the settings as command lines, as a team's `checks` option expects them."""
     return [argv[2] if list(argv[:2]) == ["sh", "-c"] else shlex.join(argv) for argv in checks.values()]

@@ -129,7 +129,10 @@ async def _choose_checkout_path(
     is_shared: bool,
     reserved: Sequence[Path],
 ) -> Path:
-    """Return the path for a worker's checkout, which its team may share. Raise Mistake if it cannot be created."""
+    """Return the path for a worker's checkout. Raise Mistake if the checkout cannot be created.
+
+    If `is_shared`, the workers on a branch share one checkout.
+    """
     root = str(of.repository.main_folder)
     if is_shared:
         if (shared := await to_thread.run_sync(_find_shared_checkout, store, worker_index, root, branch)) is not None:

@@ -206,7 +206,7 @@ class Commander:
     async def run_claimed_worker(self, run: str, started: RunStarted) -> str:
         """Run the worker of a run that this host has claimed, until the run ends, pauses or is interrupted.
 
-        Return the reason why this machine cannot work on the run, or an empty string if it can.
+        If this machine turns out to be unable to work on the run, return the reason; otherwise, return an empty string.
         """
         worker = ActiveWorker.from_run_started(run, started, self._launcher.settings.home)
         self._active_workers[run] = worker

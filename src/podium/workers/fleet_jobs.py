@@ -104,7 +104,7 @@ def choose_place(
 
 
 def _stay_with_repositories(fleet: Fleet, options: WorkerOptions) -> WorkerPlace:
-    """Place a worker with several repositories on this machine.
+    """Choose this machine for a worker that works in several repositories.
 
     Raise Mistake if the options require labels, or if this machine is a fleet host.
     """
@@ -113,7 +113,9 @@ def _stay_with_repositories(fleet: Fleet, options: WorkerOptions) -> WorkerPlace
         raise Mistake(f"{why}; delegate it without labels on the machine that has the repositories")
     if not fleet.hosts:
         return HERE
-    return WorkerPlace(notice="This worker works in several repositories, so it runs on this machine, not on a host.")
+    return WorkerPlace(
+        notice="This worker works in several repositories, so it runs on this machine instead of on a fleet host."
+    )
 
 
 def _stay_here(fleet: Fleet, worker_task: WorkerTask, options: WorkerOptions) -> WorkerPlace:
@@ -129,7 +131,9 @@ def _stay_here(fleet: Fleet, worker_task: WorkerTask, options: WorkerOptions) ->
         return WorkerPlace()  # the run itself records that its repository has no remote
     if not fleet.alive:
         return WorkerPlace(notice="No fleet host is alive, so this worker runs on this machine.")
-    return WorkerPlace(notice="This worker has no checkout of its own, so it runs on this machine and not on a host.")
+    return WorkerPlace(
+        notice="This worker has no checkout of its own, so it runs on this machine instead of on a fleet host."
+    )
 
 
 def _describe_queue(fleet: Fleet, job: FleetJob) -> str:

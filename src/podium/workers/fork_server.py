@@ -152,7 +152,7 @@ def _run_forked_worker(
 
 
 def _set_up_streams(request: SpawnRequest) -> None:
-    """Change to the worker's folder, redirect output to its log, and pass it the request's line on standard input."""
+    """Change to the worker's folder, redirect output to the worker's log, and provide the request's line on stdin."""
     log = os.open(request.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     told, tell = os.pipe()
     os.write(tell, request.line.encode() + b"\n")

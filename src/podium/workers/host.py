@@ -81,7 +81,7 @@ async def run_host(
     options: HostOptions,
     report: Callable[[str], None],
 ) -> None:
-    """Offer this machine to the fleet until a signal or the fleet asks it to shut down.
+    """Offer this machine to the fleet until SIGTERM or SIGINT arrives, or the fleet asks the machine to shut down.
 
     `owner` is the owner id that the launcher's store uses for its runs. `report` is called with one sentence for each
     event that a person should know about. Raise Mistake if this machine cannot be a host.
@@ -143,7 +143,7 @@ def _require_compatible_hosts(name: str, hosts: Sequence[HostRow]) -> None:
 
 
 class HostPresence:
-    """Reports that a host is alive, and drains it when a signal or the fleet requests it."""
+    """Reports that a host is alive, and drains it when a signal arrives or the fleet asks for it."""
 
     def __init__(
         self, database: FleetDatabase, loop: HostLoop, options: HostOptions, report: Callable[[str], None]

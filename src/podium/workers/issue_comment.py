@@ -68,9 +68,9 @@ class CommentPosting:
         self._now = now
 
     def is_due(self, claim: IssueClaim) -> bool:
-        """Return whether the comment on an issue is wanted and can be posted now.
+        """Return whether a comment on an issue has yet to be posted and can be posted now.
 
-        If the outcome of the last attempt is unknown, the next attempt must wait.
+        If the outcome of the last attempt is unknown, the next attempt must wait for the source's `doubt_seconds`.
         """
         if claim.is_active or claim.comment not in ("wanted", "posting"):
             return False

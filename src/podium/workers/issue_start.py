@@ -25,7 +25,7 @@ LONGEST_SLUG = 40
 
 
 class IssueStart:
-    """Starts the runs for issues in the repository `place`, with the agents as they are now.
+    """Starts the runs for a source's issues, in the folder `place` and with the agents in `roster`.
 
     `is_delegated` says whether the work is done in worktrees; if it is None, worktrees are used if the agent can change
     files and `place` is in a git repository.
@@ -65,7 +65,7 @@ class IssueStart:
         )
 
     def choose_branch(self, claim: IssueClaim) -> str:
-        """Return the branch for the work on an issue, or an empty string if it is done in the repository itself.
+        """Return the branch for the work on an issue, or an empty string if the work is not done in a worktree.
 
         Raise BadAgent if the issue's agent cannot be used.
         """

@@ -48,7 +48,7 @@ End with a short summary for the people who read the issue: what you did, how yo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriageChoice:
-    """The agent that triage chose, or an empty string if the issue needs a person, and the reason."""
+    """The result of triage: the chosen agent and the reason. `agent` is empty if the issue needs a person."""
 
     agent: str
     reason: str

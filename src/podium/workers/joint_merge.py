@@ -84,9 +84,10 @@ async def find_repository_merges(
 
 
 async def run_joint_merge(merges: Sequence[RepositoryMerge], *, on_forecast: OnForecast | None = None) -> JointOutcome:
-    """Run the merge train of each repository. A branch that one repository leaves out is left out of all.
+    """Run the merge train of each repository. A branch that cannot be merged in one repository is merged in none.
 
-    If a branch is left out, the trains run again without it. The target branches are not changed.
+    If only some of the trains leave out a branch, all trains run again without that branch. The target branches are not
+    changed.
     """
     excluded: dict[str, dict[str, str]] = {merge.context.root: {} for merge in merges}
     is_first = True

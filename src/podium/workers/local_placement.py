@@ -236,7 +236,10 @@ class LocalPlacement:
 
 
 class IdleTracker:
-    """Keeps a context open while a worker waits to be started or resumed, or waits for answers."""
+    """Keeps a context manager entered while a worker is idle.
+
+    A worker is idle if it has not started yet, is paused, or is waiting for answers.
+    """
 
     def __init__(self, idle: Idle) -> None:
         self._idle = idle
@@ -262,12 +265,12 @@ class IdleTracker:
         self._is_waiting = is_waiting
 
     def close(self) -> None:
-        """Close the context."""
+        """Exit the context manager if it is entered."""
         self._open.close()
 
 
 def _summarise_plan_step(entries: Sequence[Entry]) -> str:
-    """Return a summary of a plan step owner's work for the next owner, or an empty string for other workers."""
+    """Return a summary of a plan step's work for the step's next owner. For other work, return an empty string."""
     started = entries[0].event
     assert isinstance(started, RunStarted), "the first entry of a run must be RunStarted"
     if started.errand is None or not parse_plan_step(started.errand.operation):

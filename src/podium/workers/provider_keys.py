@@ -158,7 +158,10 @@ def is_delivery_pending(store: StoreAddress, run: str) -> bool:
 
 
 def finish_delivery(store: StoreAddress, run: str) -> None:
-    """Unregister the key delivery that this process inherited."""
+    """End the delivery of a run's keys.
+
+    Release the lock that this process inherited as its standard input, and remove the lock file.
+    """
     with Path(os.devnull).open() as nothing:
         os.dup2(nothing.fileno(), 0)
     _delivery_lock_path(store, run).unlink(missing_ok=True)

@@ -20,7 +20,10 @@ from ..setup.settings import Settings
 from ..system.locations import find_home_folder
 
 STABLE_AFTER_NS = 1_000_000_000
-"""How long a file must have been unchanged before it is cached. Until then, it can change without a new timestamp."""
+"""How long a file must have been unchanged before its settings are cached.
+
+Two changes in quick succession can leave the same timestamp, so that the second change would not be noticed.
+"""
 
 
 class FileStamp(NamedTuple):

@@ -21,7 +21,7 @@ from .worker_queue import Job, RunStatus, StartPlan, plan_worker_starts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnfinishedWorkers:
-    """The workers that have not ended. `end_texts` describes how preceding workers ended."""
+    """The workers that have not ended. `end_texts` describes how the workers that they depend on ended."""
 
     started: Mapping[str, RunStarted]
     statuses: Mapping[str, RunStatus]

@@ -139,7 +139,7 @@ class WorkPush:
 
 
 class _PushedWork:
-    """A context manager that opens a run's tools, and pushes the run's files while they are open."""
+    """A context manager that opens a run's tools. Until it exits, the run's files are pushed after every step."""
 
     def __init__(self, push: WorkPush, tools: AbstractAsyncContextManager[object]) -> None:
         self._push = push

@@ -96,7 +96,7 @@ class _MeasuringWire:
     async def stream(self, call: ModelCall) -> AsyncGenerator[ReplyPart, None]:
         if call.agent == self._agent:
             self.call = self.call or call
-            raise OutsideFailed("the model is not called, because only the tokens of the prompt are counted")
+            raise OutsideFailed("the model was not called; only the tokens of the prompt are counted")
         async with aclosing(self._rehearsal.stream(call)) as parts:
             async for part in parts:
                 yield part

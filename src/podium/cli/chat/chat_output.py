@@ -136,9 +136,9 @@ class TranscriptPrinter:
 
 
 def skip_printed_text(printed: str, text: str) -> str:
-    """Return `text` without the longest beginning that is also the end of `printed`.
+    """Return `text` without its longest prefix that is also a suffix of `printed`.
 
-    If `printed` does not end with the beginning of `text`, return all of `text`, preceded by a line break if necessary.
+    If there is no such prefix, return all of `text`, on a new line if `printed` does not end with a line break.
     """
     for size in range(min(len(printed), len(text)), 0, -1):
         if printed.endswith(text[:size]):

@@ -247,7 +247,7 @@ class ChatTurn:
 
     @property
     def pending_messages(self) -> list[str]:
-        """The messages sent by the user during the turn that the agent has not received yet."""
+        """The messages that the user sent during the turn and that the agent has not received yet."""
         return [*self._received.values(), *self._sent]
 
     async def follow_run(self, run: Run, printer: TranscriptPrinter) -> Result:

@@ -67,7 +67,7 @@ class PlainConsole:
         """Do nothing: only complete lines are printed."""
 
     def show_activity(self, activity: str) -> None:
-        """Print only the first of several activities in a row, because printed text cannot be removed."""
+        """Print only the first of several consecutive activities, because a printed line cannot be replaced."""
         if activity and not self._is_busy:
             self.print_line(f"  ({activity})")
         self._is_busy = bool(activity)

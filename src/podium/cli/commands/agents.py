@@ -26,7 +26,10 @@ NAMES = ("show",)
 @click.option("--json", "is_json", is_flag=True, help="Print the list as JSON.")
 @click.pass_context
 def agents_command(ctx: click.Context, repo: Path | None, is_json: bool) -> None:
-    """List all agents with their sources, or show one. Agents overridden by an agent of the same name come last."""
+    """List all agents with their sources, or show one.
+
+    Agents that are overridden by another agent of the same name are listed last.
+    """
     if ctx.invoked_subcommand is not None:
         require_no_group_options(ctx, repo=repo, json=is_json)
         return

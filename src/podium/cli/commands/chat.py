@@ -45,7 +45,7 @@ HISTORY = "chat_history"
 def chat_command(
     agent: str, repo: Path | None, model: str | None, permission_mode: str | None, is_bare: bool, is_plain: bool
 ) -> int:
-    """Chat with AGENT; each line continues the conversation. podium without a command does the same.
+    """Chat with AGENT; each line continues the conversation. Running podium without a command also starts a chat.
 
     /help lists the commands for delegating to workers, answering their requests, and viewing runs
     and costs. Ctrl-C stops the agent; a second Ctrl-C or Ctrl-D exits.

@@ -33,8 +33,8 @@ NOT_CHECKED = Diagnostic(
 def check_command(path: Path | None, repo: Path | None, is_json: bool) -> None:
     """Check the agents at PATH: a repository (default: this one), a folder of agents, or one file.
 
-    Prints all diagnostics: what is wrong in the files, what a run with the current settings would refuse, and, for a
-    repository, which settings are wrong or ignored and which instruction files are not read.
+    Prints all diagnostics: problems in the files, problems that would prevent a run with the current settings and,
+    for a repository, settings that are invalid or ignored and instruction files that are not read.
     The exit code is 1 if there are errors.
     """
     home = find_home_folder()

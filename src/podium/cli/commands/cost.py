@@ -125,9 +125,9 @@ def walk_cost_lines(
 
 
 class Column(NamedTuple):
-    """A table column. A column with a `spare` above 0 is dropped if it is empty or the table is too wide.
+    """A table column. If `spare` is greater than 0, the column is dropped when it is empty or the table is too wide.
 
-    The columns with the highest `spare` are dropped first.
+    Columns with a higher `spare` are dropped first.
     """
 
     title: str

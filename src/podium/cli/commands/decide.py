@@ -68,8 +68,8 @@ def decide_command(
     """Make a decision on TOPIC, and record it.
 
     You choose an option at the terminal. Without a terminal, the decision stays open until you choose an option with
-    podium answer. With --by TEAM, the members of that team vote according to its rule. If the vote is inconclusive,
-    its lead decides, or you do.
+    podium answer. With --by TEAM, the members of that team vote according to the team's rule. If the vote is
+    inconclusive, the team's lead decides, unless the team's settings or --decide-by let you decide.
     """
     shown = OutputOptions(**output)
     place = find_repo(repo or Path())

@@ -161,7 +161,7 @@ def require_known_tools(rules: Sequence[str]) -> None:
 
 
 def _print_notices(settings: Settings, run: str) -> None:
-    """Print the notices on a new run's timeline about where it will run, for example that no host has its labels."""
+    """Print the notices on a new run's timeline, for example that no host has the labels that the run requires."""
     from ...store.reader import StoreReader  # imported here to keep start-up fast: few workers have labels
 
     with StoreReader(settings.store) as reader:

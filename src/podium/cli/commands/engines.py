@@ -23,9 +23,10 @@ from ..terminal.text import align_columns, as_json, escape_for_terminal, print_t
 @json_option
 @click.pass_context
 def engines_command(ctx: click.Context, repo: Path | None, is_json: bool) -> None:
-    """List the coding agents that can be used as engines, with their versions or how to install them.
+    """List the coding agents that can be used as engines.
 
-    To use one of them, set engine: NAME in an agent's file.
+    The list shows the version of each installed coding agent, and how to install the others. To use one of them, set
+    engine: NAME in an agent's file.
     """
     if ctx.invoked_subcommand is not None:
         return require_no_group_options(ctx, repo=repo, json=is_json)

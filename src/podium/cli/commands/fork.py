@@ -40,8 +40,8 @@ CreateFork = Callable[[App], Awaitable[ForkedRun]]
     "--at",
     default="",
     metavar="SNAPSHOT|SEQ",
-    help="Snapshot, or number of the last entry to share; by default the last snapshot, or else the last entry; with "
-    "--decide, just before that decision.",
+    help="Snapshot, or number of the last entry to share. Default: the last snapshot, or the last entry if there is no "
+    "snapshot. With --decide, the default is the last entry before that decision was made.",
 )
 @click.option(
     "--request", metavar="TEXT", help="Message to the first agent, and to all members of a collaborating team."

@@ -139,9 +139,9 @@ def group_move_command(run: str, group: str) -> None:
     "--newest", "is_newest", is_flag=True, help="Sort the groups, or the runs in the given groups, newest first."
 )
 def group_order_command(names: tuple[str, ...], is_newest: bool) -> None:
-    """List the given groups first, in this order, or list the given runs first within their group.
+    """Move the given groups to the top of the list, or the given runs to the top of their group, in this order.
 
-    The other groups or runs follow, newest first. Pinned groups and runs come before all of them.
+    Pinned groups and runs stay above them. The other groups or runs follow, newest first.
     """
     if not names and not is_newest:
         raise click.UsageError("name the groups or runs that should come first in the list, or use --newest")
@@ -184,10 +184,11 @@ def clear_order(groups: Groups, named: Sequence[Group], runs: Sequence[GroupedRu
 @click.argument("group")
 @click.option("--yes", "is_agreed", is_flag=True, help="Do not ask for confirmation.")
 def group_delete_command(group: str, is_agreed: bool) -> int:
-    """Delete GROUP. Deleting a team's group also stops its runs and removes them from all lists.
+    """Delete GROUP.
 
-    This includes the runs of its members. Their timelines are kept: podium show reads them. Worktrees without
-    unmerged or uncommitted work are removed. The runs in any other group move to the default group.
+    If it is a team's group, the runs of the team and of its members are stopped and removed from all lists. Their
+    timelines are kept, and podium show can still read them. Their worktrees are removed, except those with unmerged
+    or uncommitted work. If GROUP is not a team's group, its runs move to the default group.
     """
     settings = Settings.load()
     with open_groups(settings) as groups:

@@ -17,9 +17,9 @@ from ...system.locations import find_repo
 def mcp_command(repo: Path | None) -> None:
     """Serve agents and teams as MCP tools on standard input and output, until the input ends.
 
-    An MCP client starts this command. Its tools are list_agents, run_agent, delegate_task, check_workers,
-    get_result and pending_approvals. Clients that support elicitation ask you about permission requests;
-    podium approvals lists all of them.
+    An MCP client starts this command. The tools are list_agents, run_agent, delegate_task, check_workers,
+    get_result and pending_approvals. If the client supports elicitation, it shows you permission requests.
+    podium approvals lists all open requests.
     """
     from ...protocols.mcp_server import serve_mcp  # imported here to keep start-up fast: the MCP package is large
 

@@ -109,8 +109,8 @@ def _without_allow_rules(lines: Mapping[str, str]) -> dict[str, str]:
 @policy_command.command("check")
 @command_argument
 @click.option("--tool", help="Check a tool instead of a command, e.g. edit_file.")
-@click.option("--path", help="Value of the tool's path argument, with --tool.")
-@click.option("--url", help="Value of the tool's url argument, with --tool.")
+@click.option("--path", help="Value of the tool's path argument; requires --tool.")
+@click.option("--url", help="Value of the tool's url argument; requires --tool.")
 @agent_option
 @mode_option
 @repo_option
@@ -219,9 +219,10 @@ def _escape_line_breaks(text: str) -> str:
 @repo_option
 @json_option
 def policy_test_command(file: Path | None, repo: Path | None, is_json: bool) -> int:
-    """Test the examples of all rules, or of those in FILE. The exit code is 1 if one fails.
+    """Test the examples of all rules, or only of the rules in FILE.
 
-    Without FILE, this covers your own settings, those of the repository, and all agent files.
+    Without FILE, the rules in your own settings, in the repository's settings and in all agent files are tested.
+    The exit code is 1 if an example fails or a rule is invalid.
     """
     tried = RuleTestRun()
     for path, root in ((file, None),) if file is not None else _find_rule_files(find_home_folder(), repo):

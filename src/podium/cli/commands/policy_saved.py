@@ -52,8 +52,9 @@ def policy_revoke_command(rule: str, repo: Path | None, is_json: bool) -> None:
         publish_saved_rules(home, Settings.load().store)
     except PodiumError as error:
         raise StoreFailed(
-            f"{revoked.rule} is revoked on this machine, but workers on hosts still have it ({error}); "
-            "it is removed there when you next delegate a task or revoke a rule while the store can be reached"
+            f"{revoked.rule} is revoked on this machine, but the store could not be updated ({error}), so the rule "
+            "still applies to your workers on hosts; Podium updates the store the next time you delegate a task or "
+            "revoke a rule"
         ) from error
 
 

@@ -106,7 +106,8 @@ def schedule_list_command(is_json: bool = False) -> None:
             print_to_stderr(f"{one.id}: the last run could not be started: {one.error}")
     if any(one.host != machine for one in found):
         print_to_stderr(
-            f'the runs of a schedule marked "{ELSEWHERE}" are started on that machine, because its repository is there'
+            f'the runs of a schedule marked "{ELSEWHERE}" are started on the machine where the schedule was added, '
+            "because its repository is there"
         )
     _print_if_unattended(settings)
 

@@ -49,7 +49,9 @@ scope_option = click.option(
 @click.group("serve", invoke_without_command=True)
 @click.option("--open", "opens", is_flag=True, help="Open the dashboard in the browser.")
 @click.option("--lan", "is_lan", is_flag=True, help="Let other devices on the local network connect, over TLS.")
-@click.option("--host", help="Address to listen on; default: 127.0.0.1. Other machines connect over TLS.")
+@click.option(
+    "--host", help="Address to listen on; default: 127.0.0.1. If other machines can connect, the server uses TLS."
+)
 @click.option("--port", type=click.IntRange(0, 65535), default=DEFAULT_PORT, show_default=True, help="Port; 0: any.")
 @scope_option
 @click.option(
@@ -134,7 +136,7 @@ def print_address(server: RunningServer, address: str) -> None:
         segno.make(address, micro=False).terminal(out=sys.stderr, compact=True)
     click.echo(address)
     within = "2 minutes" if server.options.is_remembered else "10 minutes"
-    print_to_stderr(f"the code in this address works once, within {within}; press Ctrl-C to stop serving")
+    print_to_stderr(f"the code in this URL can be used only once and expires in {within}; press Ctrl-C to stop serving")
     if server.fingerprint:
         print_to_stderr(
             "if your browser does not trust the certificate, accept it only if it has this SHA-256 fingerprint:"

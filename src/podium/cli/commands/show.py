@@ -80,7 +80,7 @@ def format_run(run_state: RunState, run_view: RunView) -> list[str]:
 
 
 def format_run_header(run_state: RunState, run_view: RunView, *, now: float, most: int) -> list[str]:
-    """Return the header lines of a run, one for each fact."""
+    """Return the header of a run as a list of lines, one for each field."""
     started = run_view.started
     assert started is not None
     began = datetime.fromtimestamp(run_view.started_at).astimezone().strftime("%Y-%m-%d %H:%M:%S %z")

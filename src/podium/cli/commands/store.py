@@ -93,7 +93,8 @@ def store_prune_command(
 ) -> None:
     """Remove old runs that have ended. By default, each run is archived to a file first.
 
-    podium show, logs and verify read the files with --file, and podium store import restores a run.
+    To read an archived run, use podium show, podium logs or podium verify with --file. To restore it, use podium
+    store import.
     """
     if archive is not None and is_lost:
         raise click.UsageError("--archive and --no-archive cannot be combined; give one of them")
@@ -123,7 +124,7 @@ def store_prune_command(
 def store_export_command(file: Path, is_skipping: bool) -> None:
     """Write everything in the store to FILE, so that it can be imported into another store.
 
-    FILE is a copy: continue an unfinished run in only one of the two stores.
+    This store keeps its runs, so after an import, an unfinished run is in both stores. Continue it in only one of them.
     """
     store = require_current_store()
     if file.exists():
@@ -147,7 +148,9 @@ def store_import_command(file: Path) -> None:
         print_to_stderr(f"not imported: {format_count(len(report.existing), 'run')} that the store already has")
     if report.foreign_worktrees:
         worktrees = format_count(report.foreign_worktrees, "worktree")
-        print_to_stderr(f"not imported: {worktrees} on other machines, because a SQLite store is for one machine only")
+        print_to_stderr(
+            f"not imported: {worktrees} on other machines, because a SQLite store supports only one machine"
+        )
     print_to_stderr(f"imported {format_count(len(report.added), 'run')} into {store}")
 
 

@@ -42,7 +42,7 @@ MEANINGS = {
     "engines.": "a program that runs in place of model calls",
     "checks.": "a command that agents can run as a check",
     "worktrees.folder": "the folder on this machine in which workers' checkouts are created",
-    "worktrees.quota": "the disk space that workers' worktrees can use; when it is used up, no more are created",
+    "worktrees.quota": "the disk space that workers' worktrees can use; at this limit, no new worktrees are created",
     "worktrees.": "a command that runs in workers' checkouts, after they are created or before they are removed",
     "providers.": "the address of a model provider, to which agents' prompts and your key are sent",
     "model": "a model on a local server, to which agents' prompts are sent",

@@ -55,7 +55,7 @@ def format_plan(plan: UndoPlan) -> Iterator[str]:
 
 
 def format_outcome(shown: UndoPlan, done: UndoPlan) -> Iterator[str]:
-    """Yield a line with the number of restored files, and a line for each undoable file that was not restored."""
+    """Yield a line with the number of restored files, and a line for each file that was to be restored but was not."""
     undone = {file.path for file in done.files if file.state == "undone"}
     yield f"restored {format_count(len(undone), 'file')} to the state before run {done.run}"
     states = {file.path: file.state for file in done.files}

@@ -52,7 +52,7 @@ FOREVER = float("inf")
     is_flag=True,
     help="On a forge, also pick up issues opened by people who are not members of the project.",
 )
-@click.option("--once", "is_once", is_flag=True, help="Check for new issues once and exit, e.g. from cron.")
+@click.option("--once", "is_once", is_flag=True, help="Check for new issues once and exit; useful for cron jobs.")
 @click.option("--wait", "is_waiting", is_flag=True, help="With --once, wait until the work has ended.")
 @click.option(
     "--every", default="60s", show_default=True, metavar="TIME", help="How often to check for issues, e.g. 30s or 5m."
@@ -102,10 +102,11 @@ def watch_command(
 ) -> int:
     """Pick up new issues from SOURCE, choose an agent for each, and have it work on the issue.
 
-    SOURCE is a folder of Markdown files, github:OWNER/REPOSITORY or gitlab:GROUP/PROJECT; by default the forge of the
-    repository's remote, using gh or glab. No issue is picked up twice. The work is done by runs in the background,
-    which ask for permission as usual. On a forge, only issues opened by members of the project are picked up, unless
-    --author or --any-author is given. Nothing is written to the source without --comment.
+    SOURCE is a folder of Markdown files, github:OWNER/REPOSITORY or gitlab:GROUP/PROJECT. By default, it is the project
+    of the repository's remote. Podium uses gh to access GitHub and glab to access GitLab. No issue is picked up twice.
+    The work is done by runs in the background, which ask for permission as usual. On GitHub and GitLab, only issues
+    opened by members of the project are picked up, unless --author or --any-author is given. Nothing is written to the
+    source without --comment.
     """
     seconds = parse_age(every)
     if seconds is None or not SHORTEST_SECONDS <= seconds <= 86400:

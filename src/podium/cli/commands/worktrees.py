@@ -32,7 +32,7 @@ from ..terminal.command_options import json_option, repo_option
 from ..terminal.text import align_columns, as_json, drop_columns, escape_for_terminal, format_age, print_to_stderr
 
 NO_WORKTREES = "no worktrees other than the main one"
-QUOTA_REACHED = "no new worktrees are created; free space with podium worktrees cleanup, or raise the quota"
+QUOTA_REACHED = "no new worktrees can be created; free space with podium worktrees cleanup, or raise the quota"
 OPTIONAL_COLUMNS = ("MADE", "SIZE", "SLOT", "BEHIND")
 """Columns that are dropped on a narrow terminal, in this order."""
 
@@ -82,7 +82,7 @@ async def _load_worktrees(
 ) -> tuple[list[WorktreeSummary], WorktreeDiskUsage, list[AlsoWorktree]]:
     """Return the repository's worktrees, the disk usage of all worktrees in the store, and the other worktrees.
 
-    The other worktrees are those that this repository's workers have in other repositories.
+    The other worktrees are in other repositories and were created for this repository's workers.
     """
     listed = await list_worktrees(worktrees)
     elsewhere = await list_also_worktrees(worktrees.ledger, worktrees.repository)
@@ -97,7 +97,7 @@ async def _load_worktrees(
 def worktrees_cleanup_command(worktrees: Worktrees, dry_run: bool, force: bool, is_json: bool) -> None:
     """Remove worktrees that Podium created and that are no longer needed, and print the result for each.
 
-    Worktrees that this repository's workers have in other repositories are included.
+    This includes worktrees in other repositories that were created for this repository's workers.
     Workers on other machines push their work to refs on a remote. Those refs are removed too once the work is merged.
     """
 

@@ -90,7 +90,7 @@ def format_catalogue(found: Mapping[str, Any]) -> str:
             f"  from {_format_packages(one['packages'])}",
             *([f"  {one['note']}"] if one["note"] else []),
         ]
-    lines += ["", "podium models add FILE and podium models add URL add any other model in GGUF format."]
+    lines += ["", "To add any other model in GGUF format, run podium models add FILE or podium models add URL."]
     return escape_for_terminal("\n".join(lines))
 
 

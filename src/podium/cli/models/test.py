@@ -25,7 +25,12 @@ WIDTH = max(map(len, PROBES))
 
 @click.command("test")
 @click.argument("model", required=False, default="", metavar="[MODEL]")
-@click.option("--model", "server_model", metavar="NAME", help="With a URL: the model to test, if there are several.")
+@click.option(
+    "--model",
+    "server_model",
+    metavar="NAME",
+    help="The model to test, if MODEL is the URL of a server with several models.",
+)
 @click.option(
     "--seconds", type=click.FloatRange(min=1), default=60.0, show_default=True, help="Maximum duration of the test."
 )

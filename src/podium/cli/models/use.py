@@ -1,4 +1,4 @@
-"""`podium models use`: use a model server of your own by default."""
+"""`podium models use`: make a model on your own server the default."""
 
 from __future__ import annotations
 

@@ -23,9 +23,12 @@ class EntryLines:
     def __init__(self, is_shown: Callable[[Entry], bool] = lambda _: True) -> None:
         self._is_shown = is_shown
         self._told: dict[str, str] = {}
-        """The errors that were printed, each with the operation that it was first printed for."""
+        """The error messages that were already printed, mapped to the operation for which each was first printed."""
         self._held: dict[str, Entry] = {}
-        """Failed calls, keyed by operation. Each is held back, because it may be the reason why the operation ends."""
+        """Failed calls that are not printed yet, keyed by operation.
+
+        If the operation ends because of the failed call, only the end is printed.
+        """
 
     def add_entry(self, entry: Entry) -> list[str]:
         """Return the lines to print for the next entry."""
@@ -47,7 +50,10 @@ class EntryLines:
         return error if short == clean_message(error) else short if ": " in short else f"{short} failed"
 
     def _take_held_call(self, entry: Entry) -> list[str]:
-        """Return the held-back line about a failed call, or nothing if the operation ended because of that failure."""
+        """Return the lines to print now for a failed call that was held back.
+
+        The list is empty if there is no such call, or if the operation ended because of it.
+        """
         event = entry.event
         if entry.operation not in self._held or (isinstance(event, TurnEnded) and event.failure is not None):
             return []
@@ -77,7 +83,7 @@ class EntryLines:
         return [short]
 
     def _shorten_tool_answer(self, entry: Entry) -> Entry:
-        """Shorten a tool's error by removing messages that were already printed. Return other entries unchanged."""
+        """Return a tool's error without the messages that were already printed. Return other entries unchanged."""
         if not (isinstance(entry.event, ToolAnswered) and entry.event.is_error):
             return entry
         text = _remove_messages(clean_message(entry.event.text), self._told)

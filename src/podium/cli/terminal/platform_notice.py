@@ -14,12 +14,12 @@ NOTICES = {
     "command that you allow can access everything that you can",
     "win32": "on native Windows, agents and teams can only be listed and drawn; to run them, use WSL 2",
 }
-OTHER = "Podium is not tested on this operating system: it is made for Linux, and no sandbox is available here"
+OTHER = "Podium is not tested on this operating system: it is designed for Linux, and no sandbox is available here"
 FILE_NAME = "platform-notice"
 
 
 def print_platform_notice(platform: str) -> None:
-    """Print what works on this operating system, unless it was printed before."""
+    """Print a notice about Podium's limitations on this operating system, unless it was already printed."""
     with suppress(OSError, PodiumError):  # without a home folder, the notice is printed again next time
         marker: Path = find_home_folder() / FILE_NAME
         if marker.exists():

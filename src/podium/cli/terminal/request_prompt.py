@@ -331,10 +331,11 @@ def print_request(text: str) -> None:
 
 _ENTER = re.compile(r"[\r\n]")
 _SEQUENCE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|O.|[^\[O])", re.DOTALL)
-"""The escape sequence of a key that is not a character, such as an arrow key, or of a character with Alt.
+"""Matches the escape sequence of a key that is not a character, such as an arrow key, or of a character with Alt.
 
-prompt_toolkit is not used here: it parses a sequence that it does not know, such as a focus report, as Esc followed
-by single characters. Esc closes a prompt and a character can answer it, so a sequence must be read as one key.
+Every sequence must be read as one key. prompt_toolkit is not used here, because it parses an unknown sequence, such as
+a focus report, as Esc followed by single characters. Esc would close the prompt, and a character could be taken as the
+answer.
 """
 
 

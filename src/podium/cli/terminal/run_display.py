@@ -1,4 +1,4 @@
-"""Define the views that show a run while a command works on it or follows it."""
+"""Define the views that show the progress of a run that a command executes or follows."""
 
 from __future__ import annotations
 

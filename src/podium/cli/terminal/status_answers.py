@@ -55,7 +55,10 @@ def make_denial(one: OpenRequest) -> PermissionAnswered:
 
 
 def make_rejection(asked: QuestionAsked, note: str) -> QuestionAnswered:
-    """Return the answer that rejects a plan or a review with a note. Raise Mistake if the note is an approval."""
+    """Return the answer that rejects a plan or a review with a note.
+
+    Raise Mistake if the note would count as an approval.
+    """
     approval, rejection = asked.choices[:2]
     words = note.strip()
     if words.casefold() == approval.casefold():

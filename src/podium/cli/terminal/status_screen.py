@@ -1,4 +1,4 @@
-"""Show the screen of `podium status --watch`: requests and runs, details of the selected line, and keys to answer."""
+"""Show the screen of `podium status --watch`: requests, runs and details. Requests are answered with keys."""
 
 from __future__ import annotations
 

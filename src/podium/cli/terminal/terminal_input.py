@@ -45,7 +45,7 @@ def is_called_remotely() -> bool:
 def can_be_answered() -> bool:
     """Return whether somebody can answer the requests of a run.
 
-    This is the case at a terminal, and if a remote client called the command, because its user can answer in another
-    interface, such as the dashboard. With `--no-input`, nobody can answer.
+    Somebody can answer if the command runs at a terminal. If a remote client called the command, the client's user can
+    answer in another interface, such as the dashboard. With `--no-input`, nobody can answer.
     """
     return is_attended() or (is_called_remotely() and not is_input_disabled())

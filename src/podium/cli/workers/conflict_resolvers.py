@@ -80,7 +80,10 @@ def print_resolvers(resolver_runs: Iterable[ResolverRun], *, is_json: bool) -> N
     for one in resolver_runs:
         if not is_json:
             click.echo(escape_for_terminal(f"resolving: {one.branch}: worker {one.run} on {one.on}"))
-        print_to_stderr(f"{one.on}: see podium workers for the worker's state and podium approvals for its requests;")
         print_to_stderr(
-            f"  when the worker has finished, merge its branch instead of {one.branch} with: podium merge {one.on}"
+            f"{one.on}: a worker is resolving the conflicts; run podium workers to see its state, and podium approvals "
+            "to see its requests"
+        )
+        print_to_stderr(
+            f"  when the worker has finished, merge {one.on} instead of {one.branch}: podium merge {one.on}"
         )

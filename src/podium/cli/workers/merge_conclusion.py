@@ -91,8 +91,8 @@ def _find_refusal(repository: Repository, result: Train, options: MoveOptions) -
             f"tree {options.tree[:SHORT]}"
         )
         print_to_stderr(
-            f"a branch or {result.target} has changed since the tree given with --tree was reported; review {branch}, "
-            "then give its tree instead"
+            f"the tree given with --tree is out of date, because {result.target} or a branch has changed; "
+            f"review {branch}, then pass its tree {result.tree[:SHORT]} with --tree"
         )
         return exit_codes.CONFLICT
     if options.is_agreed:

@@ -23,7 +23,7 @@ LONGEST_CHECK = 60
 def format_train_report(result: Train) -> list[str]:
     """Return a line for each branch: whether it was merged or has no commits, or why it was left out.
 
-    Any output or conflicts follow.
+    If a branch was left out, the output of the failed check or the conflicting lines follow its line, if there are any.
     """
     lines, head, onto = [], result.base, result.target
     for one in result.merged:

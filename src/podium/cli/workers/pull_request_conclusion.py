@@ -50,7 +50,7 @@ async def _open_requests(
     opened: list[OpenedRequest],
     options: MoveOptions,
 ) -> PodiumError | None:
-    """Open the requests, and add each to `opened` as soon as it is open. If that fails, return the error."""
+    """Open the pull requests, and add each to `opened` as soon as it exists. If opening one fails, return the error."""
     try:
         async for one in open_pull_requests(there, place, outcome.train):
             opened.append(one)

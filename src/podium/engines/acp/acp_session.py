@@ -85,7 +85,7 @@ class AcpSession:
         self._history = list(spec.history)
         self._cost = 0.0
         self._is_reply_call = False
-        """Whether the agent replied in this turn by calling one of Podium's tools, or such a call ended the turn."""
+        """Whether, in this turn, a call to one of Podium's tools served as the agent's reply or ended the turn."""
         self._untold: list[str] = []
         """A person's messages that the agent did not accept during a prompt."""
         self._reported = [0] * len(USAGE_FIELDS)
@@ -196,7 +196,7 @@ class AcpSession:
     async def _send_within_budget(
         self, words: str, place: Scope, turn: Scope, pieces: Pieces, group: TaskGroup
     ) -> ModelReplied:
-        """Send a prompt as soon as the budget has room for it. Raise AgentFailed if it never will."""
+        """Send a prompt as soon as the budget has room for it. Raise AgentFailed if there can never be room for it."""
         estimate = CallEstimate(prompt=Usage(calls=1, input_tokens=estimate_tokens(len(words))))
         allowance = self._spec.allowance
         with turn.timeline.limit_waits.track_activity():

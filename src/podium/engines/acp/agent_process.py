@@ -78,7 +78,7 @@ ServeCoordination = Callable[[CoordinationRouter], AbstractAsyncContextManager[s
 
 
 def serve_nowhere(router: CoordinationRouter) -> AbstractAsyncContextManager[str]:
-    """Yield an empty address: the agent's process cannot reach Podium's tools."""
+    """Yield an empty address, which means that the agent's process cannot reach Podium's tools."""
     return nullcontext("")
 
 
@@ -111,7 +111,7 @@ class SessionHandler(Protocol):
         ...
 
     def cancel_requests(self) -> None:
-        """Answer all open permission requests as cancelled."""
+        """Answer every open permission request with the outcome `cancelled`."""
         ...
 
 
@@ -119,8 +119,8 @@ class AgentProcess:
     """A running agent process.
 
     `handlers` maps session ids to the handlers of the agent's messages. For any other session, updates are dropped and
-    permission requests are answered as cancelled. `coordination` answers the agent's calls to Podium's tools.
-    `coordination_url` is the address that the agent calls; it is empty if the agent cannot call these tools.
+    permission requests are answered with the outcome `cancelled`. `coordination` answers the agent's calls to Podium's
+    tools. `coordination_url` is the address that the agent calls; it is empty if the agent cannot call these tools.
     """
 
     def __init__(self, child: ChildProcess, name: str, coordination: CoordinationRouter, coordination_url: str) -> None:
@@ -228,7 +228,10 @@ class AgentProcess:
             self._stderr_ended.set()
 
     async def watch_exit(self) -> None:
-        """Wait until the agent exits, then end its process group, its open requests and all open calls."""
+        """Wait until the agent exits.
+
+        Then cancel its open permission requests, terminate its process group, and fail all open calls to it.
+        """
         await self._child.wait_exit()
         for handler in self.handlers.values():
             # Cancel open requests, so that a later answer does not start an action for an agent that has exited.

@@ -38,9 +38,9 @@ class AgentProgram(Struct, frozen=True, kw_only=True):
     lists the hosts that the agent must reach to use its own configured model and login. `readable` lists the folders
     that it must read, besides its installation folder. `creatable` lists configuration files in the checkout that the
     agent can create in the sandbox; the sandbox prevents all other agents from creating them. If `is_sandboxed` is
-    true, the agent runs in Podium's sandbox, provided that one is available. `mcp` is how the agent connects to
-    Podium's tools. If `lists_late` is true, it requests the list of these tools only after its first prompt. `caution`
-    is a known limitation that Podium cannot remove.
+    true, the agent runs in Podium's sandbox if one is available. `mcp` specifies how the agent connects to Podium's
+    tools. If `lists_late` is true, the agent requests the list of these tools only after its first prompt. `caution`
+    describes a known limitation that Podium cannot work around.
     """
 
     name: str

@@ -1,8 +1,8 @@
 """Translate coding agents' tool calls into actions that Podium's rules can judge.
 
-Agents describe a call in several messages with the same id, which are combined; some give few details. A call that has
-an equivalent among Podium's tools gets that tool's name and arguments. An argument without an equivalent is kept, so
-that no rule allows a call that it covers only in part.
+An agent describes a call in several messages with the same id, which are combined. Some agents give few details. A call
+that has an equivalent among Podium's tools gets that tool's name and arguments. Arguments without an equivalent are
+kept, so that a rule that covers only a part of a call does not allow the call.
 """
 
 from __future__ import annotations
@@ -187,7 +187,10 @@ def make_relative(path: str, directory: str) -> str:
 
 
 def _complete_command(arguments: dict[str, Any], raw_input: Any, directory: str) -> dict[str, Any]:
-    """Return a call's arguments, its command as one string. Omit the working directory if it is the checkout itself."""
+    """Return a call's arguments, with the command as a single string.
+
+    Omit the working directory if it is the checkout itself.
+    """
     command = arguments.get("command", raw_input if isinstance(raw_input, str | list) else None)
     if isinstance(command, list) and all(isinstance(word, str) for word in command):
         # Some agents pass a shell command on to a shell of their own.

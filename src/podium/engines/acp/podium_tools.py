@@ -89,7 +89,7 @@ class PodiumTools:
 
 @asynccontextmanager
 async def open_podium_tools(tools: Sequence[Tool], *, agent: str) -> AsyncIterator[PodiumTools | None]:
-    """Yield the tools that a coding agent does not have itself, or None if there are none."""
+    """Yield those of `tools` that are not built into coding agents, or None if there are none."""
     offered = select_coordination_tools(tools)
     if not offered:
         yield None

@@ -80,7 +80,10 @@ class PromptHandler:
         self.sent = ""
         """The prompt; empty until it is sent."""
         self.steer: Callable[[str], Awaitable[bool]] | None = None
-        """Sends a message during the prompt, and returns whether it was accepted. None if the agent accepts none."""
+        """Sends a message during the prompt, and returns whether the agent accepted it.
+
+        This is None if the agent does not accept messages during a prompt.
+        """
         self._untold: list[str] = []
         self._steering: list[Event] = []
         self._last_call_reported = Event()
@@ -139,7 +142,7 @@ class PromptHandler:
             await self._send(Postponed(max(limits, default=0.0)))
 
     def cancel_requests(self) -> None:
-        """Answer all open permission requests as cancelled."""
+        """Answer every open permission request with the outcome `cancelled`."""
         for scope in self._waiting:
             scope.cancel()
 
@@ -207,7 +210,10 @@ class PromptHandler:
             await self._pieces.send(piece)
 
     async def _deliver_messages(self) -> None:
-        """Send a person's messages to an agent that accepts them during a prompt. Other agents get them after it."""
+        """Send a person's messages to an agent that accepts messages during a prompt.
+
+        Other agents receive the messages after the prompt.
+        """
         agent = self._spec.agent.name
         if self.steer is not None and self._place.timeline.list_undelivered(agent):
             said = await deliver_messages(self._place.next_child("steering"), agent)
@@ -223,7 +229,7 @@ class PromptHandler:
         answered.set()
 
     async def collect_untold(self) -> list[str]:
-        """Return the messages that were sent to the agent during the prompt and that it has not accepted."""
+        """Return the messages that were sent during the prompt and that the agent has not accepted."""
         with move_on_after(STEERING_SECONDS):
             for answered in self._steering:
                 await answered.wait()

@@ -13,7 +13,7 @@ from ...values.request import quote_lines
 
 LONGEST_ARGUMENT = 200
 NOT_PERMITTED = "[not permitted]"
-"""The start of the note at the end of a reply that lists refused actions."""
+"""The first words of the note that lists refused actions. The note is added at the end of a reply."""
 
 
 def build_first_prompt(system: str, history: Sequence[PastTurn], prompt: str) -> str:

@@ -1,1 +1,1 @@
-"""Local models, which Podium itself runs on this machine: installing them, and the process that serves them."""
+"""Install local models, and run the process that serves them on this machine."""

@@ -34,12 +34,12 @@ LOCK_SECONDS = 120.0
 """How long to wait for another engine for the same model that is about to exit but is still answering a call."""
 LOCK_POLL_SECONDS = 0.05
 LONGEST_REPLY = 2048
-"""The token limit for calls that set none: a model that repeats itself must not block other calls."""
+"""The token limit for calls that do not set one. Without it, a model that repeats itself would block other calls."""
 TEMPERATURE = 0.2
 PROMPT_CACHE_MIB = 512
 """The size of the cache for earlier prompts, so that the prompts of alternating agents are not processed again."""
 WARNINGS = 2
-"""The log level for warnings and errors only, so that no prompt gets into the log."""
+"""The log level at which only warnings and errors are logged, so that the log contains no prompts."""
 
 _COUNTER = re.compile(r"^llamacpp:(\S+) (\S+)$", re.MULTILINE)
 

@@ -60,10 +60,11 @@ class LocalEngine:
             return state if free is None else None
 
     async def ensure_running(self) -> EngineState:
-        """Return the state of the engine, and start it if needed. Of several callers, only one starts it.
+        """Return the state of the engine. If the engine is not running, start it first.
 
-        Raise Mistake if the model is not installed, DependencyMissing if a package or a library is missing, and
-        OutsideFailed if the engine cannot be started for another reason.
+        If several callers do this at the same time, only one of them starts the engine. Raise Mistake if the model is
+        not installed, DependencyMissing if a package or a library is missing, and OutsideFailed if the engine cannot be
+        started for another reason.
         """
         while True:
             if (state := self.find_running()) is not None:

@@ -29,7 +29,7 @@ Value = int | float | bool | str | list[int] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GgufHeader:
-    """The facts in the header of a model file. `title` and `licence` are empty if the header does not contain them."""
+    """The metadata in the header of a model file. `title` and `licence` are empty if they are not in the header."""
 
     architecture: str
     title: str

@@ -20,7 +20,7 @@ from ...values.errors import Mistake
 from ...values.model_abilities import ModelAbilities
 
 LARGEST_WINDOW = 16_384
-"""The largest context in tokens. A larger one would take more memory and, on a CPU, minutes to process."""
+"""The maximum context size, in tokens. A larger context needs more memory and, on a CPU, takes minutes to process."""
 OVERHEAD = 700_000_000
 """The estimated memory in bytes that the engine needs in addition to the weights and the context."""
 RECORD = ".json"

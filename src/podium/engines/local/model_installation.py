@@ -245,7 +245,7 @@ def compute_sha256(path: Path) -> str:
 
 
 def _count_verified_bytes(partial: Path, model: CatalogueModel) -> int:
-    """Return how many bytes at the beginning of an unfinished file are verified parts of a model."""
+    """Return the total size, in bytes, of the verified parts at the beginning of an unfinished model file."""
     done = 0
     if not partial.exists():
         return done

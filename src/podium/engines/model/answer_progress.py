@@ -51,7 +51,7 @@ class AnswerProgress:
         self._tools = {tool.name: tool.parameters for tool in spec.tools}
 
     def judge_reply(self, reply: ModelReplied, *, is_last: bool) -> Iterator[Piece | ModelAskedAgain]:
-        """Decide what follows a reply, and yield it as pieces.
+        """Decide how to continue after a reply, and yield the resulting pieces.
 
         The last piece is Finished if the reply completes the answer. If not, the last piece is ModelAskedAgain, with
         the prompt for the next call. Raise AgentFailed if the reply cannot be used and the model is not asked again.

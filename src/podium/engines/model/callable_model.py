@@ -1,6 +1,6 @@
-"""A model that can be called, with everything that is needed to call it.
+"""A model and the parameters for calling it.
 
-The provider and the settings determine these values. The model caller makes the calls.
+The provider and the settings determine the parameters. The model caller makes the calls.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Model:
 
     `window` returns the size of the context window in tokens, or None if it is unknown. It is called
     only for long conversations, because the first lookup is slow. `max_tokens` limits the length of a reply.
-    If the provider accepts no calls for longer than `max_wait` seconds, the model is at its limit. With
-    `is_for_limits`, it is called only if a model before it is at its limit.
+    If the provider accepts no calls for longer than `max_wait` seconds, the model is at its limit. If
+    `is_for_limits` is true, the model is called only when an earlier model is at its limit.
     """
 
     wire: Wire
@@ -66,9 +66,9 @@ class Model:
     def emulates_tools(self) -> bool:
         """Whether tools are described in the prompt and called in the text of the reply.
 
-        Unless the settings decide this, tools are emulated for a model that cannot use the tool interface. The
-        exception is a model that writes its calls as text even without emulation, if its server is known not to enforce
-        JSON schemas.
+        Unless the settings specify this, tools are emulated for a model that does not support the tool interface.
+        There is one exception: tools are not emulated if the model writes its calls as text even without emulation, and
+        its server is known not to enforce JSON schemas.
         """
         if self.tool_calls != "auto":
             return self.tool_calls == "text"

@@ -1,7 +1,7 @@
 """Send streaming POST requests for the HTTP adapters, and build failures that quote the provider's message.
 
-An adapter builds the request and supplies the reply format. A server that is silent for too long is a failure. Retries
-and costs are handled elsewhere.
+An adapter builds the request and supplies the reply format. If the server sends nothing for too long, the request
+fails. Retries and costs are handled elsewhere.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ def _is_refused_here(url: URL, error: Exception) -> bool:
 
 
 def _merge_texts(pieces: Iterator[ReplyPart]) -> Iterator[ReplyPart]:
-    """Join consecutive pieces of text. Pieces that arrive together are shown at the same time anyway."""
+    """Join consecutive pieces of text. The pieces arrived together, so joining them does not delay any text."""
     said: list[str] = []
     try:
         for piece in pieces:

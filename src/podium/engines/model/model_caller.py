@@ -38,10 +38,10 @@ LONGEST_LIMIT = 31 * 86_400.0
 """The longest wait for a limit to reset. If a provider gives a later time, it is not trusted, and the call fails."""
 
 BUDGET_WAIT_SECONDS = 10.0
-"""How long a call waits for budget before it checks again. The call is woken earlier when another call ends."""
+"""How many seconds a call without enough budget waits before it checks again, unless another call ends first."""
 
 GRACE = 1.25
-"""The turn's silence timeout as a multiple of the call's own. The call times out first, because its own is shorter."""
+"""The ratio of the turn's silence timeout to the call's. It is greater than 1 so that the call times out first."""
 
 
 class ContextTooLong(Exception):
@@ -109,7 +109,7 @@ class ModelCaller:
                 self._report_other_model(place, outcome)
                 yield outcome
                 return
-            assert outcome is not None, "every attempt ends with an outcome"
+            assert outcome is not None, "the attempt ended without an outcome"
             if outcome.is_too_long and shortened_after is None:
                 raise ContextTooLong(attempt)
             if outcome.is_too_long and attempt <= (shortened_after or 0):
@@ -129,9 +129,10 @@ class ModelCaller:
                     await self._retry.sleep(outcome.wait)
 
     def _fall_back(self, place: Scope, failed: int, outcome: CallFailed, limited: dict[int, float]) -> int:
-        """Return the index of the model to try after the model `failed`. Raise OutsideFailed if none is left.
+        """Return the index of the model to try next. Raise OutsideFailed if no model is left.
 
-        Add models at their limits to `limited`. If one of them is returned, the caller waits for its limit to reset.
+        `failed` is the index of the model whose call failed with `outcome`. Models at their limits are added to
+        `limited`. If the index of such a model is returned, the caller waits for its limit to reset.
         """
         if outcome.until:
             limited[failed] = outcome.until
@@ -334,7 +335,7 @@ def _require_no_limit(model: Model) -> None:
 
 
 def _allow_silence(limits: CallLimits) -> Postponed:
-    """Return a Postponed that extends the turn's silence timeout beyond the call's.
+    """Return the piece that makes the turn's silence timeout longer than the call's.
 
     The call then times out before the turn does.
     """

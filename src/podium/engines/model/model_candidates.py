@@ -15,7 +15,7 @@ from .provider_throttle import ProviderThrottle
 
 
 class Candidate(Protocol):
-    """A model that can be called. If `is_for_limits`, it is called only when a model before it is at its limit."""
+    """A model that can be called. If `is_for_limits` is true, it is used only when an earlier model is at its limit."""
 
     @property
     def name(self) -> str: ...
@@ -39,7 +39,7 @@ class ModelCandidates:
         """The indices of models that their providers do not offer. These models are not tried again."""
 
     def find_first(self) -> int:
-        """Return the index of the model to try first. If all are at their limits, return that of the first model."""
+        """Return the index of the model to try first. If all models are at their limits, this is the first model."""
         known = [place for place in range(len(self._models)) if place not in self._unknown]
         limited = self._find_limited()
         return next(self._iter_allowed(known, limited), known[0] if known else 0)
@@ -58,11 +58,11 @@ class ModelCandidates:
         self._unknown.add(place)
 
     def find_next(self, failed: int, limited: dict[int, float]) -> int | None:
-        """Return the index of the model to try after the model `failed`, or None if none is left.
+        """Return the index of the model to try next, or None if no model is left.
 
-        `limited` maps the index of each model that reached its limit during this call to the time when the limit
-        resets. Other models that are known to be at their limits are added to it. If only such models are left, return
-        the one whose limit resets first.
+        `failed` is the index of the model whose call failed. `limited` maps the index of each model that reached its
+        limit during this call to the time when the limit resets. Other models that are known to be at their limits are
+        added to `limited`. If only such models are left, return the index of the one whose limit resets first.
         """
         for place, until in self._find_limited().items():
             limited.setdefault(place, until)

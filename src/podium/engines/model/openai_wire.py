@@ -28,7 +28,7 @@ class OpenAIWire:
 
     Set `asks_usage` to false for servers that reject `stream_options`; some report usage anyway.
     Set `takes_schema` to false for servers that do not support `json_schema` as the response format. Other servers
-    that refuse it are remembered in `refused_schemas`.
+    that turn out to refuse it are recorded in `refused_schemas`.
     `limit_name` is the request field that limits the reply: OpenAI's newer models refuse `max_tokens`, and other
     servers ignore `max_completion_tokens`.
     """

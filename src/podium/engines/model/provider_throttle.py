@@ -35,7 +35,7 @@ ReserveCall = Callable[[], Awaitable[float]]
 
 
 class ModelLimit(NamedTuple):
-    """The time when a provider accepts calls to a model again (in seconds since 1970), and the error message."""
+    """The time from which a provider accepts calls to a model again (in seconds since 1970), and the error message."""
 
     until: float
     message: str
@@ -47,10 +47,10 @@ NO_LIMIT = ModelLimit(0.0, "")
 class ProviderThrottle:
     """The throttle for the calls to one provider. Calls start in order of arrival.
 
-    - Limits: no more calls or tokens than allowed start in any one-minute window, and at most
-      `concurrent` calls run at once. A call with more tokens than the limit per minute starts when
-      the whole quota is available.
-    - Before a call enters the queue, it waits as long as `reserve_call` says.
+    - Limits: the calls that start in any one-minute window do not exceed the limits on calls and
+      tokens per minute, and at most `concurrent` calls run at once. A call with more tokens than the
+      limit per minute starts when the whole quota is available.
+    - Before a call enters the queue, it waits for the time that `reserve_call` returns.
     - If the provider sends Retry-After, all calls wait until then.
     - A single other transient failure, such as 500 or a refused connection, delays no other call.
       After two in a row without a success, all calls wait, and one call at a time is sent as a
@@ -92,7 +92,7 @@ class ProviderThrottle:
         self._limits: dict[str, ModelLimit] = {}
 
     def record_limit(self, model: str, limit: ModelLimit) -> None:
-        """Record that the provider refuses calls to a model for so long that calls should fail instead of waiting."""
+        """Record that a model is at a limit that resets so late that calls should fail instead of waiting for it."""
         self._limits[model] = limit
         self._probe = None
         self._wake_first()
@@ -106,14 +106,14 @@ class ProviderThrottle:
         self._limits.pop(model, None)
 
     def estimate_delay(self, tokens: int) -> float:
-        """Return the seconds a call of `tokens` tokens would wait now, or infinity if that depends on other calls."""
+        """Return how many seconds a call of `tokens` tokens must wait now, or infinity if it waits for other calls."""
         return math.inf if self._waiting else self._seconds_until_ready(tokens)
 
     def reserve_slot(self, tokens: int, on_wait: OnWait | None = None) -> CallSlot:
-        """Return the slot for a call of about `tokens` tokens. Its block is entered when the call can start.
+        """Return the slot for a call of about `tokens` tokens: a context manager that waits until the call can start.
 
-        Record the outcome of the call inside the block. `on_wait` is called if, after a few seconds, the call is
-        still waiting and the maximum number of calls is in flight.
+        Record the outcome of the call inside the `async with` block. `on_wait` is called if, after a few seconds,
+        the call is still waiting and the maximum number of calls is in flight.
         """
         return CallSlot(self, tokens, on_wait)
 
@@ -158,7 +158,7 @@ class ProviderThrottle:
     # The queue
 
     def _seconds_until_ready(self, tokens: int) -> float:
-        """Return the seconds until the first queued call can start, or infinity if that depends on other calls."""
+        """Return the seconds until the first queued call can start, or infinity if it waits for other calls."""
         if self._probe is not None or self._in_flight >= self._concurrent:
             return math.inf
         now = self._clock()
@@ -221,7 +221,7 @@ class ProviderThrottle:
 
 
 class CallSlot:
-    """The slot for one call: acquired when the block is entered, released when it exits."""
+    """The slot for one call: a context manager that acquires the slot on entry and releases it on exit."""
 
     __slots__ = ("_throttle", "on_wait", "quota_use", "tokens", "wake")
 
@@ -290,7 +290,7 @@ class _MinuteQuota:
             missing -= use.amount
             if missing <= 0:
                 return use.returns_at - now
-        raise AssertionError("unreachable: earlier calls have taken at least the missing amount")
+        raise AssertionError("unreachable: the whole quota is available once all uses have expired")
 
     def take(self, amount: int, now: float) -> _QuotaUse:
         """Take `amount` from the quota, even if less is available."""

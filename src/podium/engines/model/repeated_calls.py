@@ -9,7 +9,7 @@ from ...core.engine import Tool, ToolAnswer
 from ...values.event import ToolUse
 
 MOST_IDENTICAL_CALLS = 3
-"""The number of identical calls in a row after which the model can call no more tools and must report in words."""
+"""The number of consecutive identical calls after which the model may call no more tools and must write a report."""
 
 
 class RepeatedCalls:
@@ -67,6 +67,6 @@ class RepeatedCalls:
 def _describe_repeat(name: str, answer: ToolAnswer) -> str:
     failed = " and failed" if answer.is_error else ""
     return (
-        f"{name} was already called with these arguments{failed}, and it was not called again. Go on with the next "
-        f"step, or report what was done. Its answer was:\n{answer.text}"
+        f"{name} was already called with these arguments{failed}, so the call was not repeated. Continue with the "
+        f"next step, or report what was done. The earlier answer was:\n{answer.text}"
     )

@@ -11,14 +11,14 @@ LEAST_CHARACTERS = 3_000
 LEAST_PIECES = 3
 """The minimum length of repeated text, as a multiple of the length of the last piece of the stream.
 
-Because of this minimum, a reply that arrives in one piece never counts as endless. Such a reply is already complete, so
-there is nothing to stop.
+Because of this minimum, a reply that arrives in one piece is never treated as an endless repetition. Such a reply is
+already complete, so there is nothing to stop.
 """
 LONGEST_UNIT = 500
 """The maximum length, in characters, of a repeated unit that can be detected."""
 _WINDOW = LONGEST_UNIT * LEAST_REPEATS + LONGEST_UNIT
 _PROBES = (24, 240)
-"""The suffix lengths, in characters, for finding the repeated unit: each suffix is searched for earlier in the text.
+"""How many characters at the end of the text are searched for earlier in the text, to find the repeated unit.
 
 Two lengths are tried, because a long unit may itself end in a short repetition.
 """
@@ -35,7 +35,7 @@ def count_endless(pieces: Sequence[str]) -> int:
 
 
 def count_repeating(text: str) -> int:
-    """Return the length of the repetition at the end of a text, or 0 if the text does not look stuck in one."""
+    """Return the length of the repetition at the end of a text, or 0 if the text does not end in a long repetition."""
     if len(text) < LEAST_CHARACTERS:
         return 0
     return max(_count_repeats_of(text, _find_unit(text, probe)) for probe in _PROBES)

@@ -155,9 +155,9 @@ class ReplyParser:
     """Parses the bytes of one reply, which the network can split anywhere, into reply parts.
 
     `stop` is the stop reason, empty until the reply has ended. `is_done` is true when there is nothing
-    more to read. `changes` is the number of changes so far, including pieces of tool calls. `sent` is
-    the size of the request, and `place` is its position in the conversation; they are used to fill in
-    token counts and call ids that the server does not send.
+    more to read. `changes` is how many changes to the reply have been read so far, including pieces of
+    tool calls. `sent` is the size of the request, and `place` is its position in the conversation; they are
+    used to fill in token counts and call ids that the server does not send.
     """
 
     def __init__(self, reply_format: ReplyFormat, *, make_failure: FailureFactory, sent: int, place: int) -> None:
@@ -267,7 +267,7 @@ class _PartialToolCall(Struct):
 
     @property
     def text(self) -> str:
-        """The arguments as text. Text takes precedence over objects, which some servers also send."""
+        """The arguments as text. If the server sent them both as text and as an object, the object is ignored."""
         texts = "".join(part for part in self.arguments if isinstance(part, str))
         return texts or "".join(encode(part).decode() for part in self.arguments if part)
 

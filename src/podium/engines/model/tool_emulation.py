@@ -174,7 +174,7 @@ class AnswerStream:
         self.decoded = ""
         self._text = ""
         self._place = -1
-        """Where the rest of the answer starts, or -1 until the reply is known to be an answer."""
+        """The index in `_text` of the next character of the answer to decode, or -1 until an answer is recognised."""
 
     def add_text(self, text: str) -> str:
         """Add a piece of the reply, and return the part of the answer that it completes."""
@@ -184,7 +184,7 @@ class AnswerStream:
                 return ""
             self._place = start.end()
         part = _STRING_PART.match(self._text, self._place)
-        assert part is not None, "the pattern matches the empty string"
+        assert part is not None, "unreachable: the pattern also matches an empty string"
         written = part[0]
         # The second half of a surrogate pair may not have arrived yet.
         if (half := re.search(r"\\u[dD][89abAB][0-9a-fA-F]{2}\Z", written)) is not None:

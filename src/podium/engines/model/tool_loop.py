@@ -101,7 +101,7 @@ class ModelSession:
                     yield piece
                     if isinstance(piece, Superseded) and progress.so_far:
                         yield Text(progress.so_far)
-            assert reply is not None, "a call without a reply raises an error"
+            assert reply is not None, "the call ended without a reply or an error"
             self._conversation.add_reply(reply)
             if not reply.calls:
                 for step in progress.judge_reply(reply, is_last=number == self._spec.max_turns):

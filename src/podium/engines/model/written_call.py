@@ -84,10 +84,10 @@ class WrittenReply(Struct, frozen=True, kw_only=True):
 
 
 def read_written_reply(text: str, tools: Mapping[str, Mapping[str, Any]]) -> WrittenReply | None:
-    """Return the calls in a reply that consists of calls. Return None if it contains anything else.
+    """Return the calls in a reply that consists only of calls, or None for any other reply.
 
-    Sentences are allowed only before calls in `<tool_call>` tags. At least one call must be to a tool in `tools`, which
-    maps the names of the offered tools to the JSON schemas of their arguments.
+    If the calls are in `<tool_call>` tags, the reply may also contain sentences before them. At least one call must be
+    to a tool in `tools`, which maps the names of the offered tools to the JSON schemas of their arguments.
     """
     if not tools or not _may_be_call(text):
         return None
@@ -277,7 +277,7 @@ def _is_schema(arguments: Any) -> bool:
 
 
 def _read_arguments(name: str, arguments: Any, source: str, *, is_certain: bool = True) -> WrittenCall:
-    """Return the call with its arguments, given as an object or as the text of a JSON object or a Python dict."""
+    """Return the call. `arguments` can be an object, or text that contains a JSON object or a Python dict."""
     found = arguments
     if isinstance(arguments, str):
         found = _decode_object(arguments) if arguments.strip() else {}

@@ -23,7 +23,7 @@ _MODEL_SECTION = "<!-- The model, as set with Podium. -->\n## Model\n\nPreferred
 
 
 class Charter(Struct, frozen=True):
-    """A charter. `prompt` contains at most the first 4,000 characters, and `shortened` is set if there are more."""
+    """An agent's charter. `prompt` is its text, limited to 4,000 characters; `shortened` says whether it was cut."""
 
     name: str
     role: str

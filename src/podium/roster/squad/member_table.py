@@ -197,7 +197,7 @@ def _lists_worker(found: Row, table: Table) -> bool:
 
 
 def _is_up_to_date(roster_row: RosterRow, line: MemberListing) -> bool:
-    """Return whether a row already lists the member in the same way as `line`."""
+    """Return whether a member's row is complete and already has the name, role and status of `line`."""
     one = read_member(roster_row.row, roster_row.table)
     listed = find_status_column(roster_row.table)
     is_whole = len(roster_row.row.cells) >= len(roster_row.table.header.cells) if roster_row.table.header else True

@@ -78,7 +78,7 @@ def _parse_agents(cell: str) -> list[str]:
 
 
 def _parse_name(text: str) -> str:
-    """Return an agent's name without markup and surrounding emoji."""
+    """Return an agent's name with any markup and surrounding emoji removed."""
     return strip_markup(strip_emoji(strip_markup(text)))
 
 

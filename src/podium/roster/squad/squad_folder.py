@@ -140,7 +140,7 @@ def _read_team(folder: Path, repo: Path, why_none: list[str]) -> Team | None:
     found = parse_team(text)
     members = tuple(worker.member for worker in read_workers(folder, repo, text, notices))
     if not found.members:
-        instead = "using the agents that have a charter" if members else "no agent has a charter either"
+        instead = "using the agents that have a charter" if members else "there are no agents with a charter"
         notices.insert(0, f"{shown}/{TEAM_FILE} lists no members: expected {MEMBER_LAYOUTS}; {instead}")
     if not members:
         why_none += notices

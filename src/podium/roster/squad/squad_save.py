@@ -39,7 +39,10 @@ MAX_FOLDER_NAME_LENGTH = 60
 
 
 class MemberFolder(NamedTuple):
-    """A member, the name of its folder if it needs a folder, and whether the old `team.md` lists it."""
+    """A member, with the name of its folder and whether the old `team.md` lists the member.
+
+    `folder_name` is None if the member needs no folder.
+    """
 
     member: Member
     folder_name: str | None

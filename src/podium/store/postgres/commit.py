@@ -89,7 +89,7 @@ class PostgresCommitter:
 
 
 class _Batch:
-    """Writes, sorted into the parts of one transaction.
+    """The writes of one transaction: the statements before the journal rows, the rows, and the statements after them.
 
     `host_owner` is the id of the owner if this process runs on a host of a fleet, and empty otherwise.
     """
@@ -97,7 +97,7 @@ class _Batch:
     def __init__(self, writes: Sequence[Write], host_owner: str) -> None:
         self._host_owner = host_owner
         self._mails: list[int] = []
-        """For each row, the id of the mailbox message that a host marks as taken in the same call, or 0 for none."""
+        """For each row, the id of the mailbox message that a host marks as taken when it appends the row, or 0."""
         self._before: list[Statement] = []
         self._after: list[Statement] = []
         self._rows: list[JournalRow] = []

@@ -134,7 +134,10 @@ class _Listener:
 
 
 def notify(store: PostgresAddress, kind: str) -> None:
-    """Wake all processes that wait for wakeups of this kind. Ignore errors: the processes also wake up every second."""
+    """Wake all processes that are waiting for this kind of notification.
+
+    Errors are ignored, because waiting processes also wake up every second.
+    """
     if kind not in CHANNELS:
         return
     with suppress(psycopg.Error, PodiumError), borrow_connection(store) as connection:

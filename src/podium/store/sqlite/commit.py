@@ -31,7 +31,7 @@ _must_survive_power_loss = attrgetter("survives_power_loss")
 class SqliteCommitter:
     """Commits batches of writes to a SQLite store, on the event loop or in the writer's thread.
 
-    Each of them has its own connection. The event loop's connection never waits for a lock.
+    The event loop and the thread have separate connections. The event loop's connection never waits for a lock.
     """
 
     def __init__(self, path: Path) -> None:
@@ -73,7 +73,7 @@ class SqliteCommitter:
         self._record_progress(writes)
 
     def _record_progress(self, writes: Sequence[Write]) -> None:
-        """Record in each run's progress file which of the run's entries is the last that must survive power loss."""
+        """Record in each run's progress file the number and hash of the last entry that must survive a power loss."""
         rows = {write.row.run: write.row for write in writes if write.survives_power_loss and write.row is not None}
         try:
             for run, row in rows.items():

@@ -145,7 +145,7 @@ def _connect(address: str, *, uri: bool = False) -> SqliteConnection:
 
 
 def _connect_read_only(path: Path) -> SqliteConnection:
-    """Connect for reading. On a read-only medium, SQLite needs to know that the file does not change."""
+    """Open a read-only connection. If the folder is read-only too, tell SQLite that the file does not change."""
     address = f"file:{quote(str(path.absolute()))}?mode=ro"
     connection = _connect(address, uri=True)
     try:

@@ -87,7 +87,7 @@ def find_lost_entries(progress: Progress, rows: Sequence[JournalRow]) -> str | N
     last = rows[-1].seq if rows else 0
     if last < progress.seq:
         lost = f"entry {progress.seq} is" if last + 1 == progress.seq else f"entries {last + 1} to {progress.seq} are"
-        return f"{lost} missing at the end: the store file was damaged, or replaced by an older copy"
+        return f"{lost} missing at the end of the timeline: the store file was damaged, or replaced by an older copy"
     if progress.seq and rows[progress.seq - 1].hash != progress.hash:
         return f"entry {progress.seq} differs from the recorded entry: the store was replaced by another copy"
     return None

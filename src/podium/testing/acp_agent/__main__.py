@@ -27,7 +27,7 @@ def main() -> None:
         help="what the agent does when an action is denied: go on, end the turn, or act anyway",
     )
     parser.add_argument("--unasked", action="store_true", help="act without asking for permission")
-    parser.add_argument("--forgetful", action="store_true", help="do not offer to load sessions")
+    parser.add_argument("--forgetful", action="store_true", help="do not advertise support for loading sessions")
     parser.add_argument(
         "--steering",
         nargs="?",

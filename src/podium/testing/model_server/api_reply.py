@@ -116,4 +116,4 @@ def make_caller_tool(name: str, description: str, parameters: dict[str, Any]) ->
 
 
 async def _refuse_tool_call(use: ToolUse, scope: Scope) -> ToolAnswer:
-    return ToolAnswer(text=f"{use.name} is run by the caller.", is_error=True)
+    return ToolAnswer(text=f"This server cannot run {use.name}; the client must run it.", is_error=True)

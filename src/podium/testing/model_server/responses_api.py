@@ -96,7 +96,7 @@ def _join_name(namespace: str | None, name: str) -> str:
 
 
 def _parse_messages(items: list[_Item]) -> list[Message]:
-    """Return the conversation. The text and calls of a reply are separate items here; merge them into one message."""
+    """Return the conversation. Merge the text and the calls of a reply, which are separate items, into one message."""
     messages: list[Message] = []
     is_reply = False
     for item in items:

@@ -41,8 +41,8 @@ class Received:
 class ModelServer:
     """A scripted model on its own port, running for the duration of the block.
 
-    `otherwise` returns the move for calls without a script. `latency` is added to the delay of every reply. If
-    `api_key` is set, calls with another key are refused. `window` is the context window that the list of models
+    `otherwise` returns the reply to a call without a script. `latency` is added to the delay of every reply. If
+    `api_key` is set, calls with a different key are refused. `window` is the context window that the list of models
     reports. Every valid call is appended to `log` as a line of JSON when it arrives. If `keeps_calls` is false, that
     log is the only record of the calls.
     """

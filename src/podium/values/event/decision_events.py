@@ -1,4 +1,4 @@
-"""Events in a decision: the proposal, the ballots and the chosen option."""
+"""Events of a decision: the proposal, the ballots and the choice of an option."""
 
 from typing import ClassVar, Literal
 

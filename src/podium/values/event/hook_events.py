@@ -5,10 +5,10 @@ from .base_event import EventBase
 
 
 class HookRan(EventBase, frozen=True, kw_only=True, tag="hook_ran"):
-    """A hook was called, and passed, denied the action or failed.
+    """A hook was called. It passed, denied the action, or failed.
 
-    `hook` is its command line or plug-in. `agent` is the agent whose file defines it, or empty if the settings do.
-    `reason` says why it denied or failed. `context` is the text that it added for the agent.
+    `hook` is its command line or plug-in. `agent` is the agent whose file defines the hook, or empty if the settings
+    define it. `reason` says why it denied the action or failed. `context` is the text that it added for the agent.
     """
 
     event: HookEvent

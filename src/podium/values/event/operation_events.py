@@ -1,4 +1,4 @@
-"""Events in an operation: its start and end, advice, routes and handoffs."""
+"""Events of an operation: its start and end, advice, routes and handoffs."""
 
 from typing import Any, Literal
 
@@ -63,7 +63,7 @@ class ChangesExpected(EventBase, frozen=True, kw_only=True, tag="changes_expecte
 
 
 class RouteRefused(EventBase, frozen=True, kw_only=True, tag="route_refused"):
-    """A router chose an agent that is not one of its destinations, or none at all."""
+    """A router chose no agent, or an agent that is not one of its destinations."""
 
     chosen: str
     destinations: tuple[str, ...]

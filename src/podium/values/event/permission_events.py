@@ -13,7 +13,7 @@ Decision = Literal["once", "run", "always", "deny", "deny_and_pause", "abort"]
 QuestionKind = Literal["question", "plan", "decision", "review"]
 
 Channel = Literal["", "terminal", "chat", "command", "page", "api", "rule", "timeout", "unattended"]
-"""How an answer was given: by a person in one of five ways, by a rule, or by Podium if no person answered.
+"""Where an answer came from: the interface that a person used, a rule, or Podium because no person answered.
 
 It is empty in the logs of early releases.
 """

@@ -1,4 +1,4 @@
-"""Events in a collaborating team: its formation, the plan, the work on each step, artifacts and snapshots."""
+"""Events of a collaborating team: its formation, the plan, the work on each step, artifacts and snapshots."""
 
 from typing import ClassVar, Literal
 
@@ -130,10 +130,10 @@ class PlanStepUnblocked(EventBase, frozen=True, kw_only=True, tag="plan_step_unb
 
 
 class PlanStepSubmitted(EventBase, frozen=True, kw_only=True, tag="plan_step_submitted"):
-    """The owner of a step finished its work, which is reviewed next.
+    """The owner of a step finished its work and submitted it for review.
 
-    The work is the difference between the commits `base` and `commit`. If the owner worked in its own checkout, it
-    is on `branch`.
+    The work is the difference between the commits `base` and `commit`. If the owner worked in its own checkout, the
+    work is on `branch`.
     """
 
     step: str

@@ -1,4 +1,4 @@
-"""Events in a whole run: its start, end, pauses and resumes, messages, the user's commands, and the saved checkout."""
+"""Events of a run as a whole: its start, end, pauses and resumes, messages, user commands, and the saved checkout."""
 
 from typing import Any, ClassVar, Literal
 

@@ -1,4 +1,4 @@
-"""Events in team modes: plans, evaluations, iterations, and the messages and votes in a discussion."""
+"""Events of team modes: plans, evaluations, iterations, and the messages and votes in a discussion."""
 
 from typing import Literal
 
@@ -38,7 +38,10 @@ class Evaluated(EventBase, frozen=True, kw_only=True, tag="evaluated"):
     model: str = ""
     """The evaluator's model."""
     pauses: int = 0
-    """How many times the run had been paused; only iterations since the last pause are checked for repetition."""
+    """How many times the run had been paused when this iteration was evaluated.
+
+    Only iterations since the last pause are checked for repetition.
+    """
 
 
 class Checked(EventBase, frozen=True, kw_only=True, tag="checked"):
@@ -175,9 +178,9 @@ class CandidateChosen(EventBase, frozen=True, kw_only=True, tag="candidate_chose
 
 
 class WorkRestored(EventBase, frozen=True, kw_only=True, tag="work_restored"):
-    """The chosen work was delivered: its files were written to the run's checkout, or merged on a new branch.
+    """The chosen work was delivered: its files were written to the run's checkout, or it was merged into a new branch.
 
-    `iteration` is the iteration of a loop whose files were restored.
+    In a loop, `iteration` is the iteration whose files were restored.
     """
 
     commit: str

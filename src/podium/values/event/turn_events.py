@@ -1,4 +1,4 @@
-"""Events in a turn: streamed text, model calls and tool calls."""
+"""Events of a turn: streamed text, model calls and tool calls."""
 
 from typing import Any, ClassVar
 

@@ -17,7 +17,7 @@ from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped] # 
 from pygments.token import Token  # type: ignore[import-untyped] # it has no types
 
 Span = tuple[int, int, str]
-"""Where a part of a line begins and ends, and its kind. Positions count UTF-16 code units, as in a browser."""
+"""The start, end and kind of a part of a line. Start and end are offsets in UTF-16 code units, as in a browser."""
 
 # The first match wins. Everything else is plain text.
 KINDS = (
@@ -82,7 +82,7 @@ def add_span(spans: list[Span], first: int, end: int, kind: str) -> None:
 
 
 def count_utf16(line: str, span: Span) -> Span:
-    """Return a span whose positions count UTF-16 code units instead of characters."""
+    """Convert the start and end of a span from characters to UTF-16 code units."""
     first, end, kind = span
     return first + count_astral(line[:first]), end + count_astral(line[:end]), kind
 

@@ -1,7 +1,7 @@
 """Bearer tokens for API clients, and the one-time codes that a browser or `podium login` exchanges for a token.
 
-The tokens are in a file in the home directory, as hashes, so that a browser stays signed in when the server restarts,
-and another process can list and revoke them. One-time codes are only in the server's memory.
+The tokens are stored as hashes in a file in the home directory, so that a browser stays signed in when the server
+restarts, and another process can list and revoke them. One-time codes are kept only in the server's memory.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class ConnectedClients:
     def connect(self, token: str) -> Iterator[None]:
         """Register a client for the duration of the block and a short grace period.
 
-        Blocks with the same token share one registration, which ends after the last of them.
+        Blocks with the same token share one registration. It ends after the last of these blocks.
         """
         self._streams[token] += 1
         try:

@@ -62,7 +62,7 @@ LANGUAGES = {
 """The known languages, keyed by file extension or whole file name, in lower case."""
 
 HunkSpans = list[list[list[Any]]]
-"""The spans of each line of a hunk: lists of begin, end and kind."""
+"""The spans of each line of a hunk. Each span is a list of its start, end and kind."""
 
 
 class DiffSyntax:

@@ -98,7 +98,7 @@ class RequestGuard:
         return None
 
     def _list_origins(self, host: str) -> tuple[str, ...]:
-        """Return the origins of this server's own page. Behind a reverse proxy, both schemes are possible."""
+        """Return the origins of this server's own page. Behind a reverse proxy, their scheme is http or https."""
         return (f"https://{host}", f"http://{host}") if host in self._public_names else (f"{self._scheme}://{host}",)
 
 

@@ -16,7 +16,7 @@ ApiRequest = Request[Any, Any, Any]
 
 
 def get_token(connection: Connection) -> AccessToken:
-    """Return the token of a request. The guard in front of all routes has checked it."""
+    """Return the access token of a request. The `RequestGuard` middleware has already validated the token."""
     token = connection.scope["state"]["token"]
     assert isinstance(token, AccessToken)
     return token

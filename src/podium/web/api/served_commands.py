@@ -217,7 +217,7 @@ async def _iter_frames(
 
 
 async def _iter_later(finished: Event, read_reply: Callable[[], Awaitable[bytes]]) -> AsyncIterator[bytes]:
-    """Yield heartbeats until a command has finished, then its output."""
+    """Yield heartbeats until a command has finished, and then yield its output."""
     while not finished.is_set():
         with move_on_after(HEARTBEAT_SECONDS):
             await finished.wait()

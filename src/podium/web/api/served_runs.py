@@ -1,7 +1,7 @@
-"""Work on runs in the server's own process: those that a client resumes, forks or retries.
+"""Work on runs that a client resumes, forks or retries, in the server's own process.
 
-A new run is started by the commander, in a separate process, and does not need the server. A run that was started in a
-terminal has no such process, so the server takes it over. If the server exits, the run can be resumed again.
+New runs do not need the server: the commander starts each of them in a separate process. The commander does not manage
+a run that was started in a terminal, so the server takes it over. If the server exits, the run can be resumed again.
 """
 
 from __future__ import annotations

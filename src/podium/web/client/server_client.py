@@ -128,7 +128,7 @@ def as_unreachable(address: str, error: Exception) -> OutsideFailed:
 
 
 def _trust_any() -> ssl.SSLContext:
-    """Return an SSL context that accepts any certificate, because its fingerprint is compared instead."""
+    """Return an SSL context that accepts any certificate. The callers check the certificate's fingerprint instead."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

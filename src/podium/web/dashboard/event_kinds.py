@@ -1,7 +1,7 @@
-"""Generate the dashboard's event types from the timeline's: `python -m podium.web.dashboard.event_kinds`.
+"""Generate the dashboard's event types from the event types of the timeline.
 
-The result is the module `event_kinds.mjs`. It contains a description of each kind of event, and types in JSDoc comments
-for editors and type checkers.
+The command is `python -m podium.web.dashboard.event_kinds`. The result is the module `event_kinds.mjs`. It contains a
+description of each kind of event, and types in JSDoc comments for editors and type checkers.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class LineStream:
     # Receiving
 
     def _receive_chunk(self, *, is_late: bool = False) -> None:
-        """Read one chunk and return, because a peer that never stops sending must not block other tasks."""
+        """Read only one chunk per call, so that a peer that never stops sending does not block other tasks."""
         try:
             data = self._socket.recv(CHUNK)
         except BlockingIOError:

@@ -187,7 +187,7 @@ class Link(Generic[Heard, Said]):
         if isinstance(message, HandshakeAck):
             self._handle_ack(message)
         elif isinstance(message, Handshake) or not (self._is_open.is_set() or self._ack):
-            raise BadFrame("message out of order: the handshake must come first, occur once, and be answered")
+            raise BadFrame("message out of order: one handshake and its answer must precede all other messages")
         elif isinstance(message, Ping):
             self._was_pinged.set()
         elif not isinstance(message, Pong):
@@ -322,7 +322,7 @@ def encode_line(message: FromWorker | FromCommander, limits: LinkLimits) -> byte
 
 
 def unwrap_line(line: Line) -> bytes:
-    """Return the line. Raise the error if `line` is a FrameTooLong."""
+    """Return `line` if it contains the bytes of a line. If it is a FrameTooLong error, raise it."""
     if isinstance(line, FrameTooLong):
         raise line
     return line

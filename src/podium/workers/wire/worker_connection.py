@@ -214,7 +214,11 @@ async def _complete_handshake(
 async def _verify_handshake(
     stream: LineStream, user: int | None, tokens: WorkerTokens, limits: LinkLimits
 ) -> tuple[Handshake, Mapping[str, Any]]:
-    """Return the handshake, with the name that belongs to its token, and the worker's configuration."""
+    """Read a worker's handshake, and raise HandshakeRejected if it is not valid.
+
+    Return the handshake and the worker's configuration. The handshake contains the worker name for which the token was
+    issued, whatever name the worker sent.
+    """
     if user not in (os.getuid(), None):
         raise HandshakeRejected("the connection is from another user; a commander accepts only its own user's workers")
     try:

@@ -99,8 +99,8 @@ async def list_git_worktrees(place: GitLocation) -> list[Worktree]:
 async def advance_branch(place: GitLocation, branch: str, *, old: str, new: str, tree: str) -> None:
     """Move a branch from the commit `old` to its descendant `new`, whose tree must be `tree`.
 
-    Raise Mistake, and do not move the branch, if one of these conditions is not met, and OutsideFailed if git fails. If
-    the branch is checked out, the caller must update the files.
+    If one of these conditions is not met, do not move the branch, and raise Mistake. Raise OutsideFailed if git fails.
+    If the branch is checked out, the caller must update the files.
     """
     if await read_git_output(place, "rev-parse", "--verify", "--end-of-options", f"{new}^{{tree}}") != tree:
         raise Mistake(f"{new[:12]} is not the commit approved for {branch}; review it again and approve it")

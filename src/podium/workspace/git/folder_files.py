@@ -28,16 +28,20 @@ async def list_folder_blobs(place: GitLocation, tree: str, folder: str) -> dict[
 
 
 async def read_folder_files(place: GitLocation, tree: str, folder: str) -> dict[str, str]:
-    """Return the texts of the files directly in a folder, keyed by path. A file that is not UTF-8 has an empty text."""
+    """Return the contents of the files directly in a folder, keyed by path.
+
+    The content of a file that is not valid UTF-8 is an empty string.
+    """
     blobs = await list_folder_blobs(place, tree, folder)
     texts = await read_blobs(place, blobs.values())
     return {path: texts[blob] for path, blob in blobs.items()}
 
 
 async def read_blobs(place: GitLocation, blobs: Iterable[str]) -> dict[str, str]:
-    """Return the texts of these blobs, keyed by id. A blob that is not UTF-8 has an empty text.
+    """Return the contents of these blobs, keyed by id.
 
-    Raise OutsideFailed if git fails or a blob is missing.
+    The content of a blob that is not valid UTF-8 is an empty string. Raise OutsideFailed if git fails or a blob is
+    missing.
     """
     wanted = list(dict.fromkeys(blobs))
     if not wanted:

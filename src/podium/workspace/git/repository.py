@@ -1,4 +1,4 @@
-"""Run git so that it executes nothing that a worker wrote.
+"""Run git without letting it execute anything that a worker wrote.
 
 Git is called by an absolute path outside the checkout, with a list of arguments and a separate environment. Hooks,
 file-system monitors, the pager, external diffs, text conversion, the repository's content filters and merge drivers,
@@ -82,7 +82,7 @@ SETTING_REPLACEMENTS = (
 the names that git lists."""
 
 STARTING_NOTHING = frozenset(("check-ref-format", "for-each-ref", "merge-base", "rev-parse"))
-"""Git commands that never start another program, whatever the repository's settings are. At most, they read refs and
+"""Git commands that never start another program, whatever the repository's settings are. They read nothing but refs and
 commits."""
 
 DRIVERS = f"^({'|'.join(pattern for pattern, _ in SETTING_REPLACEMENTS)})$"
@@ -165,8 +165,8 @@ async def call_git(
 ) -> GitResult:
     """Run a git command and return its result, even if git fails.
 
-    Raise OutsideFailed if git cannot be run, times out or prints too much, or if the repository was changed to point
-    elsewhere.
+    Raise OutsideFailed if git cannot be run, times out or prints too much, or if the repository's `commondir` file was
+    changed, so that git would look up refs in another folder.
 
     `index` is an index file to use instead of the checkout's index. `lock` is the descriptor of a lock that git
     inherits: if this process is killed, the lock is held until git has exited. `source` is one of Podium's

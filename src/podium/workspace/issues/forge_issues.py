@@ -100,7 +100,10 @@ class ForgeIssues(ABC):
     async def list_pages(
         self, find_known: FindKnown, *, labels: Sequence[str] = (), since: str = ""
     ) -> AsyncGenerator[IssuePage, None]:
-        """Yield the open issues that are not claimed (with `since`, only those changed after it), oldest first."""
+        """Yield the open issues that are not claimed, oldest first.
+
+        If `since` is given, yield only issues that changed after that time.
+        """
         size, page, seen = PAGE, 1, set[str]()
         while len(seen) < MOST_ISSUES:
             try:

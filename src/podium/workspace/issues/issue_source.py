@@ -23,7 +23,7 @@ FindKnown = Callable[[Sequence[str]], Awaitable[set[str]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Issue:
-    """An issue as it is now. `id` is unique in its source: a number or the name of a file."""
+    """The current state of an issue. `id` is unique within its source: it is a number or the name of a file."""
 
     id: str
     title: str
@@ -73,9 +73,9 @@ def make_issue(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IssuePage:
-    """Some of a source's open issues that are not claimed.
+    """A page of a source's open issues that are not claimed.
 
-    `problems` contains messages about issues that are missing, for example because a file cannot be read. `newest` is
+    `problems` contains messages about issues that were left out, for example because a file cannot be read. `newest` is
     the time of the newest change that the source reported, in the source's own format.
     """
 
@@ -117,9 +117,10 @@ class IssueSource(Protocol):
     def list_pages(
         self, find_known: FindKnown, *, labels: Sequence[str] = (), since: str = ""
     ) -> AsyncGenerator[IssuePage, None]:
-        """Yield the open issues that are not claimed (with `since`, only those changed after it), oldest first.
+        """Yield the open issues that are not claimed, oldest first.
 
-        Raise OutsideFailed if the source cannot be read.
+        If `since` is given, yield only issues that changed after that time. Raise OutsideFailed if the source
+        cannot be read.
         """
         ...
 

@@ -38,7 +38,7 @@ def choose_source(given: str, *, folder: Path, outside: Path, home: Path, host: 
     path_text = rest if colon and kind == "folder" else given
     path = folder / Path(path_text).expanduser()
     if not path_text.strip() or not path.is_dir():
-        raise Mistake(f"{quote_text(given)} is not a source of issues: it is not a folder; {USABLE}")
+        raise Mistake(f"{quote_text(given)} is not a folder, so it cannot be a source of issues; {USABLE}")
     return IssueFolder(path=path.resolve(), host=host)
 
 

@@ -258,7 +258,7 @@ def find_blocking_paths(root: Path, added: list[str], others: list[str]) -> Iter
 
 
 def _holds_only_tracked(root: Path, folder: Path, kept: frozenset[str]) -> bool:
-    """Return whether a folder contains only tracked files, which are in `kept`. If so, the folder can be replaced."""
+    """Return whether every file in a folder is in `kept`, a set of tracked files. If so, the folder can be replaced."""
     return all(
         os.path.relpath(os.path.join(where, file), root) in kept  # noqa: PTH118 - there can be thousands
         for where, _, files in os.walk(folder)

@@ -35,7 +35,7 @@ Reason = Literal["conflict", "unresolved", "check", "dependency", "moved", "miss
 class TrainBranch:
     """A branch to merge, with the commit that was reviewed and the branches that it builds on.
 
-    If only a part of its changes is merged, `part` is a commit with that part.
+    If only some of its changes are to be merged, `part` is a commit that contains just those changes.
     """
 
     branch: str
@@ -249,7 +249,10 @@ class _TrainBuilder:
         return None
 
     async def _describe_missing_dependency(self, earlier: str) -> str:
-        """Return why a dependency is missing, or an empty string if it is merged or its branch no longer exists."""
+        """Return a clause that says why a dependency has not been merged.
+
+        Return an empty string if the dependency has been merged or its branch no longer exists.
+        """
         if any(one.branch == earlier and not one.is_part for one in self.merged):
             return ""
         if any(one.branch == earlier for one in self.left_out):

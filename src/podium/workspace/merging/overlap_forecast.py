@@ -110,7 +110,7 @@ async def forecast_merges(
 ) -> Forecast:
     """Try to merge the branches with each other and with the branch `onto`. `branches` maps branches to their bases.
 
-    `parts` maps each partly merged branch to a commit with that part.
+    If only some of a branch's changes are to be merged, `parts` maps the branch to a commit with just those changes.
     """
     place = resolve_location(repo)
     commits = parts or {}
@@ -147,7 +147,10 @@ async def forecast_merges(
 def _trace_conflict_origin(
     one: Overlap, clashes: Mapping[frozenset[str], Overlap], below: Mapping[str, Sequence[str]]
 ) -> Overlap:
-    """Return the overlap, with `through` set if its conflicts come from a branch that one side is based on."""
+    """Return the overlap. Set `through` if its conflicts come from another branch.
+
+    `through` is then that branch, on which one of the two overlapping branches is based.
+    """
     if one.merges:
         return one
     for built, other in ((one.first, one.second), (one.second, one.first)):

@@ -1,9 +1,9 @@
-"""Commit a merge that conflicts or fails a check, so that it can be resolved in later commits; find unresolved files.
+"""Commit a merge that conflicts or fails a check, so that later commits can resolve it, and find unresolved files.
 
 The commit contains git's merge result, including conflict markers, and has both sides as parents. A branch that is
 built on this commit therefore contains both sides, and its history permanently shows the conflicts. Other modules
-decide who resolves the conflicts. The resolved work is on an ordinary branch. A merge train leaves out this branch
-while it still has conflict markers.
+decide who resolves the conflicts. They are resolved on an ordinary branch, which a merge train leaves out as long as
+the branch contains conflict markers.
 """
 
 from __future__ import annotations
@@ -46,9 +46,11 @@ async def commit_resolution_start(
         why = (
             "; ".join(escape_unprintable(one.text) for one in tried.conflicts)
             if isinstance(tried, ConflictingMerge)
-            else "it is empty"
+            else "git produced no merge result"
         )
-        raise Mistake(f"no worker can resolve {escape_unprintable(theirs.name)}: {why}; merge it manually")
+        raise Mistake(
+            f"no worker can resolve the merge of {escape_unprintable(theirs.name)}: {why}; merge the branch manually"
+        )
     what = "with its conflicts" if isinstance(tried, ConflictingMerge) else "with a failing check"
     message = f"Merge branch '{theirs.name}' {what}\n\n{NOTE}: to be resolved"
     commit = await write_commit(place, tried.tree, [ours.commit, theirs.commit], message)
@@ -61,7 +63,7 @@ async def find_resolution_starts(place: GitLocation, commit: str, *, beyond: str
 
 
 async def filter_resolution_starts(place: GitLocation, commits: Iterable[str]) -> dict[str, ResolutionStart]:
-    """Return the starting commits of conflict resolutions that are among `commits`, keyed by commit id.
+    """Return those of `commits` at which a conflict resolution starts, keyed by commit id.
 
     Commits that no longer exist are ignored.
     """

@@ -83,7 +83,7 @@ class Connection:
         self.send_window = WINDOW
         """How many bytes may be sent to the relay."""
         self.consumed = 0
-        """How many bytes the sandboxed program has read since the relay was last allowed to send more."""
+        """How many bytes have been passed to the client since the last GRANT frame, which let the relay send more."""
         self.has_sent_end = False
         self.has_received_end = False
         self.is_shut = False
@@ -218,7 +218,10 @@ class Forwarder:
         return bool(data)
 
     def _close_if_done(self, one: Connection) -> None:
-        """Signal end-of-file to the client when the relay is done, and close the connection when both are done."""
+        """Signal end-of-file to the client once all data from the relay has been sent to the client.
+
+        If the client has also ended its side, close the connection instead.
+        """
         if not one.has_received_end or one.output:
             return
         if one.has_sent_end:

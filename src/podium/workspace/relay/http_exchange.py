@@ -89,7 +89,10 @@ class HttpExchange:
         await self._send(h11.EndOfMessage())
 
     async def answer_error(self, status: int, message: str) -> None:
-        """Respond with an error in the format that clients of model APIs expect. The response must not have begun."""
+        """Send an error response in the format that clients of model APIs expect.
+
+        This is possible only if no response to the request has started.
+        """
         body = msgspec.json.encode({"error": {"message": message, "type": "podium_relay"}})
         length = str(len(body)).encode()
         await self.start_answer(status, ((b"content-type", b"application/json"), (b"content-length", length)))

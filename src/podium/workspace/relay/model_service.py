@@ -20,7 +20,10 @@ from .sandbox_relay import ModelEndpoint
 from .stream_channel import ServeStream
 
 CREDENTIALS = frozenset((b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key", b"cookie"))
-"""Headers with credentials. If the relay adds one of them, it drops the agent's own, which are placeholders."""
+"""Headers with credentials. If the relay adds one of them, it drops all of these headers from the agent's request.
+
+The values that the agent sends are only placeholders.
+"""
 METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 
 
@@ -47,7 +50,7 @@ async def _answer_call(exchange: HttpExchange, *, endpoint: ModelEndpoint, base:
 
 
 def _extend_url(base: URL, target: str) -> URL:
-    """Return the address for a path below `base`. Raise RequestRefused for any other target."""
+    """Return `base` extended by a path and query. Raise RequestRefused if the path could lead outside `base`."""
     path, mark, query = target.partition("?")
     plain = path
     while (decoded := unquote(plain)) != plain:

@@ -38,9 +38,9 @@ FORWARDER = Path(_forwarder_program.__file__)
 class ModelEndpoint:
     """The model server that an agent may call.
 
-    The path of each call is appended to `url`. Calls outside its path are refused. `headers` are
-    added to every call and replace the agent's own; they are not shown in messages. Raise Mistake if the address is
-    invalid.
+    The path of each call is appended to `url`. A call whose path leads outside `url` is refused. `headers` are added to
+    every call and replace the agent's headers with the same names; they are not shown in messages. The constructor
+    raises Mistake if `url` is invalid.
     """
 
     url: str
@@ -60,7 +60,7 @@ class ModelEndpoint:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RelayConfiguration:
-    """What a sandbox can reach: a model server, an application with coordination tools, and granted hosts.
+    """The services that a sandbox can reach: a model server, an application with coordination tools, and granted hosts.
 
     `report` is called with a sentence about each refused host, each failed connection and each violation of the relay's
     protocol.

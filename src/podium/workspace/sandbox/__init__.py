@@ -1,1 +1,4 @@
-"""Run commands in a sandbox: mounts, resource limits, system call filter, secret files and self-test."""
+"""Run commands in a sandbox.
+
+The modules define the mounts, resource limits and system call filter, hide secret files, and test the sandbox.
+"""

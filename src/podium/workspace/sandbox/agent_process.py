@@ -116,9 +116,10 @@ def _find_program(program: str, environ: Mapping[str, str]) -> str:
 
 
 def _find_install_folders(program: Path, sandbox: Sandbox) -> list[Path]:
-    """Return the folders that a program needs: its own, and the packages beside it if npm installed it.
+    """Return the folders that a program needs: the folder of `program`, and the folder of the file it links to.
 
-    A folder that contains the home directory, the checkout or the Podium home is not included.
+    If the program was installed with npm, the second folder is the outermost `node_modules`. A folder that
+    contains the home directory, the checkout or the Podium home is not included.
     """
     real = program.resolve()
     packages = [folder for folder in real.parents if folder.name == PACKAGES]

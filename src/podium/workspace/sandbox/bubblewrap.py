@@ -1,9 +1,9 @@
-"""Run commands in a sandbox that limits their access to the system.
+"""Run commands in a sandbox that limits what they can access.
 
 Bubblewrap runs a command in its own namespaces (users, processes, network, IPC, mounts, host name, control groups)
-and without capabilities. The command sees a checkout and the system files, which it cannot change. A filter denies
-system calls that bypass these limits. When the command or this process ends, all processes that the command started
-are killed. The policy decides whether a command may run; the caller handles timeouts and output.
+and without capabilities. The command can access a checkout, and can read the operating system's files but not change
+them. A filter denies system calls that bypass these limits. When the command or this process ends, all processes that
+the command started are killed. The policy decides whether a command may run; the caller handles timeouts and output.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ FILTER_DESCRIPTOR = 9
 # `setsid` moves only the command out of the process group that Podium kills; the sandbox's first process stays in it.
 # With --new-session, both would leave the group, and a command that is killed while it starts would keep running.
 RUN = 'echo >&0 && read -r _ && exec setsid "$@"'
-"""The script that starts a command once Podium answers on its stdin. The rest of stdin is the command's input."""
+"""The script that waits for a line from Podium on stdin and then runs the command, which gets the rest of stdin."""
 RUN_WITHOUT_INPUT = f"{RUN} </dev/null"
 RELAY = 'exec "$@"'
-"""The script that starts the forwarder, which starts the command once Podium answers on the relay's descriptor."""
+"""The script that runs the forwarder, which waits for Podium on the relay's descriptor and then runs the command."""
 
 NAMESPACES = ("--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts")
 PROTECTED_NAMES = (
@@ -283,9 +283,9 @@ class Sandbox:
         return build
 
     def _visible_mounts(self, guards: Sequence[Mount]) -> Iterator[Mount]:
-        """Yield all mounts. They hide the Podium home, except for the folders in `readable` and for checkouts.
+        """Yield all mounts of the sandbox.
 
-        The git data of these checkouts is visible too.
+        They hide the Podium home, except for the folders in `readable`, the checkouts and their git data.
         """
         closed = (*guards, Mount("empty", self.home))
         parts = (self, *self.also)

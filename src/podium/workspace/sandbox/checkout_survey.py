@@ -1,8 +1,8 @@
 """Find the paths in a checkout that a sandbox has to hide or write-protect.
 
 Untracked files count as secret if their names suggest it. Tracked files are not secret to anyone who can read the
-repository, and tests need some of them, such as certificates. Protected paths affect which programs run later.
-Protected names at the top of the checkout are not listed here, because the sandbox looks for them itself.
+repository, and tests need some of them, such as certificates. Paths that affect which programs run later are
+write-protected. Protected names at the top of the checkout are not included, because the sandbox looks for them itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..git.tracked_files import TrackedFiles, list_ignored_folders, read_tracked
 from .nested_repositories import FolderState, Identity, identify, is_git_shaped, read_folder_state
 
 MOST = 20_000
-"""When this many files and folders have been found, no more folders are examined. Folders near the root come first."""
+"""The number of files and folders after which no more folders are examined. Folders near the root come first."""
 MOST_PROTECTED = 200
 """The maximum number of protected paths in subfolders, because each of them delays the start of every command."""
 LEFT_OUT = frozenset(("node_modules", "__pycache__", ".tox", ".nox", ".mypy_cache", ".ruff_cache"))

@@ -1,7 +1,7 @@
 """Define the mounts of the sandbox: the paths that a command sees, each readable, writable, private or hidden.
 
-A command sees only mounted paths. A path inside another path takes precedence, whatever the order of the mounts, so a
-hidden folder inside a readable folder stays hidden.
+A command sees only mounted paths. If one mounted path is inside another, the inner one takes precedence, regardless of
+the order of the mounts. So a hidden folder inside a readable folder stays hidden.
 """
 
 from __future__ import annotations
@@ -159,7 +159,10 @@ def find_tool_mounts(environ: Mapping[str, str], *, home: Path, checkout: Path) 
 
 
 def _find_installation(folder: Path, home: Path) -> Path:
-    """Return the folder to mount for a folder on the PATH: its parent if that contains libraries, or itself."""
+    """Return the folder to mount for a folder on the PATH.
+
+    This is the parent of the folder if the parent contains libraries, and otherwise the folder itself.
+    """
     above = folder.parent
     # The home directory and ~/.local are never mounted as a whole, because they also contain keys and other files.
     is_part = folder.name in PROGRAMS and above not in (home, home / ".local")
@@ -167,7 +170,7 @@ def _find_installation(folder: Path, home: Path) -> Path:
 
 
 def _find_python_installation(environment: Path) -> Path | None:
-    """Return the Python installation that a virtual environment's interpreter is a link into, or None.
+    """Return the Python installation that a virtual environment's interpreter links to, or None.
 
     A command may have created this link, so the target is accepted only if it is in a real Python installation.
     """

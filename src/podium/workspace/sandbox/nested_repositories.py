@@ -31,7 +31,10 @@ FolderState = tuple[int, int]
 UNSURE: FolderState = (0, 0)
 
 Identity = tuple[int, int]
-"""The inode of a path and the time of its last change (0 for a folder). Replacing the path changes its identity."""
+"""The identity of a file or folder: its inode and the time of its last change (0 for a folder).
+
+If the file or folder is replaced, the new one has a different identity.
+"""
 
 
 def read_folder_state(folder: str) -> FolderState:
@@ -45,7 +48,7 @@ def read_folder_state(folder: str) -> FolderState:
 
 
 def identify(place: str) -> Identity | None:
-    """Return the identity of a path, or None if the path no longer exists."""
+    """Return the identity of the file or folder at a path, or None if the path no longer exists."""
     try:
         found = os.lstat(place)
     except OSError:
@@ -63,8 +66,8 @@ def is_git_shaped(names: Iterable[str]) -> bool:
 class NestedRepositories:
     """Finds the repositories that commands create below a checkout, and moves their `.git` or `HEAD` to `aside`.
 
-    `folders` maps each folder that existed before the first command to its state. Paths in `unexamined` are
-    ignored unless they are replaced.
+    `folders` maps each folder that existed before the first command to its state. `unexamined` maps each path
+    that was not examined to its identity. These paths are ignored unless a command replaces the file or folder there.
     """
 
     def __init__(
@@ -173,12 +176,12 @@ class NestedRepositories:
         try:
             place = self._rename(parent, marker)
         except OSError as error:
-            return [f"{path} makes its folder a git repository and could not be moved elsewhere: {error.strerror}"]
+            return [f"{path} turns its folder into a git repository, but it could not be moved: {error.strerror}"]
         finally:
             os.close(parent)
         return [
-            f"{path} was moved to {_format_path(place)}, because it made its folder a git repository, "
-            "and git runs programs that are set in a repository's configuration"
+            f"{path} was moved to {_format_path(place)}, because it turned its folder into a git repository, "
+            "and git runs programs that a repository's configuration specifies"
         ]
 
     def _rename(self, parent: int, marker: Path) -> Path:

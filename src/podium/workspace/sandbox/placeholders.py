@@ -2,7 +2,7 @@
 
 A sandbox can only write-protect existing paths, so without a placeholder, a command could create a missing path. Git
 ignores empty folders, even if a crash leaves them behind. The names of the placeholders are recorded in the Podium
-home. The last process that runs commands in the checkout removes the placeholders.
+home. If several processes run commands in the checkout, the last one to finish removes the placeholders.
 """
 
 from __future__ import annotations
@@ -63,7 +63,10 @@ class Placeholders:
                 self._timer.start()
 
     def remove(self) -> None:
-        """Remove the placeholders, unless a command is running. The last process that runs commands removes them."""
+        """Remove the placeholders, unless this or another process is still running commands in the checkout.
+
+        In that case, the last of these processes to finish removes them.
+        """
         with self._lock:
             if self._holders or self._descriptor is None:
                 return

@@ -31,12 +31,12 @@ class SealedCopies:
 
 @dataclass(frozen=True, slots=True)
 class SealedFiles:
-    """The folder that contains sealed copies while their commands run."""
+    """The folder for sealed copies of files. A copy exists only while the command that needs it runs."""
 
     folder: Path
 
     def make_copies(self, checkout: Path, files: Mapping[str, bytes]) -> SealedCopies:
-        """Write a copy with the approved content for each of these files in a checkout."""
+        """Write a sealed copy of each file. `files` maps the path of a file in the checkout to its approved content."""
         if not files:
             return SealedCopies()
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)

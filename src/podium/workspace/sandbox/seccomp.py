@@ -101,7 +101,7 @@ def _add_rule(rules: SyscallFilter, number: int, name: str, *arguments: Arg) -> 
 
 
 def _iter_argument_rules() -> Iterator[tuple[str, tuple[Arg, ...]]]:
-    """Yield the system calls that are denied only with certain arguments, and these arguments."""
+    """Yield rules that deny a system call only with certain arguments. A rule is the call's name and the arguments."""
     from pyseccomp import MASKED_EQ, Arg
 
     for flag in NAMESPACES:

@@ -88,12 +88,15 @@ def _make_folder() -> Iterator[str]:
 
 
 def _list_closed_folders(sandbox: Sandbox) -> list[Path]:
-    """Return the folders that a command must not write to: `.git` and `.podium` in each checkout, the primary first."""
+    """Return the folders that a command must not write to: `.git` and `.podium` in each checkout.
+
+    The folders of the primary checkout come first.
+    """
     return [one.checkout / name for one in (sandbox, *sandbox.also) for name in (".git", ".podium")]
 
 
 def _find_written_probes(sandbox: Sandbox, outside: Path, probe: str) -> list[str]:
-    """Return a failure for each folder that the test command wrote to but should not have. Remove the written files."""
+    """Return a failure for each forbidden folder that the test command was able to write to. Delete written files."""
     places = [outside, sandbox.home, *_list_closed_folders(sandbox), Path("/usr"), Path("/etc")]
     written = [place for place in (*places, sandbox.checkout) if os.path.lexists(place / probe)]
     for place in written:
@@ -136,7 +139,10 @@ SWITCHES = (
 
 
 def suggest_remedy() -> str:
-    """Say how to enable the kernel features that bubblewrap needs, with a command if a kernel setting is the cause."""
+    """Return advice on how to enable the kernel features that bubblewrap needs.
+
+    If a kernel setting disables user namespaces, the advice contains the command that changes this setting.
+    """
     for name, off, on in SWITCHES:
         with suppress(OSError):
             if Path("/proc/sys", name).read_text(encoding="ascii").strip() == off:

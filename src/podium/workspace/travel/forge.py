@@ -128,9 +128,9 @@ class Forge:
 def choose_forge(remote: RemoteUrl, *, setting: ForgeKind | None, outside: Path, folder: Path) -> Forge:
     """Choose the forge for a remote.
 
-    `setting` takes precedence, then the remote's host name. If neither determines the forge, it is the only one whose
-    program is installed. Programs in `outside` are ignored, because workers can write there. Raise Mistake if no forge
-    can be chosen or its program is not installed.
+    `setting` takes precedence, then the remote's host name. If neither determines the forge, but the program of only
+    one forge is installed, choose that forge. Programs in `outside` are ignored, because workers can write there. Raise
+    Mistake if no forge can be chosen or its program is not installed.
     """
     found = {kind: find_trusted_program(name, outside=outside) for kind, name in PROGRAMS.items()}
     installed = [kind for kind, program in found.items() if program is not None]

@@ -71,8 +71,8 @@ async def call_remote_git(
 ) -> GitResult:
     """Run a git command in a mirror, and return its result, even if git fails.
 
-    `objects` is the object folder of another repository that commits are pushed from. Raise OutsideFailed if git
-    cannot be run or times out.
+    `objects` is the object folder of another repository whose commits git needs, for example to push them. Raise
+    OutsideFailed if git cannot be run or times out.
     """
     program = find_trusted_program("git", outside=mirror)
     if program is None:

@@ -47,7 +47,7 @@ class Mirror:
 
     @property
     def path(self) -> Path:
-        """The bare repository."""
+        """The path of the bare repository."""
         return self.folder / "mirror.git"
 
     @property
@@ -90,7 +90,7 @@ class Mirror:
                     await self._fetch_commit(commit)
 
     async def _fetch_commit(self, commit: str) -> None:
-        """Fetch a commit by its id or, if the server does not allow that, with all branches."""
+        """Fetch a commit by its id. If the server does not allow that, fetch all branches instead."""
         try:
             await self._fetch([f"+{commit}:{LATEST_REF}"])
         except OutsideFailed:
@@ -108,11 +108,11 @@ class Mirror:
     async def push(
         self, objects: Path, commit: str, ref: str, *, expected: str = "", timeout: float = TRANSFER_SECONDS
     ) -> None:
-        """Push a commit from an object folder to a ref on the remote, if the ref is at `expected`.
+        """Push a commit from an object folder to a ref on the remote.
 
-        If `expected` is empty, the ref must not exist. The ref is also updated if it was deleted, or if it is at
-        another commit that the object folder contains: that commit is from an earlier push whose result was lost.
-        Raise OutsideFailed if the push fails.
+        The ref must point to `expected`, or must not exist if `expected` is empty. The push also succeeds if the ref
+        was deleted, or if it points to another commit that the object folder contains, because that commit comes from
+        an earlier push whose result was lost. Raise OutsideFailed if the push fails.
         """
         if not self.path.exists():
             async with self.hold_lock():
@@ -156,7 +156,7 @@ class Mirror:
     # Refs on the remote
 
     async def list_refs(self, patterns: Collection[str], *, timeout: float = TRANSFER_SECONDS) -> dict[str, str]:
-        """Return the commits that the remote's refs matching these patterns point to, keyed by ref."""
+        """Return the remote's refs that match these patterns, as a mapping from ref to commit id."""
         asked = ("ls-remote", "--quiet", "--refs", "--", self.remote.text, *patterns)
         done = await call_remote_git(self.path, self.remote, *asked, timeout=timeout)
         if done.code != 0:
@@ -165,7 +165,10 @@ class Mirror:
         return {name: commit for commit, name in lines}
 
     async def delete_runs(self, runs: Collection[str]) -> int:
-        """Delete the refs of these runs on the remote and in the mirror, and return how many the remote had."""
+        """Delete the refs of these runs on the remote and in the mirror.
+
+        Return the number of refs that were deleted on the remote.
+        """
         async with self.hold_lock():
             refs = await self.list_refs([run_ref(run, "*") for run in runs])
             if refs:

@@ -1,7 +1,8 @@
 """Create the repository for a run that came from another machine, with the packs of the remote's mirror.
 
-The packs are hard links, so that the repository needs little space and time and, unlike a clone that borrows objects,
-is complete without the mirror. Each run has its own repository, so that the branches of two runs never conflict.
+The packs are hard links, so the repository is quick to create and takes up little space. Unlike a clone that borrows
+objects, it does not depend on the mirror. Each run has its own repository, so that the branches of two runs never
+conflict.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ PARTS = (".pack", ".rev", ".idx")
 
 
 async def open_run_clone(mirror: Mirror, run: str, commit: str) -> Repository:
-    """Return the repository of a run, with HEAD at `commit` and all commits in the mirror. Create it if necessary."""
+    """Return the repository of a run, and create it if necessary.
+
+    The repository contains all commits in the mirror, and its HEAD points to `commit`.
+    """
     folder = run_folder(mirror, run)
     path = folder / REPOSITORY_FOLDER
     async with mirror.hold_lock() as lock:

@@ -1,6 +1,6 @@
 """List worktrees, and remove those that are no longer needed.
 
-Only worktrees that Podium created are removed. The report contains a reason for every worktree.
+Only worktrees that Podium created are removed. The report says for every worktree what was done and why.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Save work that would be lost when a worktree is removed, under a new ref each time, and list the saved work."""
+"""Save work that would be lost when a worktree is removed, and list the saved work. Each save creates a new ref."""
 
 from __future__ import annotations
 
@@ -62,5 +62,5 @@ async def list_saved_work(place: GitLocation) -> list[SavedWork]:
 
 
 def restore_command(saved: SavedWork, branch: str) -> str:
-    """Return the command that restores saved work on a new branch beside the old one."""
+    """Return the command that restores saved work on the new branch `BRANCH-saved`."""
     return f"git checkout -b {branch}-saved {saved.ref}"

@@ -1,4 +1,4 @@
-"""Create, remove and repair worktrees. Each worker has its own worktree, beside the repository and on its own branch.
+"""Create, remove and repair worktrees. Each worker has its own worktree, next to the repository and on its own branch.
 
 A worktree is recorded in the ledger before it is created, and stays there until it has been removed. If a crash
 interrupts its creation or removal, the next process that creates or removes a worktree repairs it. No work is lost,
@@ -28,7 +28,7 @@ from .worktree_include import copy_included_files
 from .worktree_status import WorktreeStatus, read_worktree_status
 
 WorktreeHook = Callable[[Checkout], Awaitable[None]]
-"""An action in a worktree that the caller provides, such as running the setup command of a trusted repository."""
+"""A callback that acts on a worktree, for example by running the setup command of a trusted repository."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -326,8 +326,8 @@ class Worktrees:
     async def _finish_removal(self, noted: WorktreeRow, lock: int) -> None:
         """Unregister the worktree from git, and then delete the renamed folder.
 
-        The worktree's work must already be saved. If the removal is interrupted after the worktree was unregistered,
-        the next repair can therefore delete the folder.
+        The worktree's work must already be saved, because the next repair deletes the folder if the removal is
+        interrupted after the worktree was unregistered.
         """
         await self._unregister_worktree(noted, lock)
         aside = _removal_path(noted.path)
@@ -340,7 +340,7 @@ class Worktrees:
         await self.ledger.record_state(noted, state="gone")
 
     async def _unregister_worktree(self, noted: WorktreeRow, lock: int) -> None:
-        """Unregister from git a worktree whose folder was deleted or renamed."""
+        """Remove git's registration of a worktree whose folder was deleted or renamed."""
         told = ("worktree", "remove", "--force", "--force", "--", str(noted.path))
         await read_git_output(self.repository, *told, lock=lock)
 

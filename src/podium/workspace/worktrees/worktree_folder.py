@@ -26,11 +26,11 @@ _ANY = Path("/above/{repo}")
 
 
 def must_be_folder_pattern(pattern: str) -> None:
-    """Raise Mistake if a pattern cannot be valid for any repository."""
+    """Raise Mistake if a pattern for worktree folders would be invalid in every repository."""
     if not pattern.isprintable():
         raise Mistake(f"{pattern!r} contains an unprintable character; use a plain path")
     if unknown := _BRACED.search(_FIELD.sub("", pattern)):
-        raise Mistake(f"{pattern!r} contains {unknown[0]}, which is not a field; use {{repo}} and {{branch}}")
+        raise Mistake(f"{pattern!r} contains {unknown[0]}, which is not a placeholder; use {{repo}} and {{branch}}")
     if "{branch}" not in os.path.normpath(pattern):
         raise Mistake(
             f"{pattern!r} would use the same folder for every worktree; use a pattern that contains {{branch}}"
@@ -79,10 +79,10 @@ def must_be_outside_repository(path: Path, main: Path, *, label: str) -> None:
     """
     if any(part.casefold() in (".git", "git~1") for part in path.parts):
         raise Mistake(
-            f"{label} would be in git's own folder; use a path beside the repository, such as {DEFAULT_FOLDER_PATTERN}"
+            f"{label} would be in git's own folder; use a path next to the repository, such as {DEFAULT_FOLDER_PATTERN}"
         )
     if path.is_relative_to(main) or main.is_relative_to(path):
         raise Mistake(
             f"{label} would be inside the repository or contain it; "
-            f"use a path beside it, such as {DEFAULT_FOLDER_PATTERN}"
+            f"use a path next to the repository, such as {DEFAULT_FOLDER_PATTERN}"
         )

@@ -108,7 +108,10 @@ async def _dispatch(server: ServerContext, name: str, rpc: RpcRequest) -> Fields
 
 
 async def _send(server: ServerContext, name: str, sent: SendMessage) -> str:
-    """Send a message to the task that it names, or start a task, and return the id of the task's run."""
+    """Send a message to the task that the message names, or start a new task if it names none.
+
+    Return the id of the task's run.
+    """
     text = build_message_text(sent.message)
     if task := sent.message.task_id:
         report, state = await to_thread.run_sync(_load_report, server, task)

@@ -26,11 +26,11 @@ async def follow_events(
     client: FromQuery[bool] = False,
     last_event_id: Annotated[str | None, HeaderParameter(name="Last-Event-ID")] = None,
 ) -> Stream:
-    """Stream the entries of all runs as server-sent events, from a cursor or from now on.
+    """Stream the entries of all runs as server-sent events, from a cursor or, without one, from now on.
 
     `after` or the header Last-Event-ID is the cursor; an empty cursor means the beginning of the store. `runs` is a
     comma-separated list of run ids. If it is given, only the entries of these runs are sent; for other runs, the stream
-    only says that they have changed. `client` says that a person can answer requests through this client.
+    only reports that they have changed. `client` is true if a person can answer requests through this client.
     """
     cursor = last_event_id if last_event_id is not None else after
     position = await find_position(server.store, server.hub, cursor)

@@ -1,4 +1,4 @@
-"""Groups of runs: list them, rename, pin and archive groups and runs, and move runs to other groups."""
+"""Routes for groups of runs: list groups, move runs between groups, and rename, pin and archive groups and runs."""
 
 from __future__ import annotations
 

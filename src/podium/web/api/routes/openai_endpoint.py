@@ -61,9 +61,9 @@ def read_model(name: FromPath[str], server: Server) -> dict[str, Any]:
 
 @post("/v1/chat/completions", guards=[may_act], status_code=200)
 async def complete_chat(request: ApiRequest, server: Server) -> Response[Any] | Stream:
-    """Run the agent that `model` names on the last message, and return or stream its answer.
+    """Send the conversation to the agent named by `model`, and return or stream the agent's answer.
 
-    Disconnecting stops the run. Its permission requests wait in the inbox.
+    If the client disconnects, the run is stopped. The run's permission requests wait in the inbox.
     """
     chat = parse_chat_request(await request.body())
     text = build_request_text(chat.messages)

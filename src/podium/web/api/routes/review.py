@@ -55,10 +55,10 @@ class NewPartialMerge(Struct, forbid_unknown_fields=True):
 async def read_diff(run: RunPrefix, server: Server) -> dict[str, Any]:
     """Return a worker's changes since its base, as files, hunks and lines.
 
-    `is_committed` says whether `commit` and `tree` are those of its branch; otherwise they are a snapshot of its
+    If `is_committed` is true, `commit` and `tree` are those of its branch; otherwise they are a snapshot of its
     checkout. `digest` identifies exactly these changes. If the language of a file is known, the field `syntax` of a
     line lists the parts to highlight, such as keywords and strings: the start, the end and the kind of each. Positions
-    count UTF-16 code units.
+    are measured in UTF-16 code units.
     """
     worker = await _load_worker(server, run)
     require_own_branch(worker)

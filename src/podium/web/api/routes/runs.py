@@ -68,7 +68,10 @@ class NewMessage(Struct, forbid_unknown_fields=True):
 
 
 class NewFork(Struct, forbid_unknown_fields=True):
-    """The point at which a fork starts, and what it changes. `podium fork` has options with the same meaning."""
+    """The point at which a fork starts, and its new request, decision or budget.
+
+    `podium fork` has options with the same meaning.
+    """
 
     at: str = ""
     request: str = ""

@@ -85,7 +85,7 @@ def create_team(data: JSONBody[TeamToSave], server: Server) -> dict[str, Any]:
 
 
 def _find_saved_name(preset: Preset, roster: Roster, source: Source) -> str:
-    """Return the name by which the saved team is run, which is qualified unless the plain name refers to this team."""
+    """Return the name for running the saved team: the plain name if it refers to this team, else the qualified one."""
     name = to_agent_name(preset.name)
     used = roster.agents.get(name)
     return name if used is not None and used.source == source else f"{source}:{name}"

@@ -21,7 +21,7 @@ export const KINDS = Object.freeze({
   question_answered: "The question with this id was answered; `by` is the name of the user who answered.",
   action_began: "An action was allowed and starts now; `allowed_by` is the person or rule that allowed it.",
   action_refused: "An action was not executed; `reason` says why, for example which person or rule denied it.",
-  hook_ran: "A hook was called, and passed, denied the action or failed.",
+  hook_ran: "A hook was called. It passed, denied the action, or failed.",
   status_reported: "An agent reported its status.",
   step_ended: "A step of a pattern ended; a resumed run takes its result from here instead of executing the step again.",
   memory_changed: "An agent changed its memory. Lines of `diff` begin with `-` if they were removed, and with `+` if added.",
@@ -45,7 +45,7 @@ export const KINDS = Object.freeze({
   tool_answered: "A tool call ended.",
   advised: "Every advisor gave its advice or was unavailable.",
   changes_expected: "An agent has started, and its work must change files.",
-  route_refused: "A router chose an agent that is not one of its destinations, or none at all.",
+  route_refused: "A router chose no agent, or an agent that is not one of its destinations.",
   routed: "A router passed the request to this agent.",
   handed_off: "An agent's answer was handed to another agent, which answers instead.",
   team_planned: "A lead assigned the work; `skipped` lists the invalid assignments, and why they are invalid.",
@@ -60,7 +60,7 @@ export const KINDS = Object.freeze({
   round_ended: "A round of a discussion ended: every member replied or ran out of time.",
   discussion_ended: "A discussion ended; `by` says why, such as consensus or the maximum number of rounds.",
   candidate_chosen: "The best of several members that did the same task was chosen, by the checks, a judge or a person.",
-  work_restored: "The chosen work was delivered: its files were written to the run's checkout, or merged on a new branch.",
+  work_restored: "The chosen work was delivered: its files were written to the run's checkout, or it was merged into a new branch.",
   worker_placed: "A worker got its checkout; `base` is the commit that its branch started at.",
   work_committed: "A worker's changes were committed to its branch. `commits` lists all commits since its base, newest first.",
   work_pushed: "The files of a worker's checkout were pushed to the ref `ref` of its remote, as the commit `commit`.",
@@ -81,7 +81,7 @@ export const KINDS = Object.freeze({
   plan_step_handed_over: "The handover of a step was accepted or refused.",
   plan_step_blocked: "A step cannot continue: it is waiting for a decision, or a step that it depends on failed.",
   plan_step_unblocked: "A step is no longer blocked: the decision that it needed was made, and the step's owner continues.",
-  plan_step_submitted: "The owner of a step finished its work, which is reviewed next.",
+  plan_step_submitted: "The owner of a step finished its work and submitted it for review.",
   plan_step_reviewed: "A step was reviewed against its acceptance criteria. A command's result overrides the reviewer's opinion.",
   plan_step_reopened: "A step did not pass its review and must be revised. `locked_out` is an author that cannot revise it.",
   plan_step_completed: "A step passed its review.",
@@ -519,7 +519,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * A hook was called, and passed, denied the action or failed.
+ * A hook was called. It passed, denied the action, or failed.
  * @typedef {object} HookRan
  * @property {"hook_ran"} type
  * @property {("after_tool"|"before_merge"|"before_tool"|"permission_asked"|"run_ended"|"run_started"|"worker_ended")} event
@@ -687,7 +687,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * One agent's contribution to an answer, or why it is missing.
+ * One agent's contribution to an answer, or the reason why the contribution is missing.
  * @typedef {object} Part
  * @property {string} agent
  * @property {("cancelled"|"failed"|"interrupted"|"paused"|"succeeded"|"timed_out")} outcome
@@ -856,7 +856,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * The owner of a step finished its work, which is reviewed next.
+ * The owner of a step finished its work and submitted it for review.
  * @typedef {object} PlanStepSubmitted
  * @property {"plan_step_submitted"} type
  * @property {string} step
@@ -966,7 +966,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * A router chose an agent that is not one of its destinations, or none at all.
+ * A router chose no agent, or an agent that is not one of its destinations.
  * @typedef {object} RouteRefused
  * @property {"route_refused"} type
  * @property {string} chosen
@@ -1289,7 +1289,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * The chosen work was delivered: its files were written to the run's checkout, or merged on a new branch.
+ * The chosen work was delivered: its files were written to the run's checkout, or it was merged into a new branch.
  * @typedef {object} WorkRestored
  * @property {"work_restored"} type
  * @property {string} commit
