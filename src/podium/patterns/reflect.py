@@ -207,7 +207,7 @@ class TeamReflection:
         return plan
 
     def _render_failed_prompt(self) -> str:
-        """Render the prompt that follows a plan in which no worker succeeded. It says what failed and why."""
+        """Render the prompt to send after every worker of a plan has failed. It says what failed and why."""
         return render_prompt(
             self._own.prompts,
             "plan_failed",

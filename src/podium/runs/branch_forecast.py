@@ -26,7 +26,8 @@ async def forecast_branches(
     """Forecast how branches would merge onto `onto`, by default the branch that is checked out in the main worktree.
 
     `branches` maps each branch to its base. If only a part of a branch is merged, `parts` maps the branch to a commit
-    with that part. `onto` itself and branches that do not exist are left out. Return None if no branch is left.
+    that contains only this part. `onto` itself and branches that do not exist are left out. Return None if no branch
+    is left.
     """
     repository = Repository.at(root)
     target = onto or await read_current_branch(repository)

@@ -19,7 +19,7 @@ from ..values.event import KINDS, CheckoutSaved, Noticed, RunStarted
 
 UNDO_REFS = "refs/podium/undo"
 MOST_KEPT = 200
-"""How many saved states of a repository are kept; a run has two, and a third if it was undone."""
+"""How many saved states of a repository are kept. A run saves two states, and a third if it is undone."""
 LONGEST_SECONDS = 20.0
 LARGEST_FILE = 20 * 1024 * 1024
 """The maximum size in bytes of a file that is saved."""

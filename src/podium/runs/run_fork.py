@@ -139,7 +139,11 @@ async def _load_source(launcher: RunLauncher, source: str) -> list[Entry]:
     worker_task = _get_started(entries).errand
     # A run in the background has its own process, but is not part of another run.
     if worker_task is not None and not (worker_task.is_here and not worker_task.parent):
-        what = f"fork run {worker_task.parent}, which started it" if worker_task.parent else "delegate its task again"
+        what = (
+            f"fork run {worker_task.parent}, which started the worker"
+            if worker_task.parent
+            else "delegate its task again"
+        )
         raise Mistake(f"run {source} belongs to a worker and cannot be forked by itself; {what}")
     return entries
 

@@ -219,7 +219,11 @@ class _Reader:
         elif not os.path.lexists(self._repo / target):
             return  # a mention such as @alice
         elif depth == DEEPEST_IMPORT or len(self.files) >= MOST_FILES:
-            self._warn(importer, f"@{name} was skipped, because there are too many imports", line=line)
+            self._warn(
+                importer,
+                f"@{name} was skipped, because there are too many imports or they are nested too deeply",
+                line=line,
+            )
         else:
             self._read_file(target, imported_by=top, depth=depth + 1)
 

@@ -1,7 +1,7 @@
 """Require the user's consent to model servers on this machine.
 
 Any program can listen on a port. Therefore, neither a repository's files nor a model that delegates a task can have
-prompts sent to a local server unless the user has agreed to use the server: by confirming it, by naming it in their
+prompts sent to a local server unless the user has approved the server: by confirming it, by naming it in their
 own settings, environment or options, or by trusting the repository's setting that names it.
 """
 
@@ -16,7 +16,7 @@ from .settings import Settings
 
 
 def require_consent(models: Iterable[str], settings: Settings, environ: Mapping[str, str], *, chooser: str) -> None:
-    """Raise Mistake if a model is on a local server that the user has not agreed to use.
+    """Raise Mistake if a model is on a local server that the user has not approved.
 
     The message begins with `chooser`, which names the agent or task that uses the model.
     """

@@ -184,7 +184,10 @@ class RunHeld(StoreFailed):
 
 
 class JournalMismatch(PodiumError):
-    """The journal of a run and the code disagree: Podium has a bug, or the store was tampered with."""
+    """The code and a run's journal disagree, or an internal check failed.
+
+    Either Podium has a bug, or the store was altered.
+    """
 
 
 def find_first_error(error: BaseException) -> BaseException:

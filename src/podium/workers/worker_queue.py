@@ -42,8 +42,8 @@ def plan_worker_starts(
 
     `statuses` includes workers that have ended. Waiting workers are started in the order of `jobs`, each after all
     runs in its `after` have succeeded. At most `most` workers run at once, and `within` maps repositories to their own
-    limits. Regardless of these limits, each running parent can have one running worker.
-    `end_texts` describes how preceding workers ended.
+    limits. Regardless of these limits, each running parent can have one running worker. `end_texts` maps workers that
+    did not succeed to how they ended.
     """
     served_parents = {job.parent for job in jobs if job.run in running}
     busy = Counter(job.root for job in jobs if job.run in running)

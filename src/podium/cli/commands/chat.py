@@ -48,7 +48,7 @@ def chat_command(
     """Chat with AGENT; each line continues the conversation. Running podium without a command also starts a chat.
 
     /help lists the commands for delegating to workers, answering their requests, and viewing runs
-    and costs. Ctrl-C stops the agent; a second Ctrl-C or Ctrl-D exits.
+    and costs. Ctrl-C stops the agent. Press Ctrl-C again, or Ctrl-D, to exit.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Mistake(f"podium chat needs a terminal for input and output; use podium run {agent} REQUEST instead")

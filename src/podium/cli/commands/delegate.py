@@ -96,9 +96,9 @@ def delegate_command(
 
     The command does not wait for the worker. If TASK is -, it is read from standard input. podium approvals
     lists the worker's permission requests, and podium workers shows its state.
-    With --times, several workers do the task, each in its own checkout. The checks in the settings run first, and a
-    judge or a person chooses among the results that pass. BRANCH gets the chosen result; the others stay on their own
-    branches.
+    With --times, several workers do the task, each in its own checkout. The checks in the settings run on each
+    result, and a judge or a person chooses among the results that pass. BRANCH gets the chosen result; the others stay
+    on their own branches.
     With --also, the worker gets a checkout on BRANCH in each repository, and podium merge merges them together.
     """
     if choose is not None and times is None:

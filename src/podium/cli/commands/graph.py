@@ -22,7 +22,7 @@ from ..terminal.text import as_json, escape_for_terminal
 @click.option("--svg", "is_svg", is_flag=True, help="Print an SVG image.")
 @click.option("--json", "is_json", is_flag=True, help="Print the graph as JSON.")
 def graph_command(agent: str, repo: Path | None, is_mermaid: bool, is_svg: bool, is_json: bool) -> None:
-    """Draw the agents that work for AGENT, and show which of them can give its final answer."""
+    """Draw AGENT and the agents that it uses, and show which of them can give the final answer."""
     if is_mermaid + is_svg + is_json > 1:
         raise click.UsageError("--mermaid, --svg and --json cannot be combined; give one of them")
     home = find_home_folder()

@@ -22,7 +22,7 @@ from .hosts import require_host_store
 @click.option(
     "--name",
     default="",
-    help="Expected name of this host; refuse to start if the store's address contains the login of another host.",
+    help="Expected name of this host. If the store's address contains the login of another host, the command fails.",
 )
 @click.option(
     "--grace",

@@ -44,7 +44,7 @@ command_argument = click.argument("words", metavar="-- COMMAND", nargs=-1, type=
 
 @click.group("policy")
 def policy_command() -> None:
-    """Show what the rules say about a command or tool, test the rules' examples, and list or revoke saved rules."""
+    """Show whether the rules allow a command or tool, test the rules' examples, and list or revoke saved rules."""
 
 
 policy_command.add_command(policy_list_command)

@@ -83,7 +83,7 @@ def schedule_add_command(when: str, agent: str, request: str, zone: str, repo: P
 @schedule_command.command("list")
 @json_option
 def schedule_list_command(is_json: bool = False) -> None:
-    """List the schedules with their next due times, last runs and missed times.
+    """List the schedules with their next due times, last runs and numbers of missed runs.
 
     The runs of a schedule are started only on the machine where the schedule was added.
     """

@@ -22,7 +22,7 @@ def verify_command(run: str, file: Path | None, is_json: bool) -> int:
 
     Entries removed from the end leave no gap. Their removal is detected only if at least one of them was synced to disk
     as soon as it was written. Podium does this, for example, with the entry for the start of an action that cannot
-    safely be repeated. To detect any other removal at the end, compare the last hash with one that you noted earlier.
+    safely be repeated. To detect any other removal at the end, compare the last hash with one that you saved earlier.
     """
     with open_run(run, file) as (reader, id):
         rows = reader.read_rows(id)

@@ -29,7 +29,7 @@ class AlsoCommitted(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class WorkerPlaced(EventBase, frozen=True, kw_only=True, tag="worker_placed"):
-    """A worker got its checkout; `base` is the commit that its branch started at.
+    """A worker's checkout was created; `base` is the commit that its branch started at.
 
     If the run can move to another machine, `host` is the id of the machine with the checkout. `also` lists the
     checkouts of additional repositories.

@@ -61,7 +61,7 @@ export const KINDS = Object.freeze({
   discussion_ended: "A discussion ended; `by` says why, such as consensus or the maximum number of rounds.",
   candidate_chosen: "The best of several members that did the same task was chosen, by the checks, a judge or a person.",
   work_restored: "The chosen work was delivered: its files were written to the run's checkout, or it was merged into a new branch.",
-  worker_placed: "A worker got its checkout; `base` is the commit that its branch started at.",
+  worker_placed: "A worker's checkout was created; `base` is the commit that its branch started at.",
   work_committed: "A worker's changes were committed to its branch. `commits` lists all commits since its base, newest first.",
   work_pushed: "The files of a worker's checkout were pushed to the ref `ref` of its remote, as the commit `commit`.",
   push_failed: "The files of a worker's checkout could not be pushed; the next step tries again.",
@@ -1305,7 +1305,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * A worker got its checkout; `base` is the commit that its branch started at.
+ * A worker's checkout was created; `base` is the commit that its branch started at.
  * @typedef {object} WorkerPlaced
  * @property {"worker_placed"} type
  * @property {string} path
