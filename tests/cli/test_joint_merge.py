@@ -123,6 +123,21 @@ async def test_a_conflict_in_one_repository_or_a_checkout_with_changes_moves_no_
     assert lab.repo.tip() == before[0]
 
 
+async def test_a_branch_that_is_checked_out_in_the_other_repository_is_not_merged_into_itself(
+    lab: WorkerLab, other: Repo
+) -> None:
+    await work_in_both(lab, other)
+    other.git("checkout", "-q", "--ignore-other-worktrees", BRANCH)
+
+    refused = await invoke_podium(lab, "merge", BRANCH, "--yes")
+
+    assert refused.exit_code == 2
+    assert refused.stderr.endswith(
+        f"podium: {BRANCH} cannot be merged onto itself in {other.path}; "
+        "check out another branch there, or pass --onto\n"
+    )
+
+
 @pytest.mark.parametrize(
     "option",
     [

@@ -11,6 +11,7 @@ from pathlib import Path
 from ..runs.branch_forecast import read_current_branch
 from ..runs.merge_candidates import MergeCandidate
 from ..runs.worker_lookup import RepoContext
+from ..values.errors import Mistake
 from ..workspace.merging.integration_branch import remove_integration_branch
 from ..workspace.merging.joint_move import TargetMove
 from ..workspace.merging.overlap_forecast import Forecast
@@ -67,13 +68,18 @@ async def find_repository_merges(
     """Return the merge to run in each repository that has work from these candidates.
 
     `target` is the target branch in the primary repository. In every other repository, the target branch is `onto` or,
-    if `onto` is empty, the branch that is checked out there. Raise Mistake if a repository has no target branch.
+    if `onto` is empty, the branch that is checked out there. Raise Mistake if a repository has no target branch, or if
+    the target branch is one of the branches to merge.
     """
     merges = [RepositoryMerge(context=context, target=target, candidates=tuple(candidates), check=make_check(context))]
     for root in dict.fromkeys(work.root for one in candidates for work in one.also):
         other = RepoContext(Path(root), context.settings)
         bases = {one.branch: work.base for one in candidates for work in one.also if work.root == root}
         own_target = onto or await read_current_branch(other.repository)
+        if own_target in bases:
+            raise Mistake(
+                f"{own_target} cannot be merged onto itself in {root}; check out another branch there, or pass --onto"
+            )
         own = tuple(
             replace(one, base=bases[one.branch] or own_target, notice="", resolves=None, also=())
             for one in candidates
