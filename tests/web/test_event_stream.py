@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from pathlib import Path
 
 import pytest
 from anyio import sleep
@@ -158,6 +159,24 @@ def test_a_client_that_opens_no_other_stream_is_gone_after_a_moment(
 
     assert while_open - before
     site.portal.call(wait_without, site, while_open - before)
+
+
+async def test_the_grace_period_of_a_client_starts_again_when_it_reconnects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clients = connected_clients.ConnectedClients(tmp_path / "podium.db")
+    monkeypatch.setattr(connected_clients, "GRACE_SECONDS", 0)
+    with clients.connect("tab"):
+        connected = list_clients(tmp_path / "podium.db")
+
+    monkeypatch.setattr(connected_clients, "GRACE_SECONDS", 600)
+    with clients.connect("tab"):
+        pass
+    await sleep(0.01)  # the timer of the first grace period would have been called before this one
+
+    assert len(connected) == 1
+    assert list_clients(tmp_path / "podium.db") == connected
+    clients.close()
 
 
 async def wait_without(site: Site, clients: set[str]) -> None:

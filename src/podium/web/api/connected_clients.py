@@ -7,7 +7,7 @@ deadlines of requests do not restart.
 
 from __future__ import annotations
 
-from asyncio import get_running_loop
+from asyncio import TimerHandle, get_running_loop
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -26,6 +26,7 @@ class ConnectedClients:
         self._store = store
         self._streams: Counter[str] = Counter()
         self._registered: dict[str, ExitStack] = {}
+        self._removals: dict[str, TimerHandle] = {}
 
     @contextmanager
     def connect(self, token: str) -> Iterator[None]:
@@ -34,6 +35,8 @@ class ConnectedClients:
         Blocks with the same token share one registration. It ends after the last of these blocks.
         """
         self._streams[token] += 1
+        if token in self._removals:
+            self._removals.pop(token).cancel()
         try:
             if token not in self._registered:
                 registration = ExitStack()
@@ -42,10 +45,12 @@ class ConnectedClients:
             yield
         finally:
             self._streams[token] -= 1
-            get_running_loop().call_later(GRACE_SECONDS, self._remove_unused, token)
+            if not self._streams[token]:
+                self._removals[token] = get_running_loop().call_later(GRACE_SECONDS, self._remove, token)
 
-    def _remove_unused(self, token: str) -> None:
-        if not self._streams[token] and token in self._registered:
+    def _remove(self, token: str) -> None:
+        del self._removals[token], self._streams[token]
+        if token in self._registered:
             self._registered.pop(token).close()
 
     def close(self) -> None:
