@@ -1,6 +1,6 @@
 """Remove a folder that contains an agent's files, whatever their nesting depth and permissions.
 
-Every subfolder is moved to the top level and then emptied there. So the removal never works more than two levels deep,
+Every subfolder is moved to the top level and emptied there. This way, the removal never descends more than two levels,
 no path is too long, and no symbolic link is followed.
 """
 

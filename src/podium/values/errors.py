@@ -44,7 +44,7 @@ class Failure(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def outcome(self) -> Literal["failed", "timed_out"]:
-        """The outcome of an operation with this failure."""
+        """The outcome of an operation that failed in this way."""
         return "timed_out" if self.kind == "timed_out" else "failed"
 
     def describe_to(self, agent: str) -> str:

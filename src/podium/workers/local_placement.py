@@ -265,7 +265,7 @@ class IdleTracker:
         self._is_waiting = is_waiting
 
     def close(self) -> None:
-        """Exit the context manager if it is entered."""
+        """Exit the context manager if it has been entered."""
         self._open.close()
 
 
