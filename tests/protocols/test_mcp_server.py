@@ -26,7 +26,7 @@ from podium.store.open_requests import list_open_requests
 from podium.store.reader import StoreReader
 from podium.values.event import PermissionAnswered, RunEnded
 
-from .conftest import find_newest_run, read_entries, write_agents
+from .conftest import WRITE, find_newest_run, read_entries, write_agent, write_agents
 
 TOO_LONG = 60.0
 
@@ -125,6 +125,23 @@ async def test_a_client_with_elicitation_shows_permission_requests_to_its_person
     assert len(seen) == 2
     assert "+new" in seen[0]
     assert (tmp_path / "a.txt").read_text() == "new\n"
+
+
+@pytest.mark.parametrize("mode", [pytest.param("legacy", marks=pytest.mark.slow), "auto"])
+async def test_a_client_with_elicitation_shows_the_requests_of_workers_once(tmp_path: Path, mode: str) -> None:
+    seen: list[str] = []
+    asking = answer(["deny", "once"], seen)
+    async with connect(tmp_path, mode=mode, elicitation_callback=asking) as client:
+        other = {"calls": [{"name": "write_file", "arguments": {"path": "b.txt", "content": "new\n"}}]}
+        write_agent(tmp_path, "scribe", WRITE, other, "Tried twice.", tools=["write_file"], isolation="process")
+        write_agent(tmp_path, "office", team={"mode": "sequential", "members": ["scribe"]})
+        commit = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "x"]
+        subprocess.run(commit, cwd=tmp_path, check=True)
+        said = await client.call_tool("run_agent", {"agent": "office", "request": "Write"})
+
+    assert "Tried twice." in read_text(said)
+    assert ["a.txt" in text for text in seen] == [True, False]
+    assert all(text.startswith("scribe (worker podium/") for text in seen)
 
 
 async def test_a_client_without_elicitation_waits_for_the_inbox(tmp_path: Path) -> None:

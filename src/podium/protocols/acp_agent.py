@@ -21,6 +21,7 @@ from anyio import create_task_group, to_thread
 from msgspec import Struct
 
 from .. import __version__
+from ..core.open_requests import Asked
 from ..setup.settings import Settings
 from ..system.json_rpc import (
     INTERNAL_ERROR,
@@ -34,7 +35,7 @@ from ..system.json_rpc import (
 from ..system.line_stream import DescriptorStream
 from ..system.locations import find_repo
 from ..values.errors import NoSuchRun
-from ..values.event import Decision, Entry, PermissionAsked, QuestionAsked
+from ..values.event import Entry, PermissionAsked
 from ..values.request import quote_lines
 from ..views.run_report import Report
 from .acp_updates import SessionUpdates, Update, message_update, text_content, tool_call_fields, user_update
@@ -53,7 +54,6 @@ PERMISSION_OPTIONS = (
     {"optionId": "run", "name": "Allow for this run", "kind": "allow_always"},
     {"optionId": "deny", "name": "Deny", "kind": "reject_once"},
 )
-DECISIONS: dict[str, Decision] = {"once": "once", "run": "run", "deny": "deny"}
 CHOICE = "choice-"
 
 
@@ -179,12 +179,10 @@ class AcpAgent:
         """Send the updates of a run, and return why its turn stopped. Raise RpcError if the run has no answer."""
         updates = SessionUpdates()
 
-        async def ask_permission(entry: Entry, asked: PermissionAsked, text: str) -> Decision | None:
-            call = tool_call_fields(updates.find_call_id(entry, asked), asked.action)
-            chosen = await self._ask_editor(session, {**call, "content": [text_content(text)]}, PERMISSION_OPTIONS)
-            return DECISIONS.get(chosen)
-
-        async def ask_question(entry: Entry, asked: QuestionAsked, text: str) -> str | None:
+        async def ask(entry: Entry, asked: Asked, text: str) -> str | None:
+            if isinstance(asked, PermissionAsked):
+                call = tool_call_fields(updates.find_call_id(entry, asked), asked.action)
+                return await self._ask_editor(session, {**call, "content": [text_content(text)]}, PERMISSION_OPTIONS)
             if not asked.choices:
                 await self._send(session, message_update(f"{text}\n\n[answer with: podium answer {asked.id} TEXT]\n\n"))
                 return None
@@ -197,9 +195,7 @@ class AcpAgent:
             return asked.choices[int(chosen.removeprefix(CHOICE))] if chosen.startswith(CHOICE) else None
 
         async with create_task_group() as group:
-            requests = ClientRequests(
-                group, session.settings.store, run.id, ask_permission=ask_permission, ask_question=ask_question
-            )
+            requests = ClientRequests(group, session.settings.store, run.id, ask)
             with run.entries() as entries:
                 async for entry in entries:
                     requests.handle_entry(entry)

@@ -36,10 +36,14 @@ SETTLE_SECONDS = 0.2
 Rules answer many requests immediately, and the client need not be asked about those.
 """
 
-AskPermission = Callable[[Entry, PermissionAsked, str], Awaitable[Decision | None]]
-"""Shows a permission request, as text, to the client's user. Returns None if the user does not answer."""
-AskQuestion = Callable[[Entry, QuestionAsked, str], Awaitable[str | None]]
-"""Shows a question to the client's user. Returns None if the user does not answer."""
+DECISIONS: dict[str, Decision] = {"once": "once", "run": "run", "deny": "deny"}
+"""The decisions that a client can make about a permission request, keyed by name. A client cannot save rules."""
+
+AskClient = Callable[[Entry, Asked, str], Awaitable[str | None]]
+"""Shows a request, as text, to the client's user.
+
+Returns a key of DECISIONS or the answer to a question, or None if the user does not answer.
+"""
 
 
 class ClientRequests:
@@ -48,22 +52,12 @@ class ClientRequests:
     `tasks` is a task group that ends with the run.
     """
 
-    def __init__(
-        self,
-        tasks: TaskGroup,
-        store: StoreAddress,
-        run: str,
-        *,
-        ask_permission: AskPermission,
-        ask_question: AskQuestion,
-    ) -> None:
+    def __init__(self, tasks: TaskGroup, store: StoreAddress, run: str, ask: AskClient) -> None:
         self._tasks = tasks
         self._mailbox = AnswerMailbox(store)
         self._watcher = WorkerRequestWatcher(store, self, self._mailbox, sent_by=run)
         self._is_watching = False
-        self._ask_permission = ask_permission
-        self._ask_question = ask_question
-        self._by = getpass.getuser()
+        self._ask_client = ask
         self._open: dict[str, CancelScope] = {}
 
     def handle_entry(self, entry: Entry, worker: str = "") -> None:
@@ -75,9 +69,14 @@ class ClientRequests:
                 self._tasks.start_soon(self._ask, entry, asked, worker)
             case PermissionAnswered(id=id) | QuestionAnswered(id=id):
                 self.withdraw_request(id, "")
-            case WorkerSent() if not self._is_watching:
-                self._is_watching = True
-                self._tasks.start_soon(self._watcher.watch_requests)
+            case WorkerSent():
+                self.watch_workers()
+
+    def watch_workers(self) -> None:
+        """Start to handle the requests from the run's workers. Do nothing if this has been started already."""
+        if not self._is_watching:
+            self._is_watching = True
+            self._tasks.start_soon(self._watcher.watch_requests)
 
     def withdraw_request(self, id: str, how: str) -> None:
         """Stop asking about a request that is no longer open."""
@@ -87,16 +86,22 @@ class ClientRequests:
     async def _ask(self, entry: Entry, asked: Asked, worker: str) -> None:
         with self._open[asked.id]:
             await sleep(SETTLE_SECONDS)
-            text = format_request(entry, asked, worker)
-            if isinstance(asked, PermissionAsked):
-                decision = await self._ask_permission(entry, asked, text)
-                if decision is not None:
-                    await self._mailbox.answer(asked.id, decision, by=self._by, channel="api")
-                return
-            answer = await self._ask_question(entry, asked, text)
-            if answer is not None:
-                with suppress(Mistake):  # not one of the choices of a decision: the question stays in the inbox
-                    await self._mailbox.reply(asked.id, resolve_choice(asked, answer), by=self._by, channel="api")
+            given = await self._ask_client(entry, asked, format_request(entry, asked, worker))
+            if given is not None:
+                await post_client_answer(self._mailbox, asked, given)
+
+
+async def post_client_answer(mailbox: AnswerMailbox, asked: Asked, given: str) -> None:
+    """Post the answer from a client's user: a decision on a permission request, or the answer to a question.
+
+    An answer that the request does not allow is ignored, so the request stays in the inbox.
+    """
+    by = getpass.getuser()
+    if isinstance(asked, QuestionAsked):
+        with suppress(Mistake):  # not one of the choices of a decision
+            await mailbox.reply(asked.id, resolve_choice(asked, given), by=by, channel="api")
+    elif given in DECISIONS:
+        await mailbox.answer(asked.id, DECISIONS[given], by=by, channel="api")
 
 
 def format_request(entry: Entry, asked: Asked, worker: str = "") -> str:

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from functools import partial
+from math import inf
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from anyio import create_task_group, move_on_after
+from anyio import CancelScope, create_task_group, current_time, sleep_forever
 from mcp.server.mcpserver import Context
 from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult
 
 from ..core.open_requests import Asked
+from ..runs.inbox import AnswerMailbox
 from ..setup.settings import Settings
 from ..values.event import (
-    Decision,
     Entry,
     OperationStarted,
     PermissionAnswered,
@@ -28,12 +30,15 @@ from ..values.event import (
     QuestionAnswered,
     QuestionAsked,
     ToolCalled,
+    WorkerSent,
 )
 from ..values.operation_path import parse_agent_name
-from .client_requests import SETTLE_SECONDS, ClientRequests, format_request
+from .client_requests import ClientRequests, post_client_answer
 from .client_runs import ClientRun, ClientRuns
 
 MODERN_VERSION = "2026-07-28"
+GATHER_SECONDS = 0.05
+"""How long a call with an open request waits for more requests before it returns with all of them."""
 
 ToolContext = Context[Any, Any]
 PERMISSION_SCHEMA: dict[str, Any] = {
@@ -48,7 +53,6 @@ PERMISSION_SCHEMA: dict[str, Any] = {
     },
     "required": ["decision"],
 }
-DECISIONS: dict[str, Decision] = {"once": "once", "run": "run", "deny": "deny"}
 
 
 class RunCall:
@@ -60,9 +64,15 @@ class RunCall:
         self._resources = resources
         self._is_kept = False
         self._entries = resources.enter_context(run.entries())
-        self._open: dict[str, tuple[Entry, Asked]] = {}
-        """The open requests that the client has not been asked about."""
-        self._shown: dict[str, Asked] = {}
+        self._open: dict[str, Entry] = {}
+        """The run's open requests that the client has not been asked about."""
+        self._has_workers = False
+        self._waiting: dict[str, tuple[Entry, Asked, str]] = {}
+        """The requests that the client will be asked about next, with their texts."""
+        self._shown: dict[str, tuple[Entry, Asked, str]] = {}
+        """The requests that the client was asked about last."""
+        self._seen: set[str] = set()
+        """The ids of all requests that the client has been asked about."""
         self._steps = 0
 
     @classmethod
@@ -91,54 +101,64 @@ class RunCall:
         """Report progress until the run ends. If the client must first answer open requests, return them instead."""
         has_rounds = can_elicit(ctx) and ctx.request_context.session.protocol_version >= MODERN_VERSION
         async with create_task_group() as group:
-            requests = ClientRequests(
-                group,
-                self._settings.store,
-                self.run.id,
-                ask_permission=lambda _, __, text: ask_permission(ctx, text),
-                ask_question=lambda _, asked, text: ask_question(ctx, asked, text),
-            )
-            while True:
-                entry = None
-                with move_on_after(SETTLE_SECONDS if has_rounds and self._open else None) as silence:
-                    entry = await anext(self._entries, None)
-                if entry is None:
-                    break
-                self._track_requests(entry)
-                if not has_rounds:
+            with CancelScope() as following:
+                ask = partial(self._collect_request, following) if has_rounds else partial(ask_client, ctx)
+                requests = ClientRequests(group, self._settings.store, self.run.id, ask)
+                for entry in self._open.values():
                     requests.handle_entry(entry)
-                if (text := describe_progress(entry)) is not None:
-                    self._steps += 1
-                    await ctx.report_progress(self._steps, message=text)
+                if self._has_workers:
+                    requests.watch_workers()
+                async for entry in self._entries:
+                    self._track_requests(entry)
+                    requests.handle_entry(entry)
+                    if (text := describe_progress(entry)) is not None:
+                        self._steps += 1
+                        await ctx.report_progress(self._steps, message=text)
+            questions = self._take_questions() if following.cancelled_caught else None
             group.cancel_scope.cancel()
-        return self._take_questions() if silence.cancelled_caught else None
+        return questions
 
     async def take_answers(self, responses: Mapping[str, object]) -> None:
         """Answer the requests that the client has shown."""
-        for id, asked in self._shown.items():
+        mailbox = AnswerMailbox(self._settings.store)
+        for id, (entry, asked, _) in self._shown.items():
             given = responses.get(id)
             value = read_elicited(given) if isinstance(given, ElicitResult) else None
-            if isinstance(asked, PermissionAsked) and (decision := DECISIONS.get(value or "")) is not None:
-                await self.run.run.answer(id, decision, channel="api")
-            elif isinstance(asked, QuestionAsked) and value is not None:
-                await self.run.run.reply(id, value, channel="api")
+            if value is not None:
+                mailbox.register_request(id, entry.run, asked)
+                await post_client_answer(mailbox, asked, value)
         self._shown.clear()
 
     def _track_requests(self, entry: Entry) -> None:
         match entry.event:
-            case PermissionAsked() | QuestionAsked() as asked:
-                self._open[asked.id] = entry, asked
+            case PermissionAsked(id=id) | QuestionAsked(id=id):
+                self._open[id] = entry
             case PermissionAnswered(id=id) | QuestionAnswered(id=id):
                 self._open.pop(id, None)
+            case WorkerSent():
+                self._has_workers = True
+
+    async def _collect_request(self, following: CancelScope, entry: Entry, asked: Asked, text: str) -> None:
+        """Have the call return with a request, and wait until it does or the request is withdrawn."""
+        if asked.id in self._seen:
+            return
+        self._waiting[asked.id] = entry, asked, text
+        following.deadline = min(following.deadline, current_time() + GATHER_SECONDS)
+        try:
+            await sleep_forever()
+        finally:
+            self._waiting.pop(asked.id, None)
+            if not self._waiting:
+                following.deadline = inf
 
     def _take_questions(self) -> InputRequiredResult:
-        asked, self._open = self._open, {}
-        self._shown = {id: one for id, (_, one) in asked.items()}
+        self._shown = dict(self._waiting)
+        self._seen |= self._shown.keys()
+        for id in self._shown:
+            self._open.pop(id, None)
         questions = {
-            id: ElicitRequest(
-                params=ElicitRequestFormParams(message=format_request(entry, one), requested_schema=build_schema(one))
-            )
-            for id, (entry, one) in asked.items()
+            id: ElicitRequest(params=ElicitRequestFormParams(message=text, requested_schema=build_schema(asked)))
+            for id, (_, asked, text) in self._shown.items()
         }
         return InputRequiredResult(input_requests=dict(questions), request_state=self.run.id)
 
@@ -167,22 +187,13 @@ def read_elicited(given: ElicitResult) -> str | None:
     return value if isinstance(value, str) else None
 
 
-async def ask_permission(ctx: ToolContext, text: str) -> Decision | None:
-    """Have the client show a permission request. Return None if the client cannot do so, or nobody answers."""
-    return DECISIONS.get(await _elicit(ctx, text, PERMISSION_SCHEMA) or "")
-
-
-async def ask_question(ctx: ToolContext, asked: QuestionAsked, text: str) -> str | None:
-    """Have the client show a question. Return None if the client cannot do so, or nobody answers."""
-    return await _elicit(ctx, text, build_schema(asked))
-
-
-async def _elicit(ctx: ToolContext, text: str, schema: dict[str, Any]) -> str | None:
+async def ask_client(ctx: ToolContext, _: Entry, asked: Asked, text: str) -> str | None:
+    """Have the client show a request to its user. Return None if the client cannot do so, or nobody answers."""
     if not can_elicit(ctx):
         return None
     session = ctx.request_context.session
     try:
-        return read_elicited(await session.elicit_form(text, schema, related_request_id=ctx.request_id))
+        return read_elicited(await session.elicit_form(text, build_schema(asked), related_request_id=ctx.request_id))
     except MCPError:
         return None  # the client did not ask its user, so the request stays in the inbox
 
