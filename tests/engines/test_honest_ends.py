@@ -226,7 +226,7 @@ async def test_a_second_identical_call_gets_the_first_answer_and_the_third_ends_
     assert done == ["a"]
     answers = [event.text for event in studio.events(result, ToolAnswered)]
     assert answers[0] == "noted 1"
-    assert all("was not called again" in text and text.endswith("noted 1") for text in answers[1:])
+    assert all("so the call was not repeated" in text and text.endswith("noted 1") for text in answers[1:])
     assert len(studio.events(result, ToolCalled)) == 3
     assert [bool(received.call.tools) for received in server.calls] == [True, True, True, False]
     assert "3 times in a row" in server.calls[3].call.messages[-1].text

@@ -204,7 +204,7 @@ async def test_a_lead_that_never_assigns_anything_fails_at_once_and_says_so(stud
 
     assert get_reflect_ended(studio, result).end == "error_budget"
     assert result.error is not None
-    assert "assigned nothing" in result.error
+    assert "assigned no task" in result.error
     assert len(studio.heard("lead")) == 4
 
 

@@ -117,7 +117,7 @@ async def test_a_binary_file_may_be_replaced_and_the_person_is_informed(tmp_path
     prepared = await tool.prepare(make_tool_use(tool, path="b", content="text\n"))
     await prepared.act()
 
-    assert prepared.shown.startswith("b already exists and is not text")
+    assert prepared.shown.startswith("b already exists, but is not text")
     assert (tmp_path / "b").read_text() == "text\n"
 
 
