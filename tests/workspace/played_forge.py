@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from podium.system.atomic_file import replace_file
+
 PROGRAM = """#!{python}
 import json, os, pathlib, signal, sys, time
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -70,10 +72,10 @@ class PlayedForge:
 
     def play(self, **mode: Any) -> None:
         """Choose how the programs behave from now on: `says`, `hangs`, `floods`, `repeats`, `kills` or `members`."""
-        (self.folder / "mode.json").write_text(json.dumps(mode))
+        replace_file(self.folder / "mode.json", json.dumps(mode).encode())
 
     def write_issues(self, issues: list[dict[str, Any]]) -> None:
-        (self.folder / "issues.json").write_text(json.dumps(issues))
+        replace_file(self.folder / "issues.json", json.dumps(issues).encode())
 
     @property
     def calls(self) -> list[list[str]]:
