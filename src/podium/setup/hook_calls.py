@@ -1,4 +1,4 @@
-"""Call hooks: run their commands, in the sandbox unless the user says otherwise, and read their replies.
+"""Call hooks: commands, in the sandbox unless the user says otherwise, and plug-in functions. Read their replies.
 
 A hook's command gets the event as JSON on standard input. If the command exits with code 0, its output may be a JSON
 object with the keys `decision`, `reason` and `context`. A hook denies an action or a merge with the decision `deny`, or
@@ -10,21 +10,25 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from inspect import isawaitable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
-from anyio import to_thread
+from anyio import move_on_after, to_thread
 
 from ..core.gate import InvalidCall
 from ..core.run_hooks import HookResult
 from ..system.child_process import OutputBuffer, build_environment, run_process
+from ..system.installed_plugins import find_plugin
 from ..system.process_group import ProgramNotStarted
 from ..tools.command_sandbox import CommandSandbox
 from ..tools.shell import CommandOutput
+from ..values.errors import Mistake
 from ..values.hook import Hook, HookEvent
 from ..values.plain_text import escape_unprintable, truncate_text
 from .sandbox_choice import choose_sandbox
@@ -51,10 +55,7 @@ class HookCalls:
         """Call a hook with an event and return the outcome. A failing hook does not raise an error."""
         try:
             if hook.plugin:
-                # Imported here to keep start-up fast: most hooks are commands.
-                from .plugin_hooks import call_plugin_hook
-
-                result = await call_plugin_hook(hook, event, payload)
+                result = await _call_plugin(hook, event, payload)
             else:
                 result = await self._run_command(hook, payload)
         except InvalidCall as error:
@@ -111,6 +112,29 @@ class HookCalls:
     def close(self) -> None:
         """Remove the temporary files created for the calls."""
         self._exit_stack.close()
+
+
+async def _call_plugin(hook: Hook, event: HookEvent, payload: bytes) -> HookResult:
+    """Call a plug-in's function for an event and return the outcome. An exception in the function is a failure."""
+    try:
+        plugin = await to_thread.run_sync(find_plugin, hook.plugin)
+    except Mistake as error:
+        return HookResult(outcome="failed", reason=str(error))
+    function = plugin.hooks.get(event)
+    if function is None:
+        return HookResult(outcome="failed", reason=f"the plug-in {hook.plugin} has no hook for {event}")
+    fields: dict[str, Any] = msgspec.json.decode(payload)
+    with move_on_after(hook.timeout):
+        try:
+            # A function that is not async may block, so it runs in a thread, which is abandoned after a timeout.
+            reply = await to_thread.run_sync(function, fields, abandon_on_cancel=True)
+            reply = await reply if isawaitable(reply) else reply
+        except Exception as error:
+            return HookResult(outcome="failed", reason=f"{type(error).__name__}: {error}")
+        if reply is not None and not isinstance(reply, Mapping):
+            return HookResult(outcome="failed", reason=f"expected a mapping or None, got {type(reply).__name__}")
+        return read_reply_fields(dict(reply or {}))
+    return HookResult(outcome="failed", reason=f"timed out after {hook.timeout:g} s")
 
 
 def read_reply(output: bytes) -> HookResult:
