@@ -266,7 +266,8 @@ class WorkerLab:
 
     def list_processes(self) -> list[Process]:
         """Return every process that belongs to the lab, including those in sandboxes."""
-        found = []
+        # The environment of a forked commander cannot be seen from outside.
+        found = {one.pid: Process(one.pid) for one in self.commanders if one.poll() is None}
         for folder in Path("/proc").glob("[0-9]*"):
             try:
                 about = (folder / "cmdline").read_bytes() + (folder / "environ").read_bytes()
@@ -274,8 +275,8 @@ class WorkerLab:
             except OSError:
                 continue
             if str(self.folder).encode() in about and int(folder.name) != os.getpid():
-                found.append(Process(int(folder.name)))
-        return found
+                found[int(folder.name)] = Process(int(folder.name))
+        return [*found.values()]
 
     async def wait_worker(self, run: str, start: int = 1) -> Process:
         """Wait for the n-th process of a worker, and return it."""
@@ -333,7 +334,7 @@ async def wait_exited(pid: int) -> None:
     """Wait until a process has ended."""
     try:
         descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
+    except (ProcessLookupError, FileNotFoundError):  # the latter while the process is being reaped
         return
     try:
         with fail_after(LONG):
