@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
+
 from ..values.event import MessageReceived, MessagesDelivered
 from ..values.request import quote_lines, replace_surrogates
 from .scope import Scope
@@ -19,20 +21,42 @@ async def deliver_messages(place: Scope, agent: str) -> str:
     if known := find_delivered_messages(place):
         return known
     waiting = place.timeline.list_undelivered(agent)
-    if not waiting:
-        return ""
     # Send the receipts before recording the delivery: if the process dies in between, the resumed run delivers the
     # messages.
-    if place.timeline.on_delivery is not None:
+    if waiting and place.timeline.on_delivery is not None:
         await place.timeline.on_delivery(waiting)
         # Another session of the agent may have received them in the meantime.
         still_waiting = {message.id for message in place.timeline.list_undelivered(agent)}
         waiting = [message for message in waiting if message.id in still_waiting]
-        if not waiting:
-            return ""
-    text = "\n\n".join(_format_message(message, place.timeline) for message in waiting)
-    place.child("messages").record_outcome(MessagesDelivered(ids=tuple(message.id for message in waiting), text=text))
+    return _record_delivery(place, waiting) if waiting else ""
+
+
+async def offer_messages(place: Scope, agent: str, offer: Callable[[str], Awaitable[bool]]) -> None:
+    """Offer the text of the agent's pending messages, and record at this scope that they are delivered.
+
+    `offer` returns whether the agent has accepted the messages. If not, they stay pending.
+    """
+    timeline = place.timeline
+    waiting = timeline.list_undelivered(agent)
+    offered = {message.id for message in waiting}
+    timeline.offered_messages |= offered
+    try:
+        if waiting and await offer(_format_messages(waiting, timeline)):
+            if timeline.on_delivery is not None:
+                await timeline.on_delivery(waiting)
+            _record_delivery(place, waiting)
+    finally:
+        timeline.offered_messages -= offered
+
+
+def _record_delivery(place: Scope, messages: Sequence[MessageReceived]) -> str:
+    text = _format_messages(messages, place.timeline)
+    place.child("messages").record_outcome(MessagesDelivered(ids=tuple(message.id for message in messages), text=text))
     return text
+
+
+def _format_messages(messages: Sequence[MessageReceived], timeline: Timeline) -> str:
+    return "\n\n".join(_format_message(message, timeline) for message in messages)
 
 
 def _format_message(message: MessageReceived, timeline: Timeline) -> str:

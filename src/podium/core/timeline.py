@@ -98,6 +98,8 @@ class Timeline:
         self.last_replies: dict[str, ModelReplied] = {}
         """The last model reply of each operation."""
         self.messages: dict[str, MessageReceived] = {}
+        self.offered_messages: set[str] = set()
+        """The ids of messages that an agent has been offered and has not accepted yet."""
         self.receipts: dict[str, bool] = {}
         """Whether each message from this run's agents was delivered, keyed by message id. Excludes pending messages."""
         self.on_delivery: Callable[[Sequence[MessageReceived]], Awaitable[None]] | None = None
@@ -294,8 +296,9 @@ class Timeline:
             self.on_quiet()
 
     def list_undelivered(self, agent: str) -> list[MessageReceived]:
-        """Return the user's messages to this agent that have not been delivered yet."""
-        return [message for message in self.messages.values() if message.to == agent]
+        """Return the messages to this agent that have been neither delivered nor offered to one of its sessions."""
+        offered = self.offered_messages
+        return [message for message in self.messages.values() if message.to == agent and message.id not in offered]
 
     async def wait_answer(self, id: str) -> PermissionAnswered | QuestionAnswered:
         """Wait for the answer to the request or question with this id, and return it."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from pathlib import Path
 
 import pytest
 from anyio import create_task_group
 from msgspec import structs
 
+from podium.core.session import Session
 from podium.engines.acp import agent_process, prompt_handler
 from podium.policy import Rules
 from podium.values.agent import Budget
@@ -20,6 +22,7 @@ from podium.values.event import (
     AgentSessionOpened,
     CallCut,
     MessageReceived,
+    MessagesDelivered,
     ModelReplied,
     PermissionAsked,
     TextStreamed,
@@ -102,40 +105,92 @@ async def test_a_message_of_a_person_is_the_next_prompt_of_the_same_turn(lab: Ag
     assert len(lab.events(ModelReplied)) == 2
 
 
+SLOW = {"says": "one two three four", "pieces": 4, "pace": 0.5}
+
+
+async def ask_and_interject(lab: AgentLab, session: Session, prompt: str) -> str:
+    """Take a turn, send the agent a message as soon as it begins to answer, and return the reply."""
+    async with create_task_group() as group:
+
+        async def send_message() -> None:
+            await lab.wait_for(TextStreamed)
+            lab.timeline.append(MessageReceived(id="m", to="worker", text="Also this."), scope="")
+
+        group.start_soon(send_message)
+        reply = await session.ask(prompt)
+    return reply.text
+
+
 async def test_an_agent_that_can_be_steered_gets_a_message_while_it_works(tmp_path: Path) -> None:
     lab = AgentLab("scripted", tmp_path, "--steering")
 
-    async with lab.session([{"says": "one two three four", "pieces": 4, "pace": 0.5}]) as session:
-        async with create_task_group() as group:
+    async with lab.session([SLOW]) as session:
+        reply = await ask_and_interject(lab, session, "Begin.")
 
-            async def send_message() -> None:
-                await lab.wait_for(TextStreamed)
-                lab.timeline.append(MessageReceived(id="m", to="worker", text="Also this."), scope="")
-
-            group.start_soon(send_message)
-            reply = await session.ask("Begin.")
-
-    assert "[heard > Also this.]" in reply.text
+    assert "[heard > Also this.]" in reply
     assert len(lab.events(ModelReplied)) == 1
 
 
-async def test_a_message_that_an_agent_does_not_reply_to_is_part_of_its_next_prompt(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AgentLab:
+    """An agent that says that it can be steered, and never replies to a message."""
     monkeypatch.setattr(prompt_handler, "STEERING_SECONDS", 0.1)
-    lab = AgentLab("scripted", tmp_path, "--steering", "silent")
+    return AgentLab("scripted", tmp_path, "--steering", "silent")
 
-    async with lab.session([{"says": "one two three four", "pieces": 4, "pace": 0.5}, "Second."]) as session:
-        async with create_task_group() as group:
 
-            async def send_message() -> None:
-                await lab.wait_for(TextStreamed)
-                lab.timeline.append(MessageReceived(id="m", to="worker", text="Also this."), scope="")
+async def test_a_message_that_an_agent_does_not_reply_to_is_part_of_its_next_prompt(silent: AgentLab) -> None:
+    async with silent.session([SLOW, "Second."]) as session:
+        reply = await ask_and_interject(silent, session, "Begin.")
 
-            group.start_soon(send_message)
-            reply = await session.ask("Begin.")
+    assert reply == "one two three four\n\nSecond."
+    assert len(silent.events(MessagesDelivered)) == 1
 
+
+async def test_a_message_that_an_agent_did_not_reply_to_survives_an_interruption(silent: AgentLab) -> None:
+    script = [SLOW, {"says": "Second.", "delay": 1}]
+    async with silent.session(script) as session, create_task_group() as group:
+        group.start_soon(ask_and_interject, silent, session, "Begin.")
+        await silent.wait_for(MessagesDelivered)
+        group.cancel_scope.cancel()
+
+    async with silent.session(script) as session:
+        reply = await session.ask("Begin.")
+
+    assert "Also this." in read_prompts(silent)[-1]
     assert reply.text == "one two three four\n\nSecond."
+
+
+async def test_a_message_that_an_agent_did_not_reply_to_is_part_of_the_turn_after_a_failed_one(
+    silent: AgentLab,
+) -> None:
+    (silent.repo / "a.txt").touch()
+    reading = {**SLOW, "calls": silent.call("read_file", path="a.txt")["calls"]}
+    async with silent.session([reading, {"fails": {"message": "no credit left"}}]) as session:
+        with pytest.RaisesGroup(pytest.RaisesExc(AgentFailed, match="no credit left")):
+            await ask_and_interject(silent, session, "Begin.")
+        assert silent.events(MessagesDelivered) == []
+        with pytest.raises(AgentFailed, match="no credit left"):
+            await session.ask("Go on.")
+
+    [told] = [prompt for prompt in read_prompts(silent) if "Go on." in prompt]
+    assert "Also this." in told
+
+
+async def test_an_agent_that_forgets_its_session_gets_a_message_that_it_had_accepted_again(tmp_path: Path) -> None:
+    lab = AgentLab("scripted", tmp_path, "--steering", "--forgetful")
+    async with lab.session([SLOW]) as session, create_task_group() as group:
+        group.start_soon(ask_and_interject, lab, session, "Begin.")
+        await lab.wait_for(MessagesDelivered)
+        lab.children[-1].signal_group(signal.SIGKILL)
+
+    assert len(lab.children) == 2
+    assert sorted("Also this." in prompt for prompt in read_prompts(lab)) == [False, True]
+
+
+def read_prompts(lab: AgentLab) -> list[str]:
+    """Return the prompts in the sessions that the scripted agent has saved."""
+    saved = [json.loads(path.read_text()) for path in (lab.folder / "home").rglob("session-*.json")]
+    return [text for session in saved for role, text in session["said"] if role == "user"]
 
 
 async def test_junk_between_messages_changes_nothing(lab: AgentLab) -> None:

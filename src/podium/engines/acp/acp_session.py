@@ -28,7 +28,15 @@ from ...values.errors import (
     StoreFailed,
     find_first_error,
 )
-from ...values.event import ActionRefused, AgentSessionOpened, CallCut, ModelReplied, Noticed, ToolCalled
+from ...values.event import (
+    ActionRefused,
+    AgentSessionOpened,
+    CallCut,
+    MessagesDelivered,
+    ModelReplied,
+    Noticed,
+    ToolCalled,
+)
 from ...values.request import replace_surrogates
 from ...values.usage import Usage
 from ..coordination.coordination_session import find_calls
@@ -86,8 +94,6 @@ class AcpSession:
         self._cost = 0.0
         self._is_reply_call = False
         """Whether, in this turn, a call to one of Podium's tools served as the agent's reply or ended the turn."""
-        self._untold: list[str] = []
-        """A person's messages that the agent did not accept during a prompt."""
         self._reported = [0] * len(USAGE_FIELDS)
         """The last usage that the agent reported, if it reports totals."""
 
@@ -168,8 +174,7 @@ class AcpSession:
         said = find_delivered_messages(place)
         if not said and not place.has_outcome:
             said = await deliver_messages(place, self._spec.agent.name)
-        untold, self._untold = self._untold, []
-        return "\n\n".join(filter(None, (*untold, said)))
+        return said
 
     async def _end_turn(self, turn: Scope, reply: ModelReplied, text: str, pieces: Pieces) -> None:
         refused = turn.timeline.find_events_below(turn.path, ActionRefused)
@@ -230,7 +235,7 @@ class AcpSession:
                 answer = await self._attempt_prompt(words, turn, handler, place, group, is_first=restarts_left > 0)
             except AgentLost:
                 await handler.abandon_calls()
-                self._untold += await handler.collect_untold()
+                await handler.finish_offers()
                 self._record_cut(place, handler)
                 if not restarts_left or not handler.sent:
                     raise
@@ -240,7 +245,7 @@ class AcpSession:
                 raise
             else:
                 await handler.close_calls()
-                self._untold += await handler.collect_untold()
+                await handler.finish_offers()
                 return self._record_reply(place, handler, answer)
         raise AssertionError("unreachable: the last attempt either returns or raises an error")
 
@@ -253,14 +258,14 @@ class AcpSession:
         is not prompted again.
         """
         if self._tools is None:
-            handler.sent = await self._open_agent(words, turn, is_restarted=not is_first)
+            handler.sent = await self._open_agent(words, turn, place, is_restarted=not is_first)
             return await self._agent.prompt(handler.sent, handler, group)
         opening = self._tools.session.open_turn(place, on_piece=handler.add_tool_piece, on_end=handler.end_by_tool)
         async with opening as calls:
             await calls.repeat_known_calls(is_over=False)
             answer: Params = {"stopReason": STOPPED_BY_TOOL}
             if not calls.is_ended:
-                handler.sent = await self._open_agent(words, turn, is_restarted=not is_first)
+                handler.sent = await self._open_agent(words, turn, place, is_restarted=not is_first)
                 answer = await self._agent.prompt(handler.sent, handler, group)
                 await self._agent.check_tools(partial(_record_notice, turn))
             self._is_reply_call |= calls.has_replied or calls.is_ended
@@ -273,8 +278,11 @@ class AcpSession:
                 await calls.repeat_known_calls(is_over=True)
                 self._is_reply_call |= calls.has_replied or calls.is_ended
 
-    async def _open_agent(self, words: str, turn: Scope, *, is_restarted: bool) -> str:
-        """Make sure that the agent has a session, and return the prompt for that session."""
+    async def _open_agent(self, words: str, turn: Scope, place: Scope, *, is_restarted: bool) -> str:
+        """Make sure that the agent has a session, and return the prompt for that session.
+
+        If the session is new, the prompt includes the messages that an earlier session accepted during this prompt.
+        """
         if self._agent.is_open:
             return words
         is_interrupted = is_restarted or bool(
@@ -282,10 +290,10 @@ class AcpSession:
         )
         known = self._find_session(turn) or next(filter(None, map(self._find_past_session, self._loadable_turns())), "")
         is_loaded = await self._agent.open(known, partial(_record_notice, turn))
-        place = turn.child(f"session:{self._agent.id}")
-        if not place.has_outcome and not is_loaded:
+        opened = turn.child(f"session:{self._agent.id}")
+        if not opened.has_outcome and not is_loaded:
             self._cost, self._reported = 0.0, [0] * len(USAGE_FIELDS)
-            place.record_outcome(
+            opened.record_outcome(
                 AgentSessionOpened(
                     agent=self._spec.agent.name,
                     engine=self._name,
@@ -296,7 +304,9 @@ class AcpSession:
             )
         if is_loaded:
             return build_interrupted_prompt(words) if is_interrupted else words
-        return build_first_prompt(self._spec.system, self._history, words)
+        delivered = turn.timeline.find_events_below(place.path, MessagesDelivered)
+        accepted = [event.text for event in delivered if event.text not in words]
+        return build_first_prompt(self._spec.system, self._history, "\n\n".join([words, *accepted]))
 
     def _loadable_turns(self) -> list[PastTurn]:
         """Return the turns whose sessions can be loaded, newest first: those of this run since the last refused reply.

@@ -18,7 +18,7 @@ from anyio.streams.memory import MemoryObjectSendStream
 
 from ...core.engine import EngineAction, EngineSessionSpec, Piece, Postponed, Reasoning, Text, ToolFinished, ToolStarted
 from ...core.journal_rows import compute_digest
-from ...core.person_message import deliver_messages
+from ...core.person_message import find_delivered_messages, offer_messages
 from ...core.scope import Scope
 from ...system.json_rpc import Params
 from ...values.action import Action
@@ -84,8 +84,7 @@ class PromptHandler:
 
         This is None if the agent does not accept messages during a prompt.
         """
-        self._untold: list[str] = []
-        self._steering: list[Event] = []
+        self._offers: list[tuple[CancelScope, Event]] = []
         self._last_call_reported = Event()
         self._program = program
         self._spec = spec
@@ -165,7 +164,7 @@ class PromptHandler:
     async def receive_update(self, update: Params) -> None:
         try:
             await self._handle_update(update)
-            await self._deliver_messages()
+            self._start_offering()
         except PodiumError as error:
             self.fail(error)
 
@@ -209,31 +208,41 @@ class PromptHandler:
         with suppress(BrokenResourceError, ClosedResourceError):  # the turn was cancelled
             await self._pieces.send(piece)
 
-    async def _deliver_messages(self) -> None:
-        """Send a person's messages to an agent that accepts messages during a prompt.
+    def _start_offering(self) -> None:
+        """Offer a person's messages to an agent that accepts messages during a prompt.
 
-        Other agents receive the messages after the prompt.
+        Other agents, and agents that do not accept the messages, receive them after the prompt.
         """
-        agent = self._spec.agent.name
-        if self.steer is not None and self._place.timeline.list_undelivered(agent):
-            said = await deliver_messages(self._place.next_child("steering"), agent)
-            if not said:
-                return
-            self._steering.append(answered := Event())
-            self._untold.append(said)
-            self._group.start_soon(self._steer_agent, self.steer, said, answered)
+        if self.steer is not None and self._place.timeline.list_undelivered(self._spec.agent.name):
+            offering, has_ended = CancelScope(), Event()
+            self._offers.append((offering, has_ended))
+            self._group.start_soon(self._offer_messages, self.steer, offering, has_ended)
 
-    async def _steer_agent(self, steer: Callable[[str], Awaitable[bool]], said: str, answered: Event) -> None:
-        if await steer(said):
-            self._untold.remove(said)
-        answered.set()
+    async def _offer_messages(
+        self, steer: Callable[[str], Awaitable[bool]], offering: CancelScope, has_ended: Event
+    ) -> None:
+        try:
+            with offering:
+                await offer_messages(self._next_steering_place(), self._spec.agent.name, steer)
+        except PodiumError as error:
+            self.fail(error)
+        finally:
+            has_ended.set()
 
-    async def collect_untold(self) -> list[str]:
-        """Return the messages that were sent during the prompt and that the agent has not accepted."""
+    def _next_steering_place(self) -> Scope:
+        """Return the next scope at which no messages were delivered by an earlier attempt at this prompt."""
+        while find_delivered_messages(place := self._place.next_child("steering")):
+            pass
+        return place
+
+    async def finish_offers(self) -> None:
+        """Wait briefly for the agent to accept or reject the messages that it was offered, then withdraw them."""
         with move_on_after(STEERING_SECONDS):
-            for answered in self._steering:
-                await answered.wait()
-        return self._untold
+            for _, has_ended in self._offers:
+                await has_ended.wait()
+        for offering, has_ended in self._offers:
+            offering.cancel()
+            await has_ended.wait()
 
     # Tool calls
 
