@@ -29,7 +29,7 @@ from podium.store.sqlite.schema import APPLICATION, MIGRATIONS
 from podium.store.store_connection import open_connection
 from podium.store.wakeup import ensure_socket_folder
 from podium.values.errors import LeaseLost, NoSuchRun, RunHeld, StoreCorrupt, StoreFailed
-from podium.values.event import Noticed, RunEnded, RunPaused, RunStarted, StopAsked
+from podium.values.event import Noticed, QuestionAnswered, RunEnded, RunPaused, RunStarted, StopAsked
 from podium.values.request import Request
 from podium.values.store_address import StoreAddress
 
@@ -263,6 +263,18 @@ async def test_a_mailbox_message_reaches_the_owner_at_once_and_is_taken_with_its
 
     assert [message.event for message in received] == [StopAsked(by="me")]
     assert execute_sql(address, "SELECT taken FROM mail") == [(2,)]
+
+
+async def test_the_mailbox_keeps_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOP_API_KEY", "canary-4f1d-9a0c")
+    async with RunStore(tmp_path / "s.db") as store:
+        store.begin_run("r")
+
+        post_to_mailbox(tmp_path / "s.db", "r", QuestionAnswered(id="q", text="it is canary-4f1d-9a0c"), ref="q")
+
+        files = [path.read_bytes() for path in tmp_path.glob("s.db*") if path.is_file()]
+    assert any(b"[SHOP_API_KEY]" in data for data in files)
+    assert not any(b"canary-4f1d-9a0c" in data for data in files)
 
 
 async def test_a_mailbox_message_to_a_run_without_an_owner_waits_for_the_next_one(address: StoreAddress) -> None:

@@ -7,6 +7,7 @@ question, only the first answer is posted, and the second sender is told that it
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from ..core.redaction import Redaction
 from ..values.attachment import AttachedFile
 from ..values.event import (
     BudgetChanged,
@@ -62,17 +64,16 @@ def post_to_mailbox(
     """Post a message to a run's mailbox, and wake all processes that own runs, so that the run's owner reads it.
 
     Return False, and post nothing, if the run already has a message with this `ref`. `files` contains the attachments
-    of a `MessageReceived`.
+    of a `MessageReceived`. Secrets in this process's environment are redacted: the mailbox keeps the message.
     """
+    data = Redaction.from_environment(os.environ).redact_line(msgspec.json.encode(event))
     connection = open_connection(path, create=False)
     try:
         with translate_errors(path):
             connection.set_durable(True)
             # Messages of one run get their ids in the order in which they are committed.
             connection.begin_write(f"mail {run}")
-            posted = connection.execute(
-                INSERT_MAIL, (run, ref or secrets.token_hex(8), time.time(), msgspec.json.encode(event))
-            ).rowcount
+            posted = connection.execute(INSERT_MAIL, (run, ref or secrets.token_hex(8), time.time(), data)).rowcount
             if posted == 1 and files and isinstance(event, MessageReceived):
                 insert_attachments(connection, run, event.id, files)
             connection.execute("COMMIT")
