@@ -18,13 +18,14 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult, TextContent
 
 from podium import Settings
+from podium.protocols import mcp_run_call
 from podium.protocols.client_runs import ClientRuns
 from podium.protocols.mcp_server import PodiumTools, build_server
 from podium.runs.run_lookup import derive_run_state
 from podium.store.mailbox import post_to_mailbox
 from podium.store.open_requests import list_open_requests
 from podium.store.reader import StoreReader
-from podium.values.event import PermissionAnswered, RunEnded
+from podium.values.event import PermissionAnswered, QuestionAnswered, RunEnded
 
 from .conftest import WRITE, find_newest_run, read_entries, write_agent, write_agents
 
@@ -48,10 +49,20 @@ def read_text(result: CallToolResult) -> str:
     return content.text
 
 
-async def wait_for_request(store: Path) -> Any:
-    while not (store.exists() and (found := list_open_requests(store))):  # noqa: ASYNC110 - the store is a file
+async def wait_for_request(store: Path, about: str = "") -> Any:
+    """Wait for a request that contains these words, and return it."""
+    found: list[Any] = []
+    while not found:
         await sleep(0.02)
+        found = [one for one in list_open_requests(store) if about in str(one.asked)] if store.exists() else []
     return found[0]
+
+
+async def approve_in_inbox(store: Path, about: str = "") -> None:
+    """Wait for a request that contains these words, and approve it."""
+    found = await wait_for_request(store, about)
+    given = PermissionAnswered(id=found.asked.id, decision="once", by="ada", channel="terminal")
+    post_to_mailbox(store, found.summary.id, given, ref=given.id)
 
 
 def find_ends(store: Path, run: str) -> list[RunEnded]:
@@ -67,7 +78,7 @@ def answer(decisions: list[str], seen: list[str]) -> Callable[..., Any]:
 
 
 @asynccontextmanager
-async def connect_in_process(folder: Path) -> AsyncIterator[Client]:
+async def connect_in_process(folder: Path, **options: Any) -> AsyncIterator[Client]:
     """Connect the official client to a server in this process."""
     write_agents(folder)
 
@@ -77,7 +88,7 @@ async def connect_in_process(folder: Path) -> AsyncIterator[Client]:
     with fail_after(TOO_LONG):
         async with create_task_group() as tasks:
             runs = ClientRuns(tasks, tell=print)
-            async with Client(build_server(PodiumTools(folder, runs, load))) as client:
+            async with Client(build_server(PodiumTools(folder, runs, load)), **options) as client:
                 yield client
 
 
@@ -144,6 +155,39 @@ async def test_a_client_with_elicitation_shows_the_requests_of_workers_once(tmp_
     assert all(text.startswith("scribe (worker podium/") for text in seen)
 
 
+async def test_an_answer_with_a_number_is_not_taken_for_the_number_of_a_choice(tmp_path: Path) -> None:
+    async def ask(*_: Any) -> ElicitResult:
+        return ElicitResult(action="accept", content={"answer": "2"})
+
+    asking = {"calls": [{"name": "ask_person", "arguments": {"question": "Retries?", "choices": ["3", "5"]}}]}
+    async with connect_in_process(tmp_path, elicitation_callback=ask) as client:
+        write_agent(tmp_path, "counter", asking, "Noted.", tools=["ask_person"])
+        await client.call_tool("run_agent", {"agent": "counter", "request": "Ask"})
+
+    store = tmp_path / "home" / "podium.db"
+    entries = read_entries(store, find_newest_run(store))
+    assert [entry.event.text for entry in entries if isinstance(entry.event, QuestionAnswered)] == ["2"]
+
+
+async def test_a_call_that_has_asked_its_client_often_leaves_further_requests_in_the_inbox(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mcp_run_call, "MOST_ROUNDS", 1)
+    seen: list[str] = []
+    other = {"calls": [{"name": "write_file", "arguments": {"path": "b.txt", "content": "new\n"}}]}
+    async with (
+        connect_in_process(tmp_path, elicitation_callback=answer(["once"], seen)) as client,
+        create_task_group() as group,
+    ):
+        write_agent(tmp_path, "scribe", WRITE, other, "Wrote both.", tools=["write_file"])
+
+        group.start_soon(approve_in_inbox, tmp_path / "home" / "podium.db", "b.txt")
+        said = await client.call_tool("run_agent", {"agent": "scribe", "request": "Write"})
+
+    assert read_text(said) == "Wrote both."
+    assert len(seen) == 1
+
+
 async def test_a_client_without_elicitation_waits_for_the_inbox(tmp_path: Path) -> None:
     store = tmp_path / "home" / "podium.db"
     async with connect_in_process(tmp_path) as client, create_task_group() as group:
@@ -152,8 +196,7 @@ async def test_a_client_without_elicitation_waits_for_the_inbox(tmp_path: Path) 
             found = await wait_for_request(store)
             listed = await client.call_tool("pending_approvals", {})
             assert [one["id"] for one in listed.structured_content["result"]] == [found.asked.id]
-            given = PermissionAnswered(id=found.asked.id, decision="once", by="ada", channel="terminal")
-            post_to_mailbox(store, found.summary.id, given, ref=found.asked.id)
+            await approve_in_inbox(store)
 
         group.start_soon(approve)
         said = await client.call_tool("run_agent", {"agent": "writer", "request": "Write"})

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import getpass
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 
 from anyio import CancelScope, sleep
 from anyio.abc import TaskGroup
 from msgspec import structs
 
 from ..core.open_requests import Asked
-from ..runs.inbox import AnswerMailbox, WorkerRequestWatcher, resolve_choice
-from ..values.errors import Mistake
+from ..runs.inbox import AnswerMailbox, WorkerRequestWatcher
 from ..values.event import (
     Decision,
     Entry,
@@ -49,7 +47,7 @@ Returns a key of DECISIONS or the answer to a question, or None if the user does
 class ClientRequests:
     """Shows the requests from one run and its workers to a client's user, and sends the answers to the run.
 
-    `tasks` is a task group that ends with the run.
+    `tasks` is a task group that ends when the client is no longer asked.
     """
 
     def __init__(self, tasks: TaskGroup, store: StoreAddress, run: str, ask: AskClient) -> None:
@@ -98,8 +96,8 @@ async def post_client_answer(mailbox: AnswerMailbox, asked: Asked, given: str) -
     """
     by = getpass.getuser()
     if isinstance(asked, QuestionAsked):
-        with suppress(Mistake):  # not one of the choices of a decision
-            await mailbox.reply(asked.id, resolve_choice(asked, given), by=by, channel="api")
+        if asked.kind != "decision" or not asked.choices or given in asked.choices:
+            await mailbox.reply(asked.id, given, by=by, channel="api")
     elif given in DECISIONS:
         await mailbox.answer(asked.id, DECISIONS[given], by=by, channel="api")
 

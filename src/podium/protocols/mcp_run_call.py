@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from math import inf
 from pathlib import Path
+from time import monotonic
 from types import TracebackType
 from typing import Any, Self
 
@@ -22,6 +23,7 @@ from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, Inpu
 from ..core.open_requests import Asked
 from ..runs.inbox import AnswerMailbox
 from ..setup.settings import Settings
+from ..values.errors import find_first_error
 from ..values.event import (
     Entry,
     OperationStarted,
@@ -33,12 +35,12 @@ from ..values.event import (
     WorkerSent,
 )
 from ..values.operation_path import parse_agent_name
-from .client_requests import ClientRequests, post_client_answer
+from .client_requests import SETTLE_SECONDS, AskClient, ClientRequests, post_client_answer
 from .client_runs import ClientRun, ClientRuns
 
 MODERN_VERSION = "2026-07-28"
-GATHER_SECONDS = 0.05
-"""How long a call with an open request waits for more requests before it returns with all of them."""
+MOST_ROUNDS = 8
+"""How often a call returns with requests. Many clients repeat a call at most ten times."""
 
 ToolContext = Context[Any, Any]
 PERMISSION_SCHEMA: dict[str, Any] = {
@@ -63,6 +65,8 @@ class RunCall:
         self._settings = settings
         self._resources = resources
         self._is_kept = False
+        self.kept_at = 0.0
+        """When the call last returned with requests, as a value of the monotonic clock."""
         self._entries = resources.enter_context(run.entries())
         self._open: dict[str, Entry] = {}
         """The run's open requests that the client has not been asked about."""
@@ -73,6 +77,7 @@ class RunCall:
         """The requests that the client was asked about last."""
         self._seen: set[str] = set()
         """The ids of all requests that the client has been asked about."""
+        self._rounds = 0
         self._steps = 0
 
     @classmethod
@@ -85,6 +90,7 @@ class RunCall:
     def keep(self) -> Self:
         """Leave the run open when this context manager exits. The client's next request can then continue the call."""
         self._is_kept = True
+        self.kept_at = monotonic()
         return self
 
     async def __aenter__(self) -> Self:
@@ -99,24 +105,43 @@ class RunCall:
 
     async def follow(self, ctx: ToolContext) -> InputRequiredResult | None:
         """Report progress until the run ends. If the client must first answer open requests, return them instead."""
-        has_rounds = can_elicit(ctx) and ctx.request_context.session.protocol_version >= MODERN_VERSION
-        async with create_task_group() as group:
-            with CancelScope() as following:
-                ask = partial(self._collect_request, following) if has_rounds else partial(ask_client, ctx)
-                requests = ClientRequests(group, self._settings.store, self.run.id, ask)
-                for entry in self._open.values():
-                    requests.handle_entry(entry)
-                if self._has_workers:
-                    requests.watch_workers()
-                async for entry in self._entries:
-                    self._track_requests(entry)
-                    requests.handle_entry(entry)
-                    if (text := describe_progress(entry)) is not None:
-                        self._steps += 1
-                        await ctx.report_progress(self._steps, message=text)
-            questions = self._take_questions() if following.cancelled_caught else None
-            group.cancel_scope.cancel()
-        return questions
+        while not await self._follow_until_asked(ctx):
+            if self._shown:
+                self._rounds += 1
+                return self._make_questions()
+        return None
+
+    async def _follow_until_asked(self, ctx: ToolContext) -> bool:
+        """Report progress until the run ends, or until there are requests for the client. Return whether it ended."""
+        try:
+            async with create_task_group() as group:
+                with CancelScope() as following:
+                    requests = ClientRequests(
+                        group, self._settings.store, self.run.id, self._choose_asking(ctx, following)
+                    )
+                    for entry in self._open.values():
+                        requests.handle_entry(entry)
+                    if self._has_workers:
+                        requests.watch_workers()
+                    async for entry in self._entries:
+                        self._track_requests(entry)
+                        requests.handle_entry(entry)
+                        if (text := describe_progress(entry)) is not None:
+                            await self._report_progress(ctx, text)
+                if following.cancelled_caught:
+                    self._take_waiting()
+                group.cancel_scope.cancel()
+        except ExceptionGroup as errors:
+            raise find_first_error(errors) from errors
+        return not following.cancelled_caught
+
+    def _choose_asking(self, ctx: ToolContext, following: CancelScope) -> AskClient:
+        """Return how to ask the client: during the call, or by ending `following`, so that the call returns."""
+        if not can_elicit(ctx) or ctx.request_context.session.protocol_version < MODERN_VERSION:
+            return partial(ask_client, ctx)
+        if self._rounds < MOST_ROUNDS:
+            return partial(self._collect_request, following)
+        return partial(self._leave_in_inbox, ctx)
 
     async def take_answers(self, responses: Mapping[str, object]) -> None:
         """Answer the requests that the client has shown."""
@@ -143,7 +168,7 @@ class RunCall:
         if asked.id in self._seen:
             return
         self._waiting[asked.id] = entry, asked, text
-        following.deadline = min(following.deadline, current_time() + GATHER_SECONDS)
+        following.deadline = min(following.deadline, current_time() + SETTLE_SECONDS)
         try:
             await sleep_forever()
         finally:
@@ -151,11 +176,21 @@ class RunCall:
             if not self._waiting:
                 following.deadline = inf
 
-    def _take_questions(self) -> InputRequiredResult:
+    async def _leave_in_inbox(self, ctx: ToolContext, entry: Entry, asked: Asked, text: str) -> None:
+        if entry.run != self.run.id and asked.id not in self._seen:  # the run's own requests have been reported
+            await self._report_progress(ctx, f"a worker is waiting for an answer (request {asked.id})")
+
+    async def _report_progress(self, ctx: ToolContext, text: str) -> None:
+        self._steps += 1
+        await ctx.report_progress(self._steps, message=text)
+
+    def _take_waiting(self) -> None:
         self._shown = dict(self._waiting)
         self._seen |= self._shown.keys()
         for id in self._shown:
             self._open.pop(id, None)
+
+    def _make_questions(self) -> InputRequiredResult:
         questions = {
             id: ElicitRequest(params=ElicitRequestFormParams(message=text, requested_schema=build_schema(asked)))
             for id, (_, asked, text) in self._shown.items()

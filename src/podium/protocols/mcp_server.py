@@ -10,12 +10,14 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from time import monotonic
 from typing import Annotated, Any
 
 import msgspec
 from anyio import create_memory_object_stream, create_task_group, move_on_after, sleep, to_thread
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.request_state import RequestStateSecurity
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 from mcp_types import InputRequiredResult, ToolAnnotations
@@ -45,6 +47,9 @@ INSTRUCTIONS = (
 MOST_WAIT_SECONDS = 45.0
 """The maximum time that get_result waits. Many clients give up after a minute."""
 
+ANSWER_SECONDS = 24 * 3600.0
+"""How long the user of a newer client can take to answer requests. After that, the call cannot be continued."""
+
 
 class PodiumTools:
     """The tools of the server, for the repository `place`."""
@@ -73,13 +78,13 @@ class PodiumTools:
     ) -> str | InputRequiredResult:
         """Run an agent or a team in this repository, and wait for its answer. Cancelling the call stops the run."""
         try:
+            await self._close_abandoned_calls()
             call = self._waiting.pop(ctx.request_state or "", None)
             if call is None:
                 settings = await to_thread.run_sync(self._load_settings)
                 call = await RunCall.start(self._runs, settings, self._place, agent, request)
-            else:
-                await call.take_answers(ctx.input_responses or {})
             async with call:
+                await call.take_answers(ctx.input_responses or {})
                 questions = await call.follow(ctx)
                 if questions is not None:
                     self._waiting[call.run.id] = call.keep()
@@ -90,6 +95,13 @@ class PodiumTools:
         if not result.succeeded:
             raise ToolError(describe_missing_answer(result))
         return result.text
+
+    async def _close_abandoned_calls(self) -> None:
+        """Stop the runs of calls that their clients can no longer continue."""
+        for id, call in [*self._waiting.items()]:
+            if call.kept_at < monotonic() - ANSWER_SECONDS:
+                async with self._waiting.pop(id):
+                    pass
 
     async def delegate_task(
         self,
@@ -166,7 +178,12 @@ def to_json_fields(value: Any) -> Any:
 def build_server(tools: PodiumTools) -> MCPServer[Any]:
     """Return the server with its tools."""
     server: MCPServer[Any] = MCPServer(
-        "podium", title="Podium", version=__version__, instructions=INSTRUCTIONS, log_level="ERROR"
+        "podium",
+        title="Podium",
+        version=__version__,
+        instructions=INSTRUCTIONS,
+        log_level="ERROR",
+        request_state_security=RequestStateSecurity.ephemeral(ttl=ANSWER_SECONDS),
     )
     reading = ToolAnnotations(read_only_hint=True)
     server.add_tool(tools.list_agents, annotations=reading)
