@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from .conftest import Desk
+from .test_terminal import Terminal
 
 
 def test_the_demo_shows_a_run_that_survives_its_process_and_a_team_that_carries_out_a_plan(
@@ -26,6 +27,19 @@ def test_the_demo_shows_a_run_that_survives_its_process_and_a_team_that_carries_
     assert "✓ one merged branch with the decision record: podium/" in collaboration
     assert "NOT TRUE" not in said.stdout
     assert not desk.store.exists()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_demo_that_is_interrupted_while_a_team_works_in_the_background_leaves_nothing_behind(
+    desk: Desk, tmp_path: Path
+) -> None:
+    terminal = Terminal(desk, "demo", rows=300, TMPDIR=str(tmp_path))
+    terminal.wait_for("plan 1 committed")
+
+    terminal.process.sendintr()
+
+    assert terminal.wait_exit() == 130
     assert list(tmp_path.iterdir()) == []
 
 

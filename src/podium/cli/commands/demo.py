@@ -5,9 +5,11 @@ Then run a team in reflect mode, and a team that plans a feature and builds it i
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -66,6 +68,7 @@ WORK_KINDS = (
     WorkEnded,
 )
 """The events that the demo shows while a team works on its plan."""
+PR_SET_CHILD_SUBREAPER = 36
 FOREIGN_PREFIXES = ("PODIUM_", "GIT_")
 """Prefixes of the environment variables that are removed so that the demo uses only its own folder."""
 
@@ -155,14 +158,31 @@ class DemoFolder:
 def make_demo_folder(agents: Path, model: str, *, is_kept: bool) -> Iterator[DemoFolder]:
     """Create a folder with the demo's agents, and delete it at the end unless `is_kept` is true."""
     place = DemoFolder(Path(tempfile.mkdtemp(prefix="podium-demo-")), model)
+    adopt_background_processes()
     try:
         shutil.copytree(agents, place.repo / ".podium" / "agents")
         place.home.mkdir(mode=0o700)
         yield place
     finally:
         if not is_kept:
+            kill_background_processes()
             for folder in (ensure_socket_folder(place.store), place.root):
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def adopt_background_processes() -> None:
+    """Become the parent of the processes that the demo's commands leave in the background, such as a commander."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def kill_background_processes() -> None:
+    """Kill all processes in the background, so that none of them uses the demo's folder while it is removed."""
+    with suppress(OSError):  # until there are no more child processes
+        while True:
+            for pid in Path("/proc/thread-self/children").read_text(encoding="ascii").split():
+                os.kill(int(pid), signal.SIGKILL)
+            os.wait()
 
 
 def serve_demo(folder: DemoFolder) -> int:
@@ -301,9 +321,14 @@ class Demo:
         ) as process:
             assert process.stdout is not None
             assert process.stderr is not None
-            for said in process.stderr:
-                self._print_text(f"  {said.rstrip()}", "dim")
-            answer = process.stdout.read()
+            try:
+                for said in process.stderr:
+                    self._print_text(f"  {said.rstrip()}", "dim")
+                answer = process.stdout.read()
+            except KeyboardInterrupt:
+                # The process was interrupted too. It must have exited before the demo's folder is removed.
+                process.wait()
+                raise
         return CommandResult(code=process.returncode, answer=answer.rstrip("\n"))
 
     # Reading the store
