@@ -271,7 +271,7 @@ def test_a_waiting_request_is_listed_and_answered_once(machines: Machines) -> No
     followed = machines.call("follow", run)
 
     assert asked.id in listed.stdout
-    assert (approved.exit_code, approved.stderr) == (0, f"{asked.id} is answered\n")
+    assert (approved.exit_code, approved.stderr) == (0, f"{asked.id} was allowed\n")
     assert again.exit_code == 6
     assert "was already answered: once by" in again.stderr
     assert (followed.exit_code, followed.stdout) == (0, "asked\n")

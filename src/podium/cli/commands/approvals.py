@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -39,9 +40,10 @@ def approvals_command(id: str | None, is_json: bool) -> None:
         same = Counter(request_key(one) for one in requests)
         for one in requests:
             click.echo(escape_hidden_text(format_request_line(one, same[request_key(one)])))
-        print_to_stderr(
-            f"to show a request in full: podium approvals ID; to answer: {format_answer_commands(requests)}"
-        )
+        if sys.stdout.isatty():  # in a pipe, only the list is of interest
+            print_to_stderr(
+                f"to show a request in full: podium approvals ID; to answer: {format_answer_commands(requests)}"
+            )
 
 
 def request_fields(one: OpenRequest) -> dict[str, Any]:

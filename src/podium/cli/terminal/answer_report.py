@@ -8,7 +8,7 @@ from ...core.open_requests import Answered
 from ...runs.run_lookup import derive_run_state
 from ...store.closed_requests import as_answered_error
 from ...store.open_requests import OpenRequest, answer_request
-from ...values.event import Channel
+from ...values.event import Channel, PermissionAnswered
 from ...values.store_address import StoreAddress
 from . import exit_codes
 from .terminal_input import is_called_remotely
@@ -23,11 +23,14 @@ def submit_answer(store: StoreAddress, one: OpenRequest, new_answer: Answered) -
     counts = answer_request(store, one, new_answer)
     if counts != new_answer:
         raise as_answered_error(counts)
+    how = "was answered"
+    if isinstance(new_answer, PermissionAnswered):
+        how = "was allowed" if new_answer.decision in ("once", "run", "always") else "was denied"
     if derive_run_state(one.summary) == "running":
-        print_to_stderr(f"{new_answer.id} is answered")
+        print_to_stderr(f"{new_answer.id} {how}")
     else:
         print_to_stderr(
-            f"{new_answer.id} was answered, but run {one.summary.id} is not running; "
+            f"{new_answer.id} {how}, but run {one.summary.id} is not running; "
             f"resume it with: podium resume {one.summary.id}"
         )
     return exit_codes.GOAL_MET
