@@ -123,7 +123,7 @@ async def test_of_several_models_one_has_to_be_named(offline_desk: Desk) -> None
     assert which.returncode == wrong.returncode == nobody.returncode == 2
     assert "has 2 models (small, large); choose one with --model" in which.stderr
     assert "does not have the model 'huge'; available: small, large" in wrong.stderr
-    assert f"no model server responds at lmstudio; found: vllm at {server.url}" in nobody.stderr
+    assert f"; there is vllm at {server.url}" in nobody.stderr
     assert "vllm:large" in named.stderr
 
 

@@ -116,7 +116,7 @@ async def test_a_test_can_be_cancelled_and_then_nothing_is_remembered(desk: Desk
     ("arguments", "code", "message"),
     [
         ((), 2, "no model is configured; name one to test"),
-        (("openai:gpt-5-mini",), 2, "the test uses a model from openai, but OPENAI_API_KEY is not set"),
+        (("openai:gpt-5-mini",), 2, "the test uses openai:gpt-5-mini, but OPENAI_API_KEY is not set"),
         (("nobody:x",), 2, "model provider 'nobody' not found"),
         (("http://127.0.0.1:1/v1",), 2, "no model server responds at http://127.0.0.1:1/v1"),
         (("vllm:x",), 1, "vLLM is not running at http://127.0.0.1:1"),

@@ -124,7 +124,7 @@ async def test_a_run_is_refused_if_neither_the_model_nor_a_fallback_is_available
     write_agent_file(tmp_path / "repo", "lead", "model: mistral:none\nfallback_models: [gemini:x]")
     environ = {"ANTHROPIC_API_KEY": "sk-two-222222"}
     async with App(load_settings(tmp_path / "home", environ), environ=environ) as app:
-        with pytest.raises(Mistake, match="lead uses a model from mistral, but MISTRAL_API_KEY is not set"):
+        with pytest.raises(Mistake, match="lead uses mistral:none, but MISTRAL_API_KEY is not set"):
             await app.run("lead", "hello", repo=tmp_path / "repo")
 
 

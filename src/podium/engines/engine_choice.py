@@ -359,12 +359,12 @@ def find_key(address: ModelAddress, environ: Mapping[str, str], *, user: str) ->
     """Return the provider's key, or "" if it is neither set nor required.
 
     Raise KeyNotSet if the provider requires a key at this address and it is not set. The error message says
-    that `user`, such as an agent, uses a model from this provider.
+    that `user`, such as an agent, uses this model.
     """
     provider = address.provider
     key = environ.get(provider.key_name or "", "")
     if provider.key_name and not key and (address.url == provider.base_url or "@" in provider.name):
-        raise KeyNotSet(f"{user} uses a model from {provider.name}, but {provider.key_name} is not set")
+        raise KeyNotSet(f"{user} uses {provider.name}:{address.model}, but {provider.key_name} is not set")
     return key
 
 

@@ -43,12 +43,16 @@ async def ask_server(address: str, environ: Mapping[str, str], provider: str = "
 
     `address` is a URL, a host with a port, or the name of a provider.
     """
-    found = await find_servers(list_address_candidates(address, environ, provider), seconds=ASK_SECONDS)
+    candidates = list_address_candidates(address, environ, provider)
+    found = await find_servers(candidates, seconds=ASK_SECONDS)
     if found:
         return found[0]
     others = await find_servers(list_local_addresses(environ))
-    there = ", ".join(f"{one.provider} at {one.url}" for one in others) or "none; start one first"
-    raise Mistake(f"no model server responds at {without_credentials(address)}; found: {there}")
+    there = ", ".join(f"{one.provider} at {one.url}" for one in others)
+    hint = f"there is {there}" if there else "start the server first"
+    is_name = candidates[0].provider == address.lower()
+    what, where = (address, candidates[0].url) if is_name else ("model", address)
+    raise Mistake(f"no {what} server responds at {without_credentials(where)}; {hint}")
 
 
 def choose_model(server: LocalServer, model: str | None) -> ConfirmedServer:
