@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import signal
+import socket
+import struct
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +18,7 @@ import pytest
 
 from podium.roster.agent_file import parse_agent_file
 from podium.values.event import KINDS
+from podium.workers.commander_socket import commander_socket_path
 
 from .preloaded_podium import run_podium_command
 
@@ -70,6 +75,15 @@ def test_every_block_of_a_page_works(page: Path, tmp_path: Path) -> None:
                 pass
             case other:
                 pytest.fail(f"{page.name} has a block in {other}, and nothing here tries it")
+    stop_commander(home)
+
+
+def stop_commander(home: Path) -> None:
+    """Stop the commander, if one is running: while there are schedules, it does not exit by itself."""
+    with suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(commander_socket_path(home / "podium.db")))
+        pid, _, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        os.kill(pid, signal.SIGTERM)
 
 
 def run_line(line: str, repo: Path, home: Path) -> None:
