@@ -292,7 +292,7 @@ async def test_a_host_without_a_database_or_without_its_own_login_says_what_to_d
     unknown = await lab.run_podium("hosts", "remove", "gamma")
 
     assert "hosts need a PostgreSQL store" in with_file.stderr
-    assert "belongs to no host; create one with podium hosts add NAME" in with_owner.stderr
+    assert "does not belong to a host; create a host with podium hosts add NAME" in with_owner.stderr
     assert "belongs to host gamma, not delta" in with_other.stderr
     assert (removed.returncode, [one.returncode for one in (with_file, with_owner, with_other)]) == (0, [2, 2, 2])
     assert not_allowed.returncode != 0

@@ -78,7 +78,7 @@ async def test_dead_owners_and_rows_that_belong_to_no_run_are_only_noted(address
     [owner, mail] = result.notes
     assert "run a belongs to process 7" in owner
     assert "podium resume a" in owner
-    assert mail == "rows in the table mail that belong to no run: 1; they have no effect"
+    assert mail == "rows in the table mail that do not belong to any run: 1; they have no effect"
 
 
 def test_a_store_is_created_and_migrated_once(tmp_path: Path) -> None:

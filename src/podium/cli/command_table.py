@@ -35,7 +35,7 @@ COMMANDS = (
     ("mcp", "Work", "Serve agents as tools for MCP clients.", "podium mcp"),
     ("acp", "Work", "Serve a team as one agent for an editor.", "podium acp pr-review"),
     ("login", "Work", "Sign in to a server on another machine.", "podium login https://192.168.1.5:8420"),
-    ("host", "Work", "Work on a fleet's runs.", "podium host --labels gpu --slots 4"),
+    ("host", "Work", "Execute a fleet's runs on this machine.", "podium host --labels gpu --slots 4"),
     ("demo", "Work", "Watch a team work, crash and resume; needs no key or network.", "podium demo"),
     ("status", "Inspect", "Show open requests, active agents and finished runs.", "podium status --watch"),
     ("ps", "Inspect", "List runs and their states.", "podium ps --all"),

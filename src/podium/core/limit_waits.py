@@ -36,7 +36,7 @@ class LimitWaits:
 
     @property
     def next_wait(self) -> LimitWait | None:
-        """The wait that ends first, or None if no agent is waiting for a limit."""
+        """The wait that ends first, or None if no agent is waiting for a limit to reset."""
         return min(self._waiting.values(), key=lambda one: one.until, default=None)
 
     @contextmanager

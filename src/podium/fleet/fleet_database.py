@@ -79,7 +79,7 @@ class FleetDatabase:
     # Hosts
 
     async def register_host(self, offer: HostOffer, *, slots: int, version: str) -> None:
-        """Register this host and what it offers. Raise StoreFailed if the login belongs to no host."""
+        """Register this host and what it offers. Raise StoreFailed if the login does not belong to a host."""
         refusal = await self._call(
             "register_host($1, $2, $3, $4, $5)",
             list(offer.labels),
@@ -201,7 +201,7 @@ class FleetDatabase:
     async def find_unfinished(self) -> UnfinishedJobs:
         """Return the jobs of all runs that have not ended and are not paused, and the runs that a live process owns.
 
-        A run that waits for a provider's limit counts as paused until the limit resets.
+        A run that is waiting for a provider's limit to reset counts as paused until then.
         """
         columns = ", ".join(f"job.{name}" for name in _JOB_COLUMNS)
         rows = await self._database.fetch(

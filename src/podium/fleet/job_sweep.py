@@ -1,10 +1,10 @@
 """Queue unfinished runs that have no job, and requeue jobs that nobody is working on.
 
-A run that is paused, or that waits for a provider's limit, has no job; it needs one when it is resumed or the limit
-has reset. A job can also be missing because the process that created the run died before it queued the job, because
-the placement engine lost it, or because a host deleted it. A malicious host can also hold a job without working on it,
-or postpone it for years. A job that is queued needlessly does no harm: the host that claims it does not get the lease
-of a run that has ended or belongs to another process.
+A run that is paused, or that is waiting for a provider's limit to reset, has no job; it needs one when it is resumed or
+the limit has reset. A job can also be missing because the process that created the run died before it queued the job,
+because the placement engine lost it, or because a host deleted it. A malicious host can also hold a job without working
+on it, or postpone it for years. A job that is queued needlessly does no harm: the host that claims it does not get the
+lease of a run that has ended or belongs to another process.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ STUCK_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnfinishedJobs:
-    """The jobs of the runs that have not ended, the oldest first, and the runs that a live process owns."""
+    """The jobs of the runs that have not ended, oldest first, and the runs that a live process owns."""
 
     jobs: Sequence[FleetJob]
     running: frozenset[str] = frozenset()

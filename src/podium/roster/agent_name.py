@@ -89,7 +89,7 @@ def sort_by_similarity(name: str, known: Sequence[str]) -> list[str]:
 
 
 def suggest_names(name: str, known: Sequence[str], *, but: str = "") -> str:
-    """Return a phrase that lists existing names, the most similar first: `available: builder, reviewer and 3 more`.
+    """Return a phrase that lists existing names, most similar first: `available: builder, reviewer and 3 more`.
 
     `known` must be sorted. `but` is a name to leave out: the name of the agent that contains the reference.
     """

@@ -246,7 +246,7 @@ def _check_model(text: str, who: str, location: _TeamLocation, diagnostics: list
     """Return the model name. If the name is invalid, add a warning and return an empty string."""
     if not text or is_model_name(text):
         return text
-    message = f"{who} has the invalid model {quote_text(text)}; using the default model"
+    message = f"{who} has an invalid model, {quote_text(text)}; using the default model"
     diagnostics.append(Diagnostic(severity="warning", path=location.path, message=message))
     return ""
 

@@ -120,7 +120,7 @@ def cost_overview_fields(
 
 
 def _sum_by_agent(histories: Iterable[CostHistory]) -> dict[str, AgentCost]:
-    """Return the usage and the time of each agent, the most expensive first."""
+    """Return the usage and the time of each agent, most expensive first."""
     found: dict[str, AgentCost] = {}
     for history in histories:
         for point in history.points:

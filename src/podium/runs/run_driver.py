@@ -95,7 +95,7 @@ class RunDriver:
         self.parks_at_limits = False
         """Whether this process stops working on the run while all its agents wait for providers' limits to reset."""
         self._wakeup: LimitWait | None = None
-        """The wait for a provider's limit that made this process stop working on the run, or None.
+        """The wait for a provider's limit to reset that made this process stop working on the run, or None.
 
         The run continues when this wait is over.
         """

@@ -91,7 +91,7 @@ def derive_run_state(summary: RunSummary) -> RunState:
 def find_wakeup_time(summary: RunSummary) -> float | None:
     """Return when a run that is waiting for a provider's limit to reset will continue, in seconds since the epoch.
 
-    Return None if the run is not waiting for a limit. A process may still be working on the run while it waits.
+    Return None if the run is not waiting for a limit to reset. A process may still work on the run while it waits.
     """
     match summary.last.event:
         case RunPaused(until=until) if until:

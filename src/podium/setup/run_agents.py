@@ -77,7 +77,7 @@ class RunAgents:
 
         Agent files are read if `agent` is a name, or if `agent` or one of `others` refers to an agent that is not among
         them. With `force_model`, agent files are always read, and this model replaces the models of all agents.
-        `patterns` are patterns from code that the agents can use.
+        `patterns` contains the program's own patterns, which the agents can use.
         """
         if isinstance(agent, str) or force_model:
             extra = others if isinstance(agent, str) else (agent, *others)

@@ -124,7 +124,10 @@ class RunTools:
         return (load_skill_tool(self._skills, self._directory, make_hidden_test(op.rules)),)
 
     async def _find_plugin_tools(self, names: Sequence[str]) -> dict[str, ActingTool]:
-        """Return the plug-in tools with these names. Unlike functions from code, they need permission."""
+        """Return the plug-in tools with these names.
+
+        They need permission, unlike the functions that a program passes to a run.
+        """
         if not names:
             return {}
         from .plugin_tools import find_plugin_tools  # imported here to keep start-up fast: few agents use plug-ins

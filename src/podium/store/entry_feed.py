@@ -86,7 +86,7 @@ class EntryFeed:
         raise unknown_cursor(cursor)
 
     def read_after(self, position: int, most: int) -> list[FeedRow]:
-        """Return the entries after a position, at most `most` of them."""
+        """Return up to `most` entries after a position."""
         with translate_errors(self.path):
             found = self._connection.execute(
                 f"SELECT {self._columns} FROM entry WHERE {self._connection.entries_after}"
@@ -96,7 +96,7 @@ class EntryFeed:
             return [_make_row(row) for row in found]
 
     def read_before(self, position: int, most: int, kinds: Sequence[str]) -> list[FeedRow]:
-        """Return the entries of these kinds before a position, the newest first, at most `most` of them."""
+        """Return up to `most` entries of these kinds before a position, newest first."""
         with translate_errors(self.path):
             found = self._connection.execute(
                 f"SELECT {self._columns} FROM entry WHERE {self._connection.entries_before}"

@@ -1,4 +1,4 @@
-"""Check a store: verify its file and the hash chain of every timeline, and find rows that belong to no run."""
+"""Check a store: verify its file and the hash chain of every timeline, and find rows that do not belong to any run."""
 
 from __future__ import annotations
 
@@ -102,4 +102,4 @@ def _find_left_over_rows(connection: SqlConnection) -> Iterator[str]:
             f"SELECT count(*) FROM {table} WHERE NOT EXISTS (SELECT 1 FROM run WHERE run.id = {table}.run)"
         ).fetchone()
         if count:
-            yield f"rows in the table {table} that belong to no run: {count}; they have no effect"
+            yield f"rows in the table {table} that do not belong to any run: {count}; they have no effect"

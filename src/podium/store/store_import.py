@@ -95,7 +95,7 @@ class _Import:
 
     def _select_added(self, table: str, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         place = TABLES[table].index("run")
-        # A worktree may belong to no run.
+        # A worktree does not have to belong to a run.
         return [row for row in rows if row[place] in self.report.added or (table == "worktree" and not row[place])]
 
     def _add_group(self, id: int, kind: str, repo: str, team: str, *settings: Any) -> None:

@@ -134,7 +134,7 @@ async def _keep_schedules(settings: Settings, scope: CancelScope) -> None:
 
 
 def _needs_commander(settings: Settings) -> bool:
-    """Return whether schedules or workers, such as those waiting for a limit, need a commander and none is running."""
+    """Return whether schedules or workers need a commander and none is running, e.g. because they wait for a limit."""
     if describe_unattended_schedules(settings):
         return True
     is_running = is_commander_listening(commander_socket_path(settings.store))

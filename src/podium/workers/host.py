@@ -66,8 +66,8 @@ def require_host_login(store: PostgresAddress, name: str = "") -> str:
     found = find_host_name(store)
     if not found:
         raise Mistake(
-            f"the login for {store} belongs to no host; create one with podium hosts add {name or 'NAME'}, and set "
-            "PODIUM_STORE to the address that it prints"
+            f"the login for {store} does not belong to a host; create a host with podium hosts add {name or 'NAME'}, "
+            "and set PODIUM_STORE to the address that it prints"
         )
     if name and name != found:
         raise Mistake(f"the login for {store} belongs to host {found}, not {name}; omit --name or use {name}'s login")

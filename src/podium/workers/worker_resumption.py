@@ -23,7 +23,7 @@ async def resume_workers(
 ) -> list[WorkerState]:
     """Start a commander to resume workers, including paused ones. Raise Mistake if a worker has ended or is active.
 
-    With `wakes_early`, workers that wait for a provider's limit resume now; otherwise, they resume when it resets.
+    Workers that are waiting for a provider's limit to reset continue when it resets or, with `wakes_early`, now.
     """
     selected = list(workers)
     for worker in selected:

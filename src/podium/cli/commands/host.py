@@ -1,4 +1,4 @@
-"""`podium host`: work on the runs of a fleet on this machine."""
+"""`podium host`: execute a fleet's runs on this machine."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from .hosts import require_host_store
     help="Seconds after which other hosts take over the runs of this host if it dies; use the same value on all hosts.",
 )
 def host_command(labels: str, slots: int, name: str, grace: float, lease: float) -> None:
-    """Make this machine a host of the store's fleet: it works on the fleet's runs until SIGTERM or Ctrl-C.
+    """Make this machine a host of the store's fleet: it executes the fleet's runs until SIGTERM or Ctrl-C.
 
     The store must be a PostgreSQL database; use the address that podium hosts add prints. The API keys for model
     providers are read from the environment of this command. After the first signal, the host takes no more runs, and

@@ -61,8 +61,8 @@ def resume_command(
 
     If several runs were interrupted, they are listed, and you choose which to resume. Without a terminal, give RUN or
     --all. Finished steps are read from the timeline and not repeated. A paused run is resumed only if you give its id.
-    Workers are resumed in the background, by their commander. A run that is waiting for a provider's limit continues
-    by itself when the limit resets; to continue it now, give its id.
+    Workers are resumed in the background, by their commander. A run that is waiting for a provider's limit to reset
+    continues by itself when the limit resets; to continue it now, give its id.
     """
     if run is not None and is_all:
         raise click.UsageError("give a run or --all, not both")

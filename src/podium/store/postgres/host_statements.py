@@ -45,7 +45,7 @@ AS_HOST = {
 
 
 def find_host_name(store: PostgresAddress) -> str:
-    """Return the name of the host that a store's user name belongs to, or an empty string if it belongs to no host."""
+    """Return the name of the host that a store's user name belongs to, or an empty string if it is not a host's."""
     user = parse_login(store).get("user", "")
     return user.removeprefix(LOGIN_PREFIX) if user.startswith(LOGIN_PREFIX) else ""
 

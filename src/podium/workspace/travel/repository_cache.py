@@ -2,7 +2,7 @@
 
 A mirror contains only what was fetched for runs on this machine. Everything that is fetched stays in packs, so that
 the repository of a run can link to them. For a run RUN, the refs on the remote are `refs/podium/runs/RUN/base`, if its
-base is on no branch there, and `refs/podium/runs/RUN/EPOCH`, which only the run's owner in that epoch pushes to.
+base is not on a branch there, and `refs/podium/runs/RUN/EPOCH`, which only the run's owner in that epoch pushes to.
 A process that has lost the run can therefore never change what its successor pushes.
 """
 
