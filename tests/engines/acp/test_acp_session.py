@@ -105,7 +105,7 @@ async def test_a_message_of_a_person_is_the_next_prompt_of_the_same_turn(lab: Ag
     assert len(lab.events(ModelReplied)) == 2
 
 
-SLOW = {"says": "one two three four", "pieces": 4, "pace": 0.5}
+SLOW = {"says": "one two three four", "pieces": 4, "pace": 0.3}
 
 
 async def ask_and_interject(lab: AgentLab, session: Session, prompt: str) -> str:
