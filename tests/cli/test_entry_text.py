@@ -145,7 +145,7 @@ LINES: list[tuple[Event, str | None]] = [
     (OperationEnded(outcome="succeeded", text="x"), "law: succeeded"),
     (OperationEnded(outcome="timed_out", failure=WHY), "law: timed_out: timed out"),
     (TurnStarted(agent="law", engine="rehearsal", prompt="x"), "law: calling rehearsal"),
-    (TurnResumed(), "law: resuming its turn; the previous process died"),
+    (TurnResumed(), "law: resuming its turn, which the previous process did not finish"),
     (TurnEnded(outcome="succeeded", text="\x1b[31myes"), 'law: says "\\x1b[31myes"'),
     (TurnEnded(outcome="succeeded"), "law: turn ended without text"),
     (TurnEnded(outcome="failed", failure=WHY), None),

@@ -151,7 +151,7 @@ def _format_operation_event(entry: Entry) -> str | None:
         case TurnStarted() as event:
             return f"calling {event.engine}"
         case TurnResumed():
-            return "resuming its turn; the previous process died"
+            return "resuming its turn, which the previous process did not finish"
         case TurnEnded(failure=None) as event:
             return f"says {_quote_text(event.text)}" if event.text.strip() else "turn ended without text"
         case SessionRevived() as event:

@@ -36,7 +36,7 @@ class TurnStarted(EventBase, frozen=True, kw_only=True, tag="turn_started"):
 
 
 class TurnResumed(EventBase, frozen=True, kw_only=True, tag="turn_resumed"):
-    """A turn continues after its process died. The text that the turn had streamed until then is superseded."""
+    """A turn continues after its process stopped. The text that the turn had streamed until then is superseded."""
 
 
 class TurnEnded(EventBase, frozen=True, kw_only=True, tag="turn_ended"):

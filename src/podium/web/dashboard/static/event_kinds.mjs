@@ -28,7 +28,7 @@ export const KINDS = Object.freeze({
   operation_started: "An agent started its operation.",
   operation_ended: "An agent's operation ended, and with it every unfinished operation below it.",
   turn_started: "A prompt was sent to a session.",
-  turn_resumed: "A turn continues after its process died. The text that the turn had streamed until then is superseded.",
+  turn_resumed: "A turn continues after its process stopped. The text that the turn had streamed until then is superseded.",
   turn_ended: "A turn ended, with a reply or with a failure.",
   session_revived: "A new engine session replaced a session that returned an empty reply; the prompt is sent again.",
   agent_session_opened: "A coding agent opened its own session. If the agent's process dies, a new process loads the session by its id.",
@@ -1176,7 +1176,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * A turn continues after its process died. The text that the turn had streamed until then is superseded.
+ * A turn continues after its process stopped. The text that the turn had streamed until then is superseded.
  * @typedef {object} TurnResumed
  * @property {"turn_resumed"} type
  */

@@ -51,7 +51,7 @@ const LINES = {
   operation_started: (e) => (e.trigger === "request" ? "started" : `started (${e.trigger})`),
   operation_ended: (e) => `${e.outcome}${failure(e.failure)}`,
   turn_started: (e) => `calling ${e.engine}`,
-  turn_resumed: () => "resuming its turn; the previous process died",
+  turn_resumed: () => "resuming its turn, which the previous process did not finish",
   turn_ended: (e) => (e.failure ? `turn failed${failure(e.failure)}` : e.text?.trim() ? `says ${quote(e.text)}` : "turn ended without text"),
   limit_reached: (e) => `waiting for the limit of ${e.provider ? `${e.provider}:` : ""}${e.model} until ${iso(e.until)}`,
   agent_session_opened: (e) => `opened a session with ${e.engine}${e.version ? ` ${e.version}` : ""}`,
