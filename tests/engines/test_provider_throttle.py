@@ -312,6 +312,14 @@ def test_retry_after_sets_the_delay_and_a_late_success_changes_nothing() -> None
     assert throttle.estimate_delay(1) == 20.0
 
 
+def test_a_provider_cannot_hold_calls_back_for_more_than_a_month() -> None:
+    throttle = make_throttle_without_clock()
+
+    throttle.record_failure(OutsideFailed("answered 429", retryable=True, retry_after=1e9, status=429))
+
+    assert throttle.estimate_delay(1) == 0.0
+
+
 def make_throttle_without_clock() -> ProviderThrottle:
     """Make a throttle whose time stands still."""
     return ProviderThrottle(clock=lambda: 0.0, jitter=lambda: 1.0)

@@ -28,14 +28,11 @@ from .callable_model import Model
 from .conversation import Conversation
 from .model_candidates import ModelCandidates
 from .model_wire import ModelCall, make_call_key
-from .provider_throttle import ModelLimit
+from .provider_throttle import LONGEST_LIMIT, ModelLimit
 from .reply_reading import read_reply
 from .reply_recorder import ReplyRecorder
 from .retry_policy import RetryPolicy
 from .tool_emulation import AnswerStream, emulate_tools, refuses_tools
-
-LONGEST_LIMIT = 31 * 86_400.0
-"""The longest wait for a limit to reset. If a provider gives a later time, it is not trusted, and the call fails."""
 
 BUDGET_WAIT_SECONDS = 10.0
 """How many seconds a call without enough budget waits before it checks again, unless another call ends first."""

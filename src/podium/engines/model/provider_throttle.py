@@ -23,6 +23,8 @@ from ...values.errors import Mistake, OutsideFailed
 WINDOW = 60.0
 FIRST_HOLD = 1.0
 LONGEST_HOLD = 30.0
+LONGEST_LIMIT = 31 * 86_400.0
+"""The longest wait, in seconds, that a provider can request. A longer wait is ignored, and the call fails."""
 FAILURES_BEFORE_HOLD = 2
 QUEUE_NOTICE_SECONDS = 5.0
 """How long a call waits for other calls before the wait is reported."""
@@ -134,9 +136,9 @@ class ProviderThrottle:
                 # A provider that rejects a call is reachable.
                 self.record_success()
             return
-        now = self._clock()
-        if error.retry_after:
-            self._held_until = max(self._held_until, now + error.retry_after)
+        now, requested = self._clock(), error.retry_after or 0.0
+        if 0.0 < requested <= LONGEST_LIMIT:
+            self._held_until = max(self._held_until, now + requested)
         elif not self._is_probing or self._probe is not None:
             # While calls are held back, a failure counts only if there is a probe. Without a probe, the failed call
             # started before the calls were held back, so its failure adds no information.
