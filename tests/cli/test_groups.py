@@ -216,7 +216,7 @@ def test_deleting_a_team_ends_its_runs_and_no_list_has_them_again(
     gone = [run.id for run in desk.runs() if run.id != other]
     assert [desk.kinds(run)[-1] for run in gone] == ["run_ended", "run_ended"]
     assert desk.invoke("show", gone[0]).exit_code == 0
-    assert "was deleted with its group" in desk.invoke("group", "pin", gone[0]).stderr
+    assert "because its group was deleted" in desk.invoke("group", "pin", gone[0]).stderr
 
 
 def test_a_teams_group_is_not_deleted_without_a_terminal_or_yes(desk: Desk) -> None:
@@ -226,7 +226,7 @@ def test_a_teams_group_is_not_deleted_without_a_terminal_or_yes(desk: Desk) -> N
     said = desk.invoke("group", "delete", "squad")
 
     assert said.exit_code == 2
-    assert "removes 1 run from all lists and must be confirmed, but there is no terminal; give --yes" in said.stderr
+    assert "removes 1 run from all lists; there is no terminal to ask for confirmation, so use --yes" in said.stderr
     assert [one["id"] for one in read_ps_json(desk)["runs"]] == [run]
 
 

@@ -133,7 +133,7 @@ async def test_a_branch_that_is_checked_out_in_the_other_repository_is_not_merge
 
     assert refused.exit_code == 2
     assert refused.stderr.endswith(
-        f"podium: {BRANCH} cannot be merged onto itself in {other.path}; "
+        f"podium: {BRANCH} cannot be merged into itself in {other.path}; "
         "check out another branch there, or pass --onto\n"
     )
 

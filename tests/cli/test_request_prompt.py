@@ -150,10 +150,10 @@ def test_a_question_mark_shows_what_each_key_does(writer: Desk) -> None:
     ("sandbox", "told"),
     [
         ("", "sandbox: not used for this tool"),
-        ("none", "sandbox: none: the command can do anything that you can; network on"),
+        ("none", "sandbox: none: the command has all your permissions and network access"),
         ("missing", "sandbox: not available on this machine"),
-        ("workspace", "sandbox: workspace: can write only in the checkout; network off"),
-        ("read-only", "sandbox: read-only: cannot write anything; network off"),
+        ("workspace", "sandbox: workspace: can write only in the checkout; no network access"),
+        ("read-only", "sandbox: read-only: cannot write anything; no network access"),
     ],
 )
 def test_a_request_shows_its_sandbox_and_a_long_wait(sandbox: str, told: str) -> None:

@@ -129,7 +129,7 @@ def test_a_paused_run_is_named_if_there_is_nothing_else_to_resume(
     said = desk.invoke("resume")
 
     assert said.exit_code == 0
-    assert said.stderr == f"nothing to resume; to resume a paused run, give its id: podium resume {run}\n"
+    assert said.stderr == f"no interrupted runs to resume, but 1 run is paused; to resume it: podium resume {run}\n"
 
 
 def test_all_of_them_as_json_are_one_object(desk: Desk, make_interrupted_run: Callable[[], str]) -> None:

@@ -54,7 +54,7 @@ def test_a_run_is_paused_and_resumed(desk: Desk) -> None:
     assert (paused.exit_code, process.returncode) == (0, 1)
     assert paused.stderr.splitlines()[-1] == said.splitlines()[-1] == f"paused; continue with: podium resume {run}"
     assert desk.invoke("ps").stdout.splitlines()[1].split()[1] == "paused"
-    assert desk.invoke("resume").stderr.startswith("nothing to resume; to resume a paused run, give its id: ")
+    assert desk.invoke("resume").stderr.startswith("no interrupted runs to resume, but 1 run is paused; to resume it: ")
     assert desk.invoke("resume", run).stdout == "the answer\n"
 
 
@@ -68,7 +68,7 @@ def test_a_run_without_a_process_is_paused_and_goes_on_only_when_it_is_named(
     assert (first.exit_code, second.exit_code) == (0, 0)
     assert first.stderr == f"paused; continue with: podium resume {run}\n"
     assert second.stderr == f"run {run} is already paused; continue it with: podium resume {run}\n"
-    assert desk.invoke("resume").stderr.startswith("nothing to resume; to resume a paused run, give its id: ")
+    assert desk.invoke("resume").stderr.startswith("no interrupted runs to resume, but 1 run is paused; to resume it: ")
     assert desk.invoke("resume", run).exit_code == 0
 
 

@@ -222,8 +222,8 @@ def test_a_built_in_team_is_saved_as_a_squad_only_when_its_losses_are_agreed_to(
     assert "the members' tools" in refused.stderr
     assert all(key in refused.stderr for key in before["lead"][-1])
     assert f"{team} would run without them" in refused.stderr
-    assert "--mine saves only your own copy, which has everything" in refused.stderr
-    assert "give --yes to confirm" in refused.stderr
+    assert "Use --mine to save a complete copy for yourself only." in refused.stderr
+    assert "use --yes to confirm" in refused.stderr
     assert not (desk.repo / ".squad").exists()
     assert not (desk.home / "presets.json").exists()
     assert describe_team(desk, team) == before
@@ -499,7 +499,7 @@ def test_without_a_terminal_nothing_is_deleted_that_was_not_agreed_to(squad_desk
     said = squad_desk.invoke("team", "delete", "mission-control", input="y\n")
 
     assert said.exit_code == 2
-    assert "give --yes to confirm" in said.stderr
+    assert "use --yes to confirm" in said.stderr
     assert read_files(squad_desk.repo) == there
 
 

@@ -95,7 +95,7 @@ def test_all_that_a_run_changed_is_put_back(yard: Desk, model: ServedModel) -> N
         "gone.txt: deleted (by a command in the run, or by someone else while the run was active): can be undone"
         in shown.stdout
     )
-    assert (unasked.returncode, "give --yes" in unasked.stderr) == (2, True)
+    assert (unasked.returncode, "use --yes" in unasked.stderr) == (2, True)
     assert code == 0
     assert set(states) == {"kept.txt", "new/deep/file.txt", "gone.txt", "tool.sh", "mine.txt"}
     assert set(states.values()) == {"undone"}

@@ -195,7 +195,7 @@ async def test_a_session_is_free_again_after_success_failure_timeout_and_cancell
         with pytest.raises(AgentFailed, match="its engine failed: KeyError: 'broken'"):
             await session.ask("break")
         assert not session.is_busy
-        with pytest.raises(AgentFailed, match=r"timed out after 0\.5 s of silence"):
+        with pytest.raises(AgentFailed, match=r"timed out after 0\.5 s without output"):
             await session.ask("hang")
         assert not session.is_busy
         async with create_task_group() as group:
@@ -320,8 +320,8 @@ async def test_the_time_limit_depends_on_what_the_turn_is_doing(bench: Callable[
 
     for play, expected in (
         (in_a_tool, r"build ran for over 0\.2 s"),
-        (after_a_tool, r"timed out after 0\.1 s of silence"),
-        (fall_silent, r"timed out after 0\.05 s of silence"),
+        (after_a_tool, r"timed out after 0\.1 s without output"),
+        (fall_silent, r"timed out after 0\.05 s without output"),
     ):
         place = bench(play)
         place.path.unlink(missing_ok=True)
@@ -457,7 +457,7 @@ async def test_an_engine_may_hold_a_task_group_open_whatever_limit_ends_the_turn
     place.engine.open = with_a_task  # type: ignore[method-assign]
 
     async with place.session() as session:
-        with pytest.raises(AgentFailed, match="of silence"):
+        with pytest.raises(AgentFailed, match="without output"):
             await session.ask("hi")
         assert (await session.ask("hi")).text == "hello there"
 
@@ -543,7 +543,7 @@ async def test_an_engine_can_allow_itself_longer_pauses_until_it_takes_that_back
         await sleep(60)
 
     async with bench(pauses, turn_limits=TurnLimits(thinking=0.1)).session() as session:
-        with pytest.raises(AgentFailed, match=r"timed out after 0\.1 s of silence"):
+        with pytest.raises(AgentFailed, match=r"timed out after 0\.1 s without output"):
             await session.ask("hi")
 
 

@@ -160,7 +160,7 @@ async def test_a_model_that_is_in_no_list_is_mentioned_at_the_start_with_the_fal
             notices.append(read_notices(settings, created.id))
 
     [[notice], none] = notices
-    assert notice.startswith("a: openai has no known model 'gpt-5-minj'; similar models: gpt-5-mini, ")
+    assert notice.startswith("a: 'gpt-5-minj' is not a known model of openai; similar models: gpt-5-mini, ")
     assert notice.endswith("; if the provider refuses this model, sonnet is used.")
     assert none == []
 

@@ -241,7 +241,7 @@ async def test_an_empty_reply_is_asked_for_once_more(lab: EngineLab) -> None:
 
 async def test_silence_ends_the_turn(lab: EngineLab) -> None:
     async with lab.session([{"silent": True}], turn_limits=TurnLimits(thinking=0.1)) as session:
-        with pytest.raises(AgentFailed, match=r"timed out after 0\.1 s of silence"):
+        with pytest.raises(AgentFailed, match=r"timed out after 0\.1 s without output"):
             await session.ask("hi")
 
 

@@ -176,7 +176,7 @@ async def test_a_server_that_is_silent_for_longer_than_the_limit_times_the_turn_
     result, _ = await run_served(studio, [{"says": "late", "silent": True}])
 
     assert result.outcome == "timed_out"
-    assert result.error == "lead: timed out after 0.3 s of silence"
+    assert result.error == "lead: timed out after 0.3 s without output"
 
 
 # Empty replies

@@ -141,7 +141,7 @@ async def test_a_collaborating_team_is_rehearsed_from_plan_to_report(studio: Stu
     async with App(studio.settings, environ={}) as app:
         result = await app.run(lead, "ship it", agents=members)
 
-    assert result.text.startswith(f"{LABEL} the report on: ship it")
+    assert result.text.startswith(f"{LABEL} report on: ship it")
     assert [one.how for one in studio.events(result, DecisionCommitted)] == ["majority"]
     assert [(one.step, one.owner) for one in studio.events(result, PlanStepCompleted)] == [("s1", "ada")]
 

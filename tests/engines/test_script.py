@@ -49,7 +49,7 @@ async def test_an_exhausted_script_names_its_agent_and_its_length() -> None:
     wire = ScriptedWire({"planner": ["one", "two"]})
 
     with pytest.raises(
-        OutsideFailed, match="script of planner has no more steps: it has 2, and this is call 3"
+        OutsideFailed, match="script of planner has no more steps: it has only 2, but this is call 3"
     ) as caught:
         await collect_text(wire, make_call("planner", turns=2))
 

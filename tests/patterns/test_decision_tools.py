@@ -139,7 +139,7 @@ async def test_an_agent_that_is_alone_does_not_vote_with_itself(studio: Studio) 
     ("proposal", "why"),
     [
         ({"topic": "Which?", "options": ["tea"]}, "propose_decision got an invalid `options`"),
-        ({"options": ["tea", "coffee"]}, "propose_decision needs `topic`, which is missing"),
+        ({"options": ["tea", "coffee"]}, "propose_decision was called without the required argument `topic`"),
         (PROPOSAL | {"options": ["tea", "TEA"]}, "This cannot be decided: the option 'tea' is listed twice."),
         (PROPOSAL | {"repo": "/"}, "propose_decision has no argument `repo`"),
     ],

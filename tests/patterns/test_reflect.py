@@ -454,7 +454,7 @@ async def test_a_later_plan_that_only_says_that_more_is_needed_is_no_claim(studi
     result = await studio.run("lead", "go")
 
     assert (result.text, get_reflect_ended(studio, result).iterations) == ("whole", 2)
-    assert "it says that more is needed, but assigns nothing" in studio.heard("lead")[3]
+    assert "it says that more work is needed, but assigns no tasks" in studio.heard("lead")[3]
     assert [one.rationale for one in studio.events(result, Evaluated)] == ["half", "whole"]
 
 

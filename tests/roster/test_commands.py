@@ -138,7 +138,7 @@ def test_a_check_warns_of_a_model_that_nobody_knows_and_names_similar_ones(repo:
     result = run_command(check.check_command)
 
     assert result.exit_code == 0
-    assert "model: openai has no known model 'gpt-5-minj'; similar models: gpt-5-mini," in result.output
+    assert "model: 'gpt-5-minj' is not a known model of openai; similar models: gpt-5-mini," in result.output
 
 
 def test_a_check_does_not_judge_the_models_of_a_server_at_another_address(

@@ -266,7 +266,7 @@ def test_a_folder_without_agents_is_no_team_and_gives_a_notice(repo: Path) -> No
 
     assert (found.team, discover(repo)) == (None, None)
     assert found.notices == (
-        ".squad has a team.md, but no folder agents, so it is not a team; create .squad/agents/NAME/charter.md",
+        ".squad has a team.md but no agents folder, so it is not a team; create .squad/agents/NAME/charter.md",
     )
 
 

@@ -60,7 +60,7 @@ async def test_the_calls_of_all_runs_since_midnight_count_once(tmp_path: Path) -
     after = await usage.explain_used_up(settings, "/a")
 
     assert (before, within) == ("", "")  # new entries are read every two seconds
-    assert after.startswith("the daily budget of 900 tokens is used up: 900 used since midnight; it resets at ")
+    assert after.startswith("the daily budget of 900 tokens is used up (900 used since midnight) and resets at ")
     assert after.endswith("to continue sooner, raise budget.per_day.tokens in the settings")
 
 
@@ -73,7 +73,9 @@ async def test_a_budget_for_a_repository_counts_its_own_runs_only(tmp_path: Path
 
     here, there = [await usage.explain_used_up(settings, repo) for repo in ("/a", "/b")]
 
-    assert here.startswith("the daily budget of 2 model calls for this repository is used up: 2 used since midnight;")
+    assert here.startswith(
+        "the daily budget of 2 model calls for this repository is used up (2 used since midnight) and"
+    )
     assert "raise budget.per_repository_day.turns in the settings" in here
     assert there == ""
 
@@ -92,9 +94,11 @@ async def test_budgets_of_the_day_are_added_up_in_postgresql_too(tmp_path: Path,
     usage._read_at = 0.0
     later = await usage.explain_used_up(settings, "/b")
 
-    assert here.startswith("the daily budget of 600 tokens for this repository is used up: 600 used since midnight;")
+    assert here.startswith(
+        "the daily budget of 600 tokens for this repository is used up (600 used since midnight) and"
+    )
     assert there == ""
-    assert later.startswith("the daily budget of 900 tokens is used up: 900 used since midnight;")
+    assert later.startswith("the daily budget of 900 tokens is used up (900 used since midnight) and")
 
 
 async def test_a_budget_starts_again_at_midnight(tmp_path: Path) -> None:
@@ -125,7 +129,7 @@ async def test_a_run_beyond_the_budget_of_the_day_fails_and_says_why(tmp_path: P
 
     assert first.succeeded
     assert (second.outcome, second.usage.calls) == ("failed", 0)
-    assert "the daily budget of 1,000 tokens is used up: 1,000 used since midnight" in (second.error or "")
+    assert "the daily budget of 1,000 tokens is used up (1,000 used since midnight)" in (second.error or "")
 
 
 @pytest.mark.parametrize("key", ["per_day", "per_repository_day"])

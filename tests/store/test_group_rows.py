@@ -300,7 +300,7 @@ async def test_runs_and_ids_of_a_deleted_team_never_come_back_but_timelines_stay
 
     assert now.find_group("squad").id > squad.id
     assert now.grouped_runs["aa"] == GroupedRun(run="aa", group=None)
-    with pytest.raises(NoSuchRun, match="deleted with its group"):
+    with pytest.raises(NoSuchRun, match="because its group was deleted"):
         now.find_run("aa")
     with StoreReader(path) as reader:
         assert len(reader.read_rows("aa")) == 2

@@ -114,6 +114,6 @@ async def test_a_question_without_text_is_refused(tmp_path: Path) -> None:
         scope = make_scope(Timeline("r", store.begin_run("r")))
 
         assert (await call_tool(ask_person_tool(None), scope)).text == (
-            "ask_person needs `question`, which is missing; it takes `question` and `choices`."
+            "ask_person was called without the required argument `question`; the tool takes `question` and `choices`."
         )
         assert (await call_tool(report_status_tool(), scope, text="")).is_error

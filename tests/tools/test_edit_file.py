@@ -58,10 +58,10 @@ async def test_all_edits_are_done_or_none(tmp_path: Path) -> None:
         ({"old_text": "nothing like it", "new_text": "x"}, "Read the file again"),
         ({"old_text": "", "new_text": "x"}, "`old` is empty"),
         ({"old_text": "other", "new_text": "other"}, "are the same"),
-        ({"old_text": "other"}, "needs `new`, which is missing"),
-        ({}, "needs `old`, which is missing"),
+        ({"old_text": "other"}, "called without the required argument `new`"),
+        ({}, "called without the required argument `old`"),
         ({"old_text": "a", "new_text": "b", "edits": [{"old_text": "a", "new_text": "b"}]}, "not both"),
-        ({"edits": [{"old_text": "a"}]}, r"needs `edits\[0\]\.new_text`"),
+        ({"edits": [{"old_text": "a"}]}, r"without the required argument `edits\[0\]\.new_text`"),
     ],
 )
 async def test_an_edit_that_cannot_be_done_says_why(tmp_path: Path, arguments: dict[str, Any], said: str) -> None:

@@ -55,7 +55,7 @@ async def test_a_file_that_usually_holds_secrets_is_left_out_unless_it_is_named(
     run_git(repo, "add", "-f", ".env")
 
     assert (await call_tool(GitDiff(repo), staged=True)).text == (
-        "[files left out because they may contain secrets or a rule hides them: .env]"
+        "[files omitted because they may contain secrets or because a rule denies access to them: .env]"
     )
     assert "canary" in (await call_tool(GitDiff(repo), staged=True, path=".env")).text
 

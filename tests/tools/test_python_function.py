@@ -59,7 +59,7 @@ async def test_arguments_arrive_as_their_types_and_the_result_as_json() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"points": []}, "describe needs `name`"),
+        ({"points": []}, "describe was called without the required argument `name`"),
         ({"name": "n", "points": [{"x": "1"}]}, r"`points\[0\]\.x`: expected `int`, got `str`"),
         ({"name": "n", "points": [], "unit": "m"}, "got an invalid `unit`"),
         ({"name": "n", "points": [], "more": 1}, "has no argument `more`"),
@@ -115,7 +115,7 @@ def test_a_function_whose_parameters_have_no_names_cannot_be_a_tool() -> None:
 
     def odd(value: set[Point] | list[int]) -> None: ...
 
-    with pytest.raises(Mistake, match=r"anything cannot be a tool with the parameter \*values"):
+    with pytest.raises(Mistake, match=r"anything cannot be a tool, because its parameter \*values"):
         function_tool(anything)
     with pytest.raises(Mistake, match="odd cannot be a tool"):
         function_tool(odd)

@@ -66,7 +66,10 @@ async def test_a_binary_file_is_refused_with_its_kind_and_size(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({}, "read_file needs `path`, which is missing; it takes `path`, `offset` and `limit`."),
+        (
+            {},
+            "read_file was called without the required argument `path`; the tool takes `path`, `offset` and `limit`.",
+        ),
         ({"path": "a", "cwd": "/"}, "read_file has no argument `cwd`; it takes `path`, `offset` and `limit`."),
         ({"path": 3}, "read_file got an invalid `path`: expected `str`, got `int`."),
         ({"path": "a", "offset": 0}, "read_file got an invalid `offset`: expected `int` >= 1."),

@@ -187,7 +187,7 @@ def test_a_deleted_run_is_reported_as_deleted() -> None:
     now = make_arrangement(runs=("abc1",))
     now.grouped_runs["abc1"] = GroupedRun(run="abc1", group=None)
 
-    with pytest.raises(NoSuchRun, match="was deleted with its group"):
+    with pytest.raises(NoSuchRun, match="because its group was deleted"):
         now.find_group_or_run("abc1")
     with pytest.raises(Mistake, match="group or run 'abc' not found"):
         now.find_group_or_run("abc")

@@ -133,7 +133,10 @@ async def test_delegate_times_leaves_the_judged_best_on_the_branch_also_after_a_
         (("--choose", "judge"), "--choose needs --times"),
         (("--times", "2", "--read-only"), "--times cannot be combined with --read-only"),
         (("--times", "1"), "is not in the range 2<=x<=10"),
-        (("--times", "2", "--choose", "checks"), "--choose checks needs checks, but the settings define none"),
+        (
+            ("--times", "2", "--choose", "checks"),
+            "--choose checks requires at least one check, but the settings define none",
+        ),
     ],
 )
 async def test_options_that_do_not_fit_are_refused(lab: WorkerLab, arguments: tuple[str, ...], why: str) -> None:

@@ -95,7 +95,7 @@ async def test_a_worker_whose_fork_server_is_killed_while_forking_is_started_by_
     assert (await lab.wait_ended(run)).outcome == "succeeded"
     await lab.wait_finished()
     assert (modules / "died").exists()
-    assert "the fork server could not start a worker process: it has exited" in lab.logs(run)
+    assert "could not start a worker process: the fork server has exited" in lab.logs(run)
     assert len(lab.events(run, RunResumed)) == 1
     lab.assert_clean_end(run)
 

@@ -240,7 +240,7 @@ async def test_a_run_beyond_the_budget_of_the_day_ends_with_its_own_exit_code(la
     first, second = [await lab.run_podium("run", "hand", "go", "--plain", "--no-input") for _ in range(2)]
 
     assert (first.returncode, second.returncode, second.stdout) == (0, 5, "")
-    assert "the daily budget of 1 model calls for this repository is used up: 1 used since midnight" in second.stderr
+    assert "the daily budget of 1 model calls for this repository is used up (1 used since midnight)" in second.stderr
     assert len(lab.server.calls) == 1
 
 

@@ -235,7 +235,7 @@ async def test_a_conflict_is_reported_with_both_sides(repo: Repo) -> None:
 
     assert set(left_out.files) == {"a.txt", "old.txt", "one.txt", "two.txt"}
     assert "old.txt renamed to one.txt in main + one and to two.txt in two" in told
-    assert f"Merging two (commit {repo.tip('two')}) onto commit {left_out.onto}" in told
+    assert f"The merge of two (commit {repo.tip('two')}) into commit {left_out.onto}" in told
     assert "line 5:\n<<<<<<< main + one\n``` from one\n=======\nfrom two\n>>>>>>> two\n````" in told
 
 

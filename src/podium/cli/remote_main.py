@@ -90,9 +90,10 @@ def require_options(ctx: click.Context, path: str, allowed: tuple[str, ...]) -> 
 
 
 def apply_terminal(terminal: CallerTerminal, *, has_time_zone: bool) -> None:
-    """Set up this process to write to the client's terminal and, if `has_time_zone`, to use the client's time zone.
+    """Set up this process to write to the client's terminal.
 
-    Commands that modify state keep the time zone of this machine, because they may start processes for agents.
+    If `has_time_zone` is true, the process also uses the client's time zone. Commands that modify state keep the time
+    zone of this machine, because they may start processes for agents.
     """
     columns, lines = (min(max(size, 1), WIDEST) for size in (terminal.columns, terminal.lines))
     os.environ |= {"COLUMNS": str(columns), "LINES": str(lines), "TERM": terminal.name[:60].replace("\0", "") or "dumb"}

@@ -48,7 +48,7 @@ def call_on_server(server: str, arguments: Sequence[str]) -> int:
         return make_call(client, arguments).run(write_to_stream)
     except KeyboardInterrupt:
         if is_changing(arguments):
-            print_to_stderr("the command continues on the server until it ends")
+            print_to_stderr("the command keeps running on the server")
         raise
 
 

@@ -25,7 +25,10 @@ Value = McpServer | Struct | tuple[str, ...] | tuple[Hook, ...] | HookTable | st
 
 
 class Proposal(Struct, frozen=True, kw_only=True):
-    """A key in a repository's files, and its value. If the user trusts it, `digest` is recorded under `name`."""
+    """A setting that a repository proposes: its key, and its value as JSON in `content`.
+
+    If the user trusts the value, its `digest` is recorded under `name`.
+    """
 
     key: str
     kind: Literal["server", "settings"]
@@ -104,7 +107,7 @@ def _iter_values(document: SettingsDocument) -> Iterator[tuple[str, Value]]:
 
 
 def make_proposal(key: str, value: Value, repo: Path) -> Proposal:
-    """Return a repository's proposal to set a key to this value."""
+    """Return the proposal of the repository `repo` to set `key` to `value`."""
     content = msgspec.json.encode(value, order="sorted").decode()
     if isinstance(value, McpServer):
         name = build_trust_name(value, repo)

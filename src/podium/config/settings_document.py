@@ -30,7 +30,10 @@ NEEDS_TRUST = (
     "hooks",
     "limits",
 )
-"""Keys that a repository cannot set by itself. Nor can it set `permissions.allow`, provider URLs or local models."""
+"""Keys that a repository cannot set by itself: they need the user's trust, or only the user can set them.
+
+The same applies to `permissions.allow`, provider URLs and local models, which are checked separately.
+"""
 
 SPELLED = {
     "mcp_servers": "mcpServers",
@@ -64,7 +67,10 @@ class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     readable: tuple[str, ...] = ()
 
     def without_access(self) -> Launch:
-        """Return the entry without the access that only the user can grant."""
+        """Return this entry without the access that only the user can grant.
+
+        Only the user can grant access to hosts and readable folders, and let an agent run without the sandbox.
+        """
         return structs.replace(self, sandbox=True, hosts=(), readable=())
 
 
@@ -91,7 +97,7 @@ def describe_notify_target(target: NotifyTarget) -> str:
 
 
 class WorktreeSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Settings for workers' worktrees. Empty means not set.
+    """Settings for workers' worktrees. An empty field is not set.
 
     `setup` runs in a worktree after it is created, and `teardown` before it is removed. `folder` is the pattern for a
     worktree's path, and `quota` is the maximum number of bytes for all worktrees of a store.
@@ -110,7 +116,7 @@ class WorktreeSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class ProviderLimits(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A provider's URL, limits on calls and replies, timeouts in seconds, and how its models call tools.
 
-    None means not set.
+    A field that is None is not set.
     """
 
     base_url: str | None = None
@@ -124,10 +130,11 @@ class ProviderLimits(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LimitSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Settings for when a provider accepts no calls for a long time. None or empty means not set.
+    """Settings that apply if a provider accepts no calls for a long time. A field that is None or empty is not set.
 
-    `max_wait` is the longest time in seconds that a call waits for a provider. If the provider's limit resets only
-    after that time, the agent uses one of `fallback_models`. If there are none, its run waits until the limit resets.
+    `max_wait` is the longest time in seconds that a call waits for a provider. If the provider's limit resets later
+    than that, the agent uses one of `fallback_models`. If there are no fallback models, the agent's run waits until the
+    limit resets.
     """
 
     max_wait: float | None = None
@@ -135,7 +142,7 @@ class LimitSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SettingsDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The content of a settings file. None or empty means not set.
+    """The content of a settings file. A field that is None or empty is not set.
 
     `store` is `local`, a path or a PostgreSQL URL. `approval_seconds` is infinite if requests never time out.
     """
@@ -231,7 +238,10 @@ def _find_local_roles(models: Mapping[str, Role]) -> dict[str, Role]:
 
 
 def _is_local(model: str, roles: Collection[str]) -> bool:
-    """Return whether a model is on a local server. `roles` contains the names of the roles that use such models."""
+    """Return whether `model` is a model on a local server, or the name of a role in `roles`.
+
+    `roles` contains the names of the roles that use a model on a local server.
+    """
     return find_local_provider(model) is not None or model.strip() in roles
 
 

@@ -1,4 +1,4 @@
-"""Store the results of testing what models can do, in `model_abilities.json` in Podium's home folder.
+"""Store the results of tests of models' abilities in `model_abilities.json` in Podium's home folder.
 
 A model can have different abilities on different servers, so results are stored per address and model.
 """

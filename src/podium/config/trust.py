@@ -66,7 +66,7 @@ class Trust:
         self.trust_all(kind, {name: TrustRecord(digest=digest, content=content)})
 
     def trust_all(self, kind: Kind, given: Mapping[str, TrustRecord]) -> None:
-        """Trust the content of several records, each under its name."""
+        """Trust the content of several records. `given` maps the name of each record to the record."""
         with self._hold_file_lock():
             records = self._read_file()
             trusted = {**records.trusted, kind: {**records.trusted.get(kind, {}), **given}}
@@ -74,7 +74,7 @@ class Trust:
             self._write_file(_TrustFile(trusted=trusted, changed=changed))
 
     def revoke(self, kind: Kind, name: str) -> bool:
-        """Revoke the trust recorded under this name. Return whether there was any."""
+        """Revoke the trust recorded under this name. Return False if no trust was recorded."""
         with self._hold_file_lock():
             records = self._read_file()
             if name not in records.trusted.get(kind, {}):

@@ -91,7 +91,7 @@ class Allowance:
         self._owner = of
         self._above: tuple[Allowance, ...] = () if above is None else (above, *above._above)
         self.explain_day_budget: ExplainDayBudget | None = None
-        """The function that checks the daily budgets, or None. Only the whole run's allowance has this function."""
+        """The function that checks the daily budgets, or None. It is set only in the allowance of the whole run."""
         self._reserved = NO_USAGE
         self._released: asyncio.Event | None = None
         """An event that is set when a running call ends or the limits change; None while no call is waiting for it."""

@@ -22,7 +22,7 @@ class PausableTimeout:
     def __init__(self, deadline: float) -> None:
         self.scope = CancelScope(deadline=deadline)
         self.paused_seconds = 0.0
-        """How long the timeout has been paused so far."""
+        """The total duration in seconds of all pauses that have ended."""
         self._started_at = monotonic()
         self._pause_count = 0
         self._paused_at = 0.0
@@ -30,7 +30,7 @@ class PausableTimeout:
 
     @property
     def active_seconds(self) -> float:
-        """How long the timeout has been running so far, excluding the time spent paused."""
+        """The time in seconds since the timeout started, excluding pauses."""
         return (self._paused_at if self._pause_count else monotonic()) - self._started_at - self.paused_seconds
 
     def move_deadline(self, deadline: float) -> None:

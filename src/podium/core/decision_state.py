@@ -182,15 +182,15 @@ class DecisionState:
         return self
 
     def _commit(self, event: DecisionCommitted, status: DecisionStatus) -> DecisionState:
-        """Return the state after a commit. Repeating the same commit changes nothing."""
+        """Return the state after the decision was made. Repeating the same event changes nothing."""
         if self.committed is not None and self.committed != event:
             raise InvalidTransition(
-                f"the decision {event.decision} is committed as {self.committed.option!r} "
-                f"({self.committed.how}); it cannot be committed again as {event.option!r} ({event.how})"
+                f"the decision {event.decision} has already been made: {self.committed.option!r} "
+                f"({self.committed.how}); it cannot be changed to {event.option!r} ({event.how})"
             )
         if event.option not in self.proposal.options:
             raise InvalidTransition(
-                f"the decision {event.decision} cannot be committed as {event.option!r}: {self._describe_options()}"
+                f"{event.option!r} is not an option of the decision {event.decision}: {self._describe_options()}"
             )
         return replace(self, status=status, committed=event)
 

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 class Effect:
     """A context manager that must be entered around every external effect.
 
-    Entering it waits until all earlier entries are written. While the run is being paused, entering it waits
-    forever. A run that is being paused stops when no external effect is in progress.
+    On entering, it waits until everything appended to the timeline so far is written. If the run is being paused, it
+    blocks until the run stops, so that no new effect starts. Such a run stops once no effect is in progress.
     """
 
     __slots__ = ("_timeline",)

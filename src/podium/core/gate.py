@@ -172,8 +172,8 @@ class Gate:
     def wrap_tool(self, acting: ActingTool, *, is_given: bool = False) -> Tool:
         """Wrap a tool for an engine session, so that its calls pass through this gate.
 
-        If `is_given`, a call needs a person's permission only if a rule requires it. Otherwise, it also needs
-        permission if no rule applies and the default is to ask.
+        A call needs a person's permission if a rule requires it. If no rule applies to the call and the default is to
+        ask, the call also needs permission, unless `is_given` is True.
         """
 
         async def answer_call(call: ToolUse, place: Scope) -> ToolAnswer:

@@ -156,7 +156,7 @@ class Operation:
         self.worker_options: WorkerOptions = DEFAULT_OPTIONS
         """The options for starting a worker that runs this operation. Set by a pattern."""
         self.time_limit: TimeLimit | None = None
-        """The remaining time of a limit that a pattern has set for this operation and others together, or None."""
+        """The time left for a group of operations that includes this one. None means no limit. Set by a pattern."""
         self.checkout: str = "" if parent is None else parent.checkout
         """The checkout that this agent's tools use instead of the run's own, if it is not empty. Set by a pattern."""
         self._context = context
@@ -215,7 +215,10 @@ class Operation:
         return await patterns.hand_off(self, request, answer)
 
     async def run_as_part(self, request: Request, *, timeout: float | None = None) -> Part:
-        """Run the operation and return its outcome as a part, even on failure. Cancel it after `timeout` seconds."""
+        """Run the operation and return its outcome as a `Part`, whether it succeeds or fails.
+
+        Cancel the operation after `timeout` seconds.
+        """
         try:
             with self.scope.timeline.timeouts.apply_timeout(self.scope.path, inf if timeout is None else timeout):
                 answer = await self.run(request)
@@ -237,10 +240,11 @@ class Operation:
         after: Operation | None = None,
         within: Allowance | None = None,
     ) -> Operation:
-        """Return a child operation for another agent. `at` is a scope of this operation, such as a tool call.
+        """Return a child operation for an agent.
 
+        `at` is the scope below which the child is recorded, such as a tool call; the default is this operation's scope.
         `after` is an earlier operation of the same agent, whose conversation the child continues. `within` is an
-        allowance nested in this operation's own, such as the allowance of a plan step.
+        allowance nested in this operation's allowance, such as the allowance of a plan step.
         """
         chosen = self.agents[agent] if isinstance(agent, str) else agent
         place = (at or self.scope).next_child(f"{trigger}:{chosen.name}")

@@ -53,7 +53,7 @@ class WorkerOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Teammate:
-    """A team member: the name to address messages to, and the run where it works as `agent`."""
+    """A team member: the name to address messages to, the member's run, and the member's agent in that run."""
 
     name: str
     run: str
@@ -73,7 +73,7 @@ class Placement(Protocol):
 
     @property
     def parent_operation(self) -> str:
-        """The operation in the parent run that this run works for, or an empty string if this run is not a worker's."""
+        """The operation in the parent run that this run works for, or an empty string if there is no parent run."""
         ...
 
     async def send_worker(
@@ -94,11 +94,14 @@ class Placement(Protocol):
         ...
 
     async def wait_for_result(self, run: str, *, idle: Idle = nullcontext) -> WorkerReturned:
-        """Wait for a worker and return its result; enter `idle` while the worker is queued or waiting for a person."""
+        """Wait for a worker and return its result.
+
+        While the worker is queued or waiting for a person, the context manager that `idle` returns is active.
+        """
         ...
 
     async def poll_result(self, run: str) -> WorkerReturned | None:
-        """Return a worker's result, or None if it has not ended."""
+        """Return a worker's result, or None if the worker has not ended."""
         ...
 
     async def describe_worker(self, run: str) -> str:
@@ -112,11 +115,12 @@ class Placement(Protocol):
     async def list_teammates(self, team: str) -> list[Teammate]:
         """Return the lead and the members of a team, and its workers that have not ended, except this run's worker.
 
-        A worker is listed under its agent's name and under its branch or, if it is read-only, its own name. `team` is
-        the path of the team's operation, in this run or, for a worker, in the run that started it.
+        Each worker is listed under two names. One is the name of its agent. The other is its branch or, if the worker
+        is read-only, its own name. `team` is the path of the team's operation. If this run belongs to a worker, that
+        operation is in the run that started the worker; otherwise, it is in this run.
         """
         ...
 
     async def post_message(self, to: Teammate, message: MessageReceived) -> None:
-        """Post a message to an agent in this run or another. Do nothing if its id has already been posted."""
+        """Post a message to an agent in any run. Do nothing if a message with the same id has already been posted."""
         ...

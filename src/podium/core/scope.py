@@ -16,8 +16,8 @@ E = TypeVar("E", bound=Event)
 class Scope:
     """A path in a run's tree where events and step outcomes are recorded.
 
-    The path is the key of a step that must not happen twice. The digest covers the inputs of that step.
-    Scopes below this one have the same digest, unless they add inputs.
+    The path identifies a step that must not be executed twice. The digest is a hash of the step's inputs. A child scope
+    has the same digest as its parent, unless the child adds inputs.
     """
 
     __slots__ = ("_counts", "digest", "operation", "path", "timeline")
@@ -30,12 +30,15 @@ class Scope:
         self._counts: dict[str, int] = {}
 
     def next_child(self, name: str, *about: Any) -> Scope:
-        """Return the next child with this name: `turn#1`, `turn#2`. Its digest also covers the inputs in `about`."""
+        """Return the next child scope with this name, such as `turn#1` and then `turn#2`.
+
+        The child's digest also covers the inputs in `about`.
+        """
         count = self._counts[name] = self._counts.get(name, 0) + 1
         return self.child(f"{name}#{count}", *about)
 
     def child(self, segment: str, *about: Any) -> Scope:
-        """Return the child with exactly this segment. Its digest also covers the inputs in `about`."""
+        """Return the child scope whose path ends in `segment`. Its digest also covers the inputs in `about`."""
         digest = compute_digest(self.digest, about) if about else self.digest
         return Scope(self.timeline, f"{self.path}/{segment}", self.operation, digest)
 
@@ -51,7 +54,7 @@ class Scope:
         return self.timeline.has_outcome(self.path)
 
     def has_child_outcome(self, segment: str) -> bool:
-        """Return whether an outcome is recorded for the child with this segment."""
+        """Return whether an outcome is recorded for the child scope whose path ends in `segment`."""
         return self.timeline.has_outcome(f"{self.path}/{segment}")
 
     def find_outcome(self, *kinds: type[E]) -> E | None:

@@ -396,4 +396,4 @@ class TurnListener:
             return failure("timed_out", f"timed out: {names} ran for over {self._silence_limit:g} s")
         if self._is_unconfirmed:
             return failure("empty_reply", f"it was silent for {self._silence_limit:g} s after being resumed")
-        return failure("timed_out", f"timed out after {self._silence_limit:g} s of silence")
+        return failure("timed_out", f"timed out after {self._silence_limit:g} s without output")

@@ -70,7 +70,7 @@ class UnreturnedWorker(NamedTuple):
 
 
 class Denial(NamedTuple):
-    """A person's or Podium's denial of an agent's request."""
+    """The denial of an agent's request, by a person or by Podium."""
 
     agent: str
     by: str
@@ -79,7 +79,7 @@ class Denial(NamedTuple):
 
 
 class Timeline:
-    """A run's timeline, in the one process that owns the run."""
+    """A run's timeline. Only the process that owns the run can append to it."""
 
     def __init__(
         self,
@@ -211,8 +211,8 @@ class Timeline:
         entry = decode_entry(line)
         if entry.digest != wanted:
             raise JournalMismatch(
-                f"run {self.run} recorded step {key} for the input {entry.digest}, but its input is now "
-                f"{wanted}; a run cannot be resumed with different inputs than it started with"
+                f"run {self.run} recorded step {key} with the input {entry.digest}, but the step's input is now "
+                f"{wanted}; a run must be resumed with the inputs that it started with"
             )
         return entry.event
 
@@ -258,7 +258,7 @@ class Timeline:
 
     @property
     def epoch(self) -> int:
-        """The number of this run's owner. Each new owner gets a higher number than all earlier owners."""
+        """The epoch number of this run's owner. Each new owner gets a higher number than all earlier owners."""
         return self._lease.epoch
 
     @property

@@ -90,7 +90,7 @@ def parse_arguments(call: ToolUse, arguments_type: type[T]) -> T:
 def _explain_invalid_arguments(tool: str, arguments_type: type[Struct], message: str) -> str:
     if missing := _MISSING.match(message):
         return (
-            f"{tool} needs {_format_argument(missing)}, which is missing; it takes "
+            f"{tool} was called without the required argument {_format_argument(missing)}; the tool takes "
             f"{format_names(arguments_type.__struct_fields__)}."
         )
     if unknown := _UNKNOWN.match(message):

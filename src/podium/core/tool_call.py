@@ -16,8 +16,8 @@ from .scope import Scope
 async def run_tool_call(tools: Mapping[str, Tool], call: ToolUse, place: Scope, *, agent: str) -> ToolAnswer:
     """Run a call at its scope, and return the answer.
 
-    If the answer is already recorded, the tool is not run again in three cases: its calls are steps (`is_step`), the
-    call timed out, or the tool no longer exists. The recorded answer is returned instead.
+    A recorded answer is returned without running the tool again if the tool's calls are steps (`is_step`), the call
+    timed out, or the tool no longer exists. Otherwise, the tool is run even if an answer is recorded.
     """
     tool = tools.get(call.name)
     place.record(make_tool_called(call, place, agent=agent))

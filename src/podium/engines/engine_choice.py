@@ -124,7 +124,7 @@ class Engines:
         `model` is the default model, and `url` is the address of its provider. An agent with the engine `model` gets
         the rehearsal engine, which simulates replies, in three cases: `model` is `rehearsal`, `model_names` is empty,
         or there is no default model and the provider of the agent's first model cannot be called, for example because
-        its key is not set. `choose_sandbox` returns the sandbox for a coding agent; its second argument is whether
+        its key is not set. `choose_sandbox` returns the sandbox for a coding agent; its second argument is True if
         Podium chooses the coding agent's model. If `choose_sandbox` is None, there is no sandbox.
         """
         if agent.engine in self._custom_engines:
@@ -207,7 +207,7 @@ class Engines:
             # Imported here to keep start-up fast: most runs use no coding agent.
             from .acp.agent_processes import AgentProcesses
 
-            assert self._agent_tasks is not None, "coding agents can be used only while the engines are open"
+            assert self._agent_tasks is not None, "coding agents can be used only inside `async with` on Engines"
             self._agent_processes = AgentProcesses(self._agent_tasks)
         return self._agent_processes
 
@@ -358,8 +358,8 @@ def resolve_model_address(
 def find_key(address: ModelAddress, environ: Mapping[str, str], *, user: str) -> str:
     """Return the provider's key, or "" if it is neither set nor required.
 
-    Raise KeyNotSet if the provider requires a key at this address and it is not set. The error message says
-    that `user`, such as an agent, uses this model.
+    Raise KeyNotSet if the provider requires a key at this address and it is not set. `user` says who uses the model,
+    for example the name of an agent, and is part of the error message.
     """
     provider = address.provider
     key = environ.get(provider.key_name or "", "")

@@ -32,7 +32,10 @@ MOST_CONCURRENT = 8
 
 @dataclass(frozen=True, slots=True)
 class ProbeLimits:
-    """The time limits for a test, in seconds. `whole` limits the whole test; the other limits are shares of it."""
+    """The time limits for a test, in seconds.
+
+    `whole` is the limit for the entire test. Each other limit is a fraction of `whole` and applies to one reply.
+    """
 
     whole: float = TEST_SECONDS
 
@@ -112,7 +115,7 @@ class ModelProber:
         return reply.pieces > 0 or not reply.is_cut
 
     async def _probe_calls(self) -> None:
-        """Probe the system prompt, the tool calls and the JSON schema."""
+        """Test whether the model supports system prompts, tool calls and JSON schemas."""
         result = probes.judge_system_prompt(await self._call(probes.SYSTEM_PROMPT))
         self._add_result(result, system_prompt=_as_bool(result))
         native = await self._call(probes.NATIVE_CALLS)
@@ -153,9 +156,10 @@ class ModelProber:
         self._add_result(probes.judge_window(report), window=None if report is None else report.window)
 
     async def _probe_concurrency(self) -> None:
-        """Find out how many calls the server answers at once.
+        """Measure how many concurrent calls the server can answer.
 
-        Time one call, then two calls at once, four, and so on, while more calls at once do not take much longer.
+        Time one call, then two concurrent calls, then four, and so on. Stop when the calls take much longer than the
+        previous ones, when a call fails, or when the maximum is reached.
         """
         self._announce(probes.CONCURRENCY)
         first, second = [await self._call(probes.CONCURRENCY) for _ in range(2)]
@@ -171,7 +175,10 @@ class ModelProber:
         self._add_result(result, concurrent=shown)
 
     async def _time_together(self, number: int, seconds: dict[int, float]) -> ProbeReply | None:
-        """Make several calls at once and store how long they took together. Return a failed reply, if any."""
+        """Make `number` concurrent calls.
+
+        If all calls succeed, store the elapsed time in `seconds` and return None. Otherwise, return a failed reply.
+        """
         replies: list[ProbeReply] = []
 
         async def make_call() -> None:

@@ -231,9 +231,10 @@ def judge_window(report: ServerReport | None) -> ProbeResult:
 
 
 def count_concurrent(seconds: Mapping[int, float]) -> int:
-    """Return how many calls a server answers at once. `seconds` maps numbers of calls to the time they took together.
+    """Return how many concurrent calls a server can answer.
 
-    The result starts at 1 and is doubled while doubling the number of calls increases the time by less than half.
+    `seconds` maps a number of concurrent calls (1, 2, 4, …) to the time until all of them were answered. The result is
+    the largest of these numbers for which every doubling up to it increased the time by less than half.
     """
     number = 1
     while number * 2 in seconds and seconds[number * 2] < seconds[number] * 1.5:
@@ -242,7 +243,7 @@ def count_concurrent(seconds: Mapping[int, float]) -> int:
 
 
 def judge_concurrency(seconds: Mapping[int, float], failed: ProbeReply | None = None) -> ProbeResult:
-    """Describe how many calls the server answers at once. `failed` is a reply that ended the measurement."""
+    """Describe how many concurrent calls the server can answer. `failed` is a reply that ended the measurement."""
     if 2 not in seconds:
         return _make_unknown(CONCURRENCY, failed or ProbeReply())
     number = count_concurrent(seconds)

@@ -94,7 +94,7 @@ def choose_vote(call: ModelCall) -> Move | None:
 
 _WORKERS = re.compile(r"^- (.+?) \(", re.MULTILINE)
 _FIRST_JUDGEMENT = 2
-"""The number of a lead's replies up to and including its first judgement: the plan and the judgement."""
+"""The position of a lead's first judgement among its replies: reply 1 is the plan, and reply 2 is the judgement."""
 
 
 def choose_route(router: Tool, request: str) -> Move:

@@ -41,7 +41,7 @@ def choose_work_move(call: ModelCall, request: str) -> Move | None:
         return (signal if is_new else None) or done
     if request.startswith("The team has finished its work"):
         goal = first_line(_cut_section(request, "## Goal"))[:LONGEST_QUOTE]
-        return Move(says=f"{LABEL} the report on: {goal}\nNo model was called, so this is not an answer.")
+        return Move(says=f"{LABEL} report on: {goal}\nNo model was called, so this is not an answer.")
     return None
 
 

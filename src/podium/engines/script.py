@@ -189,7 +189,7 @@ class ScriptSet:
         place = count_earlier_calls(call)
         if moves is not None and place >= len(moves):
             raise OutsideFailed(
-                f"the script of {call.agent} has no more steps: it has {len(moves)}, and this is call {place + 1}"
+                f"the script of {call.agent} has no more steps: it has only {len(moves)}, but this is call {place + 1}"
             )
         move = cut_to_limit(self._otherwise(call) if moves is None else moves[place], call)
         return MoveAttempt(

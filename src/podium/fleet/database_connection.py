@@ -107,7 +107,7 @@ def _has_input(connection: AsyncConnection[Any]) -> bool:
 
 
 def _is_gone(error: psycopg.Error) -> bool:
-    """Return whether the connection is unusable: it was lost, or the server ended it or is starting up."""
+    """Return whether the error means that the connection was lost or closed, or that the server is still starting."""
     return error.sqlstate is None or error.sqlstate.startswith("57P")
 
 

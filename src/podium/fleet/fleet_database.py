@@ -35,14 +35,14 @@ _JOB_COLUMNS = [one.name for one in msgspec.structs.fields(FleetJob)]
 def open_fleet_database(store: PostgresAddress, owner: str = "") -> FleetDatabase:
     """Return a FleetDatabase for the fleet's tables in a store's database.
 
-    Raise Mistake if the database may be on another machine and the connection is not verified by TLS.
+    Raise Mistake if the database may be on another machine and the connection does not verify the server's certificate.
     """
     require_safe_connection(store, parse_login(store))
     return FleetDatabase(store.url, owner)
 
 
 class HostRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A registered host: what it offers, how many runs it works on, and the age of its last heartbeat."""
+    """A registered host: its labels, slots and versions, how many runs it works on, and its last heartbeat."""
 
     name: str
     labels: tuple[str, ...]
@@ -79,7 +79,7 @@ class FleetDatabase:
     # Hosts
 
     async def register_host(self, offer: HostOffer, *, slots: int, version: str) -> None:
-        """Register this host and what it offers. Raise StoreFailed if the login does not belong to a host."""
+        """Register this host with its labels, slots and versions. Raise StoreFailed if the login is not a host's."""
         refusal = await self._call(
             "register_host($1, $2, $3, $4, $5)",
             list(offer.labels),
@@ -223,9 +223,9 @@ class FleetDatabase:
         return frozenset(str(row["provider"]) for row in rows)
 
     async def reserve_calls(self, provider: str, amount: float = 1.0) -> float:
-        """Reserve calls to a provider, and return how many seconds to wait before they can be made.
+        """Reserve capacity for calls to a provider, and return how many seconds to wait before making them.
 
-        Return 0 if they can be made now, or if the provider has no rate limit.
+        Return 0 if the calls can be made now, or if the provider has no rate limit.
         """
         wait = await self._call("take_provider_tokens($1, $2)", provider, amount)
         return wait if isinstance(wait, float) else 0.0
@@ -236,7 +236,7 @@ class FleetDatabase:
 
 
 def _is_paused(line: object) -> bool:
-    """Return whether a run is paused now. `line` is its last entry if that is a pause, and otherwise None."""
+    """Return whether a run is paused now. `line` is the run's last entry if it is a pause, and None otherwise."""
     if not isinstance(line, bytes):
         return False
     try:

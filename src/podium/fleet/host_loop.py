@@ -26,16 +26,16 @@ POLL_SECONDS = 0.5
 """How long to wait before looking for jobs that were not announced, such as those left by a host that died."""
 
 RETRY_SECONDS = 5.0
-"""How long a job waits after the work on it failed."""
+"""How long to wait before a job is retried after an error."""
 
 HELD_SECONDS = 0.25
-"""How long a job waits if another process owns its run.
+"""How long to wait before a job is retried if another process owns its run.
 
 Each subsequent wait is longer by this amount, up to RETRY_SECONDS.
 """
 
 FULL_SECONDS = 1.0
-"""How long a job waits if its team or provider is at its limit when the host tries to acquire the run's lease."""
+"""How long to wait before a job is retried if its team or provider was at its limit."""
 
 CLEANUP_SECONDS = 10.0
 """How long the host tries to finish a job or hand it back. After that, it gives up, and the claim lapses."""
@@ -100,12 +100,12 @@ FindWaiting = Callable[[Sequence[str]], Awaitable[frozenset[str]]]
 
 
 async def read_no_limits() -> FullLimits:
-    """Return an empty FullLimits: no team or provider is at its limit."""
+    """Return an empty FullLimits object, which means that no team or provider is at its limit."""
     return FullLimits()
 
 
 async def find_none_waiting(runs: Sequence[str]) -> frozenset[str]:
-    """Return an empty set: no run is waiting for workers."""
+    """Return an empty set, which means that no run is waiting for workers."""
     return frozenset()
 
 
@@ -205,7 +205,10 @@ class HostLoop:
                     await self._news.wait()
 
     async def _try_claim(self) -> Sequence[JobClaim]:
-        """Claim jobs for the free slots and return the claims. Return none if the placement engine is unavailable."""
+        """Claim jobs for the free slots and return the claims.
+
+        Return an empty sequence if no slot is free or the placement engine is unavailable.
+        """
         try:
             free = self._slots - len(self._work)
             if free <= 0:

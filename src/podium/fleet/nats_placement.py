@@ -44,8 +44,10 @@ from ..values.placement_address import describe_placement
 JOBS = "PODIUM_JOBS"
 CLAIMS = "PODIUM_CLAIMS"
 CHANGES = "podium.changes"
-"""The subject for messages that no stream stores. They say that there are jobs to claim, or that the named
-run was cancelled."""
+"""The subject for messages that are not stored in a stream.
+
+An empty message announces that there are jobs to claim. Any other message is the id of a run that was cancelled.
+"""
 
 LEASE_SECONDS = 30.0
 CLAIMABLE_SECONDS = 1.0

@@ -14,7 +14,10 @@ REFRESH_SECONDS = 10.0
 
 
 class ProviderRates:
-    """Reserves calls to providers for one process. Calls to providers without a rate limit are not reserved."""
+    """Reserves capacity under the providers' rate limits for the calls that one process makes.
+
+    Calls to providers without a rate limit need no reservation.
+    """
 
     def __init__(self, store: PostgresAddress) -> None:
         self._database = open_fleet_database(store)
@@ -30,7 +33,10 @@ class ProviderRates:
         await self._database.__aexit__(exc_type, exc, traceback)
 
     async def reserve_call(self, provider: str) -> float:
-        """Reserve a call, and return how many seconds to wait before making it, or 0 if the database is unavailable."""
+        """Reserve capacity for a call to a provider, and return how many seconds to wait before making it.
+
+        Return 0 if the provider has no rate limit, or if the database is unavailable.
+        """
         try:
             if time.monotonic() >= self._read_at + REFRESH_SECONDS:
                 self._limited = await self._database.list_limited_providers()

@@ -183,10 +183,11 @@ class Connection:
     async def call_tool(
         self, tool: str, arguments: Mapping[str, Any], *, is_callable: Callable[[], bool]
     ) -> ToolAnswer | None:
-        """Review the tools if necessary. Call a tool and return its answer, or None if `is_callable` returns False.
+        """Call a tool and return its answer, or None if `is_callable` returns False.
 
-        If the call fails, the answer is an error. Raise ServerUnavailable if the connection is closed. If the call is
-        cancelled, the server is notified and the connection stays open.
+        If the server's tools may have changed, they are reviewed first. If the call fails, the answer is an error.
+        Raise ServerUnavailable if the connection is closed. If the call is cancelled, the server is notified and the
+        connection stays open.
         """
         try:
             await self.refresh_tools()

@@ -67,9 +67,11 @@ def _split_words(text: str) -> list[str]:
 
 
 def _iter_requests(prompt: str) -> Iterator[str]:
-    """Yield the prompt, its part before the notes, and the sections that state a topic, a request or a task.
+    """Yield the whole prompt, and then each part of the prompt that states the request.
 
-    Text handed over by another agent is not a request: repeating it unchanged can be correct.
+    These parts are the text before the notes, the note with the original request, and the sections whose headings
+    mention a topic, a request or a task. After a handoff, the text before the notes is not included: another agent
+    wrote that text, and repeating it unchanged can be correct.
     """
     yield prompt
     notes = list(_NOTE.finditer(prompt))

@@ -1,7 +1,7 @@
-"""Choose the best of several members that did the same task, and deliver its work.
+"""Choose the best result when several members have done the same task, and merge the chosen work.
 
-Each member works in its own checkout. Work that does not pass the checks is eliminated. Then a judge scores
-the rest, or a person chooses. The chosen work is merged; the other branches stay as they are.
+Each member works in its own checkout. Work that does not pass the checks is eliminated. From the rest, a judge or a
+person chooses one, or the first is taken. The branches of the other members stay as they are.
 """
 
 from __future__ import annotations

@@ -36,7 +36,10 @@ class CollaborationTeam:
         return cls(lead=lead, members=members, own=get_team_options(op), request=request, planner=planner)
 
     def describe_formation(self) -> TeamFormed:
-        """Return the event that lists the members, and the required roles and capabilities that no member has."""
+        """Return the event that describes the team.
+
+        It lists the goal, the members, the constraints, and the required roles and capabilities that no member has.
+        """
         offered = {word.casefold() for agent in self.members.values() for word in (agent.role, *agent.capabilities)}
         missing = [word for word in self.own.needs if word.casefold() not in offered]
         return TeamFormed(
@@ -78,13 +81,13 @@ class CollaborationTeam:
         return find_member_name(name, self.members)
 
     def list_decisions(self, op: Operation) -> list[str]:
-        """Return one line for each decision that the team has made during this work."""
+        """Return one line for each decision that the team has made in this operation."""
         topics = {one.id: one.topic for one in op.scope.timeline.find_events_below(op.scope.path, DecisionProposed)}
         made = op.scope.timeline.find_events_below(op.scope.path, DecisionCommitted)
         return [f"{topics.get(one.decision, one.decision)}: {one.option} ({one.how})" for one in made]
 
     def list_decision_ids(self, op: Operation) -> list[str]:
-        """Return the ids of the decisions that the team has made during this work."""
+        """Return the ids of the decisions that the team has made in this operation."""
         return [one.decision for one in op.scope.timeline.find_events_below(op.scope.path, DecisionCommitted)]
 
     def find_reviewers(self, authors: Collection[str]) -> list[Agent]:

@@ -70,21 +70,24 @@ class Electorate(NamedTuple):
 
 
 def find_electorate(op: Operation) -> Electorate:
-    """Return who votes on a proposal by the operation's agent: its team or, if it has none, all agents of the run."""
+    """Return the agents that vote on a proposal by the operation's agent, and the rules of the vote.
+
+    The voters are the members of the agent's team. If the agent has no team, all agents of the run vote.
+    """
     lead = find_lead(op)
     if lead is not None and lead.team is not None:
         own = read_team_options(lead)
         members = list_members(lead, op.agents)
         return Electorate(members, list_team_weights(lead, members), lead, own, own.decide_by)
     voters = {name: agent for name, agent in op.agents.items() if len(op.agents) > 1}
-    # If the run has only one agent, there is no vote.
+    # If the run has only one agent, nobody votes, and a person decides.
     return Electorate(voters, {}, find_root(op).agent, DEFAULT_OPTIONS, "lead" if voters else "person")
 
 
 def find_lead(op: Operation) -> Agent | None:
     """Return the lead of the team that the operation's agent leads or belongs to, or None if there is no such team.
 
-    A lead above this operation takes precedence over other leads whose teams list the agent.
+    If several leads qualify, the agents of this operation and its ancestors take precedence over other agents.
     """
     above: list[Agent] = []
     at: Operation | None = op

@@ -210,7 +210,7 @@ def _parse_array_with_markers(text: str, names: _WorkerNames) -> Plan:
 
 
 def _parse_array_in_prose(text: str, names: _WorkerNames) -> Plan:
-    """Parse a JSON array of assignments in prose, regardless of the text around the array."""
+    """Parse a JSON array of assignments in prose. The text around the array is ignored, even if it contains markers."""
     return _find_array_in_prose(text, names).plan
 
 
@@ -286,7 +286,10 @@ def _parse_blocks(text: str, names: _WorkerNames) -> Plan:
 
 
 class _Block(NamedTuple):
-    """The text after one marker, whether `@end` ended it, and whether a code fence was open around it."""
+    """The text that follows one marker.
+
+    `is_ended` is true if an `@end` line ends the text. `is_fenced` is true if the marker is inside a code fence.
+    """
 
     text: str
     is_ended: bool

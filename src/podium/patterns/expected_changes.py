@@ -1,7 +1,7 @@
-"""Fail an operation that changed no files although its agent or team has `expects: changes`.
+"""Fail an operation that changed no files even though its agent or team sets `expects: changes`.
 
-In a repository, the checkout is compared with its state at the start, so that changes by commands count too. Without a
-repository, only changes by tools are known.
+In a repository, the checkout is compared with its state at the start, so that changes made by commands also count.
+Without a repository, only the changes that tools have recorded are known.
 """
 
 from __future__ import annotations

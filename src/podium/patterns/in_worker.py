@@ -25,7 +25,9 @@ BRANCH_PREFIX = "podium"
 DEFAULT_BUDGET_SHARE = 0.25
 """The share of the remaining budget that a worker without its own budget gets. The rest is for other workers."""
 UNSENT = "no worker could be sent"
-"""The start of the error message if a worker cannot be started. Recorded errors are recognised by it."""
+"""The prefix of the error message for a worker that could not be started.
+
+The prefix must not change, because it also identifies such errors on the timelines of existing runs."""
 
 
 def runs_in_worker(op: Operation) -> bool:

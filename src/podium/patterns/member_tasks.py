@@ -143,9 +143,9 @@ def list_members(lead: Agent, agents: Mapping[str, Agent]) -> dict[str, Agent]:
 
 
 def _without_own_team(agent: Agent, lead: Agent) -> Agent:
-    """Return the agent. If it is the lead itself, return a copy without its team and advisors.
+    """Return the agent unchanged or, if it is the team's lead, a copy without its team and advisors.
 
-    The lead then takes part as a single agent.
+    A lead that is also a member of its team takes part as a single agent.
     """
     return structs.replace(agent, team=None, advisors=None) if agent.team == lead.team else agent
 
@@ -346,7 +346,7 @@ def make_team_failure(op: Operation, parts: Sequence[Part]) -> AgentFailed:
 
 
 def make_answer_notes(parts: Sequence[Part]) -> tuple[Note, ...]:
-    """Return earlier members' answers as notes for the next request."""
+    """Return notes for the next member's request: the answers of the members that have already run."""
     return tuple(
         Note(
             title=f"answer from {part.agent}" if part.failure is None else f"{part.agent} has no answer", text=part.text

@@ -26,7 +26,7 @@ from .team_prompts import render_prompt
 from .verdict import GROUP_COMPLETE, needs_iteration, neutralise
 
 MOST_PLANS = 3
-UNASSIGNED = "it says that more is needed, but assigns nothing"
+UNASSIGNED = "it says that more work is needed, but assigns no tasks"
 UNCLAIMED = f"if nothing is missing, reply with a line that contains only {GROUP_COMPLETE}"
 
 
@@ -138,9 +138,10 @@ def render_plan_correction(own: TeamOptions, workers: dict[str, Agent], slips: l
 
 
 def was_claim_accepted(op: Operation, iteration: int) -> bool:
-    """Return whether the timeline contains a plan without assignments for this iteration.
+    """Return whether the lead's claim that nothing is missing was already accepted in this iteration.
 
-    Earlier versions accepted such a plan without the sentinel, and their runs must stay resumable.
+    In that case, the timeline contains a plan without assignments for the iteration. Earlier versions accepted the
+    claim even if the reply did not contain the sentinel, and runs from these versions must stay resumable.
     """
     plans = op.scope.timeline.find_events_below(op.scope.path, TeamPlanned, operation=op.scope.path)
     return any(plan.iteration == iteration and not plan.assignments for plan in plans)

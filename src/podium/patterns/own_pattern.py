@@ -34,7 +34,10 @@ def find_own_pattern(agent: Agent, own: OwnPatterns) -> Pattern:
 
 
 def _guard_pattern(name: str, pattern: Callable[..., Any]) -> Pattern:
-    """Wrap a pattern so that its errors are reported as failures of the agent, because it is not Podium's code."""
+    """Wrap a custom pattern so that unexpected exceptions and invalid results are reported as failures of the agent.
+
+    A custom pattern is not part of Podium, so it can raise or return anything.
+    """
 
     async def run_own_pattern(op: Operation, request: Request) -> Answer:
         try:

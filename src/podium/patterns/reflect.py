@@ -256,7 +256,10 @@ class TeamReflection:
         return JudgeVerdict(claims, found.score, found.rationale.strip() or EMPTY_REPLY, judge.name, judge.model)
 
     async def _ask_evaluator(self, judge: Agent, words: str, iteration: int) -> Part:
-        """Return the evaluator's reply. If it has no verdict, ask once more, without tools and without that reply."""
+        """Return the evaluator's reply. If the reply contains no verdict, ask once more, without tools.
+
+        The first reply is then left out of the conversation. If the second reply has no score, return the first.
+        """
         op, origin = self._op, self._request.original
         first = op.child(judge, "member")
         first.reply_format = SCORE_FORMAT
@@ -365,9 +368,9 @@ def propose_adjustments(
 
 
 def _find_adjustments(state: LoopState, results: Sequence[TaskResult], iteration: int) -> Iterator[tuple[str, str]]:
-    """Yield the text of each adjustment and the member that should use another model.
+    """Yield the text of each adjustment, with the name of the member that should use another model.
 
-    The member is an empty string if the adjustment changes no member's model.
+    If no particular member should use another model, the name is an empty string.
     """
     for result in results:
         if result.state != "succeeded":

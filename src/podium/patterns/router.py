@@ -150,7 +150,8 @@ def describe_refusal(chosen: str, destinations: Sequence[str]) -> str:
 def parse_choice(reply: Reply, destinations: Sequence[str] = ()) -> RouteChoice:
     """Return the choice in a reply: its first `route_to` call, a JSON object, or the only destination that it names.
 
-    An object that names a destination is preferred to an earlier one that does not.
+    If several JSON objects contain a choice, use the first that chooses one of `destinations`. If none does, use the
+    first object.
     """
     for call in reply.calls:
         if call.name == "route_to":
@@ -217,9 +218,10 @@ _decoder = json.JSONDecoder(strict=False)
 
 
 def _find_json_objects(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects in `text`, including those in fences, prose and doubled braces.
+    """Yield the JSON objects in `text`, including those in code fences, in prose and in doubled braces.
 
-    The number of attempts is limited.
+    To limit the running time, only the beginning of a long text is searched, and only a limited number of braces is
+    tried as the start of an object.
     """
     text, place = text[:LONGEST_REPLY], 0
     for _ in range(MOST_BRACES):

@@ -19,7 +19,9 @@ too."""
 
 
 def make_step_agent(member: Agent, step: PlanStep) -> Agent:
-    """Return the member as the owner of a step, with the step's limits and the tools to hand over and raise blockers.
+    """Return a copy of the member for its work as the owner of a step.
+
+    The copy has the step's limits, and the tools for handing over the step and for raising blockers.
 
     Tools outside the step's policy stay visible, but calls to them are denied and recorded; only sub-agents are
     removed, because their calls do not pass the gate. An owner that is a router or leads its own team cannot hand its
@@ -66,7 +68,10 @@ def list_denied_tools(member: Agent, policy: StepPolicy) -> list[str]:
 
 
 def list_asked_tools(member: Agent, policy: StepPolicy) -> list[str]:
-    """Return ask rules for all tools that do more than read, if the step's policy requires approval for them."""
+    """Return ask rules for the tools that require approval in a step, or an empty list if the policy requires none.
+
+    Tools that only read files or only coordinate agents never require approval.
+    """
     if policy.approval == "auto":
         return []
     return sorted((list_tool_names(member) | ACTING_TOOLS) - READING - {"Agent", *STEP_TOOLS, *DECISION_TOOLS})

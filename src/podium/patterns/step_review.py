@@ -123,9 +123,9 @@ class StepReview:
         raise self._op.make_error("failed", f"no member reviewed the step: {why}")
 
     async def _ask_reviewer(self, reviewer: Agent, words: str, changes: str) -> tuple[dict[int, Finding], str]:
-        """Ask a reviewer, and ask once more if verdicts are missing.
+        """Ask a reviewer for its verdicts, and ask once more if some are missing.
 
-        Return the reviewer's findings, keyed by criterion number, and the reason to report if there are none.
+        Return the reviewer's findings, keyed by criterion number, and an error message to use if there are no findings.
         """
         criteria = self._step.acceptance
         said: dict[int, Finding] = {}

@@ -52,7 +52,10 @@ class RaiseBlockerArguments(Arguments, frozen=True, kw_only=True):
 
 
 def make_step_tools(op: Operation) -> tuple[Tool, ...]:
-    """Create the step tools that the agent lists, if it owns a plan step in this process or in a worker."""
+    """Create the step tools that are in the agent's list of tools, or none if the agent does not own a plan step.
+
+    A worker's first agent can also own a step: the plan step that the worker was started for.
+    """
     names = [name for name in dict.fromkeys(op.agent.tools or ()) if name in STEP_TOOLS]
     if not names or not (owns_plan_step(op.scope.path) or owns_step_in_worker(op)):
         return ()

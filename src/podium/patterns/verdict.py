@@ -168,7 +168,9 @@ _LINES[NEEDS_ITERATION] = re.compile(
     rf"^(?:{_BLANK}|[*_])*+{re.escape(NEEDS_ITERATION)}(?:{_BLANK}|[*_:])*+",
     re.IGNORECASE | re.MULTILINE | re.ASCII,
 )
-"""Completion sentinels must be alone on their line; the needs-iteration sentinel can be followed by text."""
+"""The patterns that match sentinels, keyed by sentinel.
+
+A completion sentinel must be alone on its line; the needs-iteration sentinel can be followed by text."""
 _NAMES = "|".join(re.escape(sentinel.strip("[]")) for sentinel in _LINES)
 _ANY_SENTINEL = re.compile(rf"\[\[({_NAMES})\]\]", re.IGNORECASE | re.ASCII)
 _CUT_SENTINEL = re.compile(r"\[\[\w*\]?\Z")

@@ -81,7 +81,7 @@ def parse_step(written: object, number: int) -> PlanStep:
 
 
 def _iter_criteria(written: Any) -> Iterator[Any]:
-    """Yield each criterion as an object. A model may write a string in place of an object or of the list."""
+    """Yield each criterion as an object. A model may write a string instead of an object or the whole list."""
     listed = written if isinstance(written, list) else [written] if isinstance(written, str) else []
     for one in listed:
         yield {"text": one} if isinstance(one, str) else one

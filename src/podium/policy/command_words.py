@@ -24,11 +24,12 @@ def split_names(text: str) -> frozenset[str]:
 
 
 class Risk(NamedTuple):
-    """A word in a command that a rule's wildcard does not cover, with its position and the reason.
+    """A risky word in a command, which a wildcard in a rule never allows, with its position and the reason.
 
-    The kind is `deed` if the word can make the command do something that is not known to be harmless, and `outside` if
-    the word can be a path outside the checkout. A rule can allow a word of these two kinds if the rule contains the
-    word itself. No rule can allow a word of the kind `guarded`. `path` is the path in an `outside` or `guarded` word.
+    There are three kinds. A `deed` word can make the command do something that is not known to be harmless. An
+    `outside` word can be a path outside the checkout. A `guarded` word can be a path that is protected or may contain
+    secrets. A rule that contains the word itself can allow a word of the first two kinds. No rule can allow a `guarded`
+    word. `path` is the path in an `outside` or `guarded` word.
     """
 
     place: int
@@ -142,7 +143,7 @@ def _list_after(tokens: Sequence[str], mark: str) -> frozenset[str]:
 
 
 class _Reading:
-    """The state of checking one command against one table entry."""
+    """State that is kept while a command is checked against a table entry."""
 
     __slots__ = ("judged", "key", "kinds", "operands", "seen", "use", "words")
 
@@ -171,7 +172,7 @@ class _Reading:
             self.judged.paths.append((place, value))
 
     def take_next_value(self, at: int, option: str, kind: str) -> int:
-        """Check the next word as the value of the option at `at`. Return the position of the option's last word."""
+        """Check the option's value, which follows position `at`. Return the position of the option's last word."""
         value = self.words[at + 1] if at + 1 < len(self.words) else ""
         if at + 1 >= len(self.words) or (value.startswith("-") and value != "-" and not _NEGATIVE.fullmatch(value)):
             self.add_risk(at, f"{option} needs a value")

@@ -149,7 +149,10 @@ def is_protected(path: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def changes_what_runs(path: str) -> bool:
-    """Return whether this path itself, and not only a folder above it, affects later commands or permissions."""
+    """Return whether this path is a file or folder that can affect later commands or permissions, such as `.git`.
+
+    A path inside such a folder does not count.
+    """
     return _compile_guards().runs.search(_normalise_path(path)) is not None
 
 

@@ -66,7 +66,7 @@ def read_rule_lists(fields: Mapping[str, FieldReader]) -> Permissions:
 
 
 def read_rules(reader: FieldReader, kind: Kind) -> tuple[str, ...]:
-    """Return the rules in a list as strings, after checking each rule against its examples."""
+    """Check each rule in a list against its examples. Return the valid rules as strings, and report the others."""
     if isinstance(reader.node, MappingNode):
         reader.report_expected("a list of rules")
         return ()
@@ -85,7 +85,7 @@ def read_rules(reader: FieldReader, kind: Kind) -> tuple[str, ...]:
 def parse_rule_entry(written: LocatedNode, kind: Kind) -> RuleEntry:
     """Parse a rule without testing its examples.
 
-    Raise Mistake if the rule is invalid. The message does not contain the file and the line.
+    Raise Mistake if the rule is invalid. The message does not include the file name or the line number.
     """
     value = to_plain_value(written)
     if isinstance(value, str):
@@ -99,7 +99,8 @@ def parse_rule_entry(written: LocatedNode, kind: Kind) -> RuleEntry:
 def parse_verified_entry(written: LocatedNode, kind: Kind) -> RuleEntry:
     """Parse a rule and test its examples.
 
-    Raise Mistake if the rule is invalid or an example fails. The message does not contain the file and the line.
+    Raise Mistake if the rule is invalid or an example fails. The message does not include the file name or the line
+    number.
     """
     entry = parse_rule_entry(written, kind)
     for example in entry.check_examples():

@@ -53,7 +53,8 @@ LARGE_DIFF = 400
 COORDINATION = frozenset(("ask_person", "report_status", "route_to", "check_workers", "get_worker_result", "Agent"))
 """Tools that agents use to communicate with each other and with people.
 
-They are allowed without a rule. If an agent calls another agent, the rules of that agent apply to its actions.
+They are allowed without a rule. If an agent calls another agent, the called agent's actions are checked against the
+called agent's own rules.
 """
 
 

@@ -1,8 +1,8 @@
 """Find the inner command that a command runs, such as `rm a` in `sudo -u ada rm a`.
 
-The module also determines whether Podium knows the program of a command. The words do not show whether an option has a
-value, so several inner commands may be possible. This module is only used to describe risks. Rules check every command
-that could run, and `shell_command` finds these commands.
+A command line does not show which options take a value, so several inner commands may be possible. The module also
+determines whether Podium knows the program that a command runs. This module is only used to describe risks. Rules are
+checked against every command that could run, and `shell_command` finds these commands.
 """
 
 from __future__ import annotations
@@ -90,9 +90,10 @@ def _get_unknown_name(words: Words) -> str:
 
 
 def _get_script_name(words: Words) -> str:
-    """Return the script that an interpreter runs, or the interpreter with its first option, if any.
+    """Return the script that an interpreter runs, such as `build.py` for `python build.py`.
 
-    The result is empty for `--version`, `-V` and `--help`.
+    If the first argument is an option, return the interpreter with that option, such as `python -c`. Without arguments,
+    return the interpreter. For `--version`, `-V` and `--help`, return an empty string.
     """
     if words[1:2] and words[1] in ("--version", "-V", "--help"):
         return ""

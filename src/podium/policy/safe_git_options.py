@@ -1,7 +1,8 @@
 """List the harmless options and operands of git's subcommands. `safe_options` describes the format.
 
-Subcommands marked `spelled` change the repository or connect to another one, so a rule must name them: `Bash(git *)`
-does not cover `git push`, but `Bash(git push *)` covers it with the options and operands listed here.
+A rule must spell out the subcommands marked `spelled`, because they change the repository or connect to another one.
+For example, `Bash(git *)` does not cover `git push`, but `Bash(git push *)` covers it with the options and operands
+listed here.
 """
 
 from __future__ import annotations

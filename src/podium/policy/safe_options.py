@@ -1,17 +1,17 @@
-"""List the options and operands of known programs that are harmless under a rule that ends with a wildcard.
+"""List the harmless options and operands of known programs. A wildcard at the end of a rule covers only these.
 
 Each key is a program, or a program and its subcommand. Each value lists the harmless words; any other word needs a
 person's approval, or a rule that contains the word itself. The values are written like usage lines:
 
 - `-lah`, `--all`: options without a value; `-NUM` is a number such as `-20`; `--warn-*` is any option with that prefix
 - `-n=number`, `--lines=number`: options with a value of that kind, attached or as the next word
-- `--color[=name]`: an option with an optional value, only attached
+- `--color[=name]`: an option with an optional value, which must be attached
 - `<path>`, `<path>...`: one operand, any number of operands; `<command>` is a subcommand with its own entry
 - `--`: can end the options; an entry such as `cargo test --` lists the words allowed after it
-- `reads`: with these words the program changes nothing; `spelled`: only a rule that names the subcommand covers it
-- `needs:--check,-n`: harmless only with one of these options; `operands-required`: only with an operand
+- `reads`: with these words the program changes nothing; `spelled`: a rule must spell out the subcommand
+- `needs:--check,-n`: harmless only with one of these options; `operands-required`: harmless only with an operand
 - `operands-with:--list,-l`: operands are harmless only with one of these options
-- `single-dash`: long options have one dash or two; `@git blame`: the value of that entry is used
+- `single-dash`: long options have one dash or two; `@git blame`: use the value of that entry
 
 The kinds of values are in `word_kinds`.
 """

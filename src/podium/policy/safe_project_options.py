@@ -212,6 +212,6 @@ OUTSIDE = {
 }
 """The harmless options and operands of programs that act outside the checkout, such as docker and apt.
 
-The listed subcommands only show information, except those marked `spelled`. A rule allows a subcommand marked `spelled`
-only if it names the subcommand; a wildcard is not enough.
+The listed subcommands only show information, except those marked `spelled`. A rule must spell out a subcommand marked
+`spelled`; a wildcard does not cover it.
 """

@@ -22,13 +22,13 @@ def get_program_name(words: Words) -> str:
 
 
 def is_runner(words: Words, name: str) -> bool:
-    """Return whether a command begins with a subcommand, such as `uv run`, that runs the rest of the command."""
+    """Return whether a command starts with a prefix, such as `uv run`, that runs the remaining words as a command."""
     return name in RUNNERS and len(words) > 1 and words[1] in RUNNERS[name]
 
 
 @lru_cache(maxsize=1024)
 def find_risks(words: Words) -> tuple[Risk, ...]:
-    """Return the risks in a simple command: the words that a rule's wildcard does not cover."""
+    """Return the risky words in a simple command, with reasons. A wildcard in a rule never allows a risky word."""
     return tuple(_find_risks(words))
 
 
@@ -146,7 +146,7 @@ BEFORE_WRAPPED = re.compile(r"-.*|\d+(?:\.\d+)?[smhd]?|[A-Za-z_]\w*=.*", re.DOTA
 
 
 def _find_runner_risks(words: Words) -> Iterator[Risk]:
-    """Yield the risks of a subcommand such as `uv run`: its own risks, and those of the command that it runs."""
+    """Yield the risks of a command such as `uv run pytest`: its own risks, and those of the command that it runs."""
     at = 2
     while at < len(words) and words[at].startswith("-"):
         yield Risk(at, f"{words[at]} changes the command that {words[0]} {words[1]} runs")

@@ -1,6 +1,6 @@
-"""Check whether a value or an operand of a known program is harmless, by the rules for its kind.
+"""Check whether an option's value or an operand of a known program is harmless. Each kind of word has its own check.
 
-`safe_options` uses these kinds. A word of a kind in `PATH_KINDS` can be a file, so it is also checked as a path.
+`safe_options` uses these kinds. A word whose kind is in `PATH_KINDS` can name a file, so it is also checked as a path.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _matching(pattern: str) -> Callable[[str], bool]:
 
 
 def _is_plain_path(word: str) -> bool:
-    """Return whether a word is a plain path: not a URL, and not `@file`, which programs read options from."""
+    """Return whether a word is a plain path, and not a URL or a reference to a file of options, such as `@file`."""
     return not word.startswith("@") and "://" not in word
 
 

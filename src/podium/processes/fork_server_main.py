@@ -71,7 +71,10 @@ def _preload_worker_code() -> None:
 
 
 async def _run_rehearsal(home: str) -> None:
-    """Complete a rehearsed run before the first fork, so that workers inherit the objects that a run creates lazily."""
+    """Execute a run without a real model, before the first fork.
+
+    Workers then inherit the objects that a run creates lazily.
+    """
     environ = {"PODIUM_HOME": home}
     async with App(Settings.load(environ), environ=environ) as app:
         await app.run(Agent(name="worker", prompt="Rehearse."), "Rehearse.")

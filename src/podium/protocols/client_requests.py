@@ -29,9 +29,9 @@ from ..values.store_address import StoreAddress
 from ..views.request_text import escape_hidden_text, escape_in_line, format_request_lines
 
 SETTLE_SECONDS = 0.2
-"""How long a request must be open before the client is asked.
+"""How long a request must be open before it is sent to the client.
 
-Rules answer many requests immediately, and the client need not be asked about those.
+Rules answer many requests immediately, and those requests are never sent.
 """
 
 DECISIONS: dict[str, Decision] = {"once": "once", "run": "run", "deny": "deny"}
@@ -47,7 +47,7 @@ Returns a key of DECISIONS or the answer to a question, or None if the user does
 class ClientRequests:
     """Shows the requests from one run and its workers to a client's user, and sends the answers to the run.
 
-    `tasks` is a task group that ends when the client is no longer asked.
+    `tasks` is the task group in which requests are sent to the client. The caller cancels it to stop sending requests.
     """
 
     def __init__(self, tasks: TaskGroup, store: StoreAddress, run: str, ask: AskClient) -> None:
@@ -71,7 +71,7 @@ class ClientRequests:
                 self.watch_workers()
 
     def watch_workers(self) -> None:
-        """Start to handle the requests from the run's workers. Do nothing if this has been started already."""
+        """Start handling the requests from the run's workers, unless they are already being handled."""
         if not self._is_watching:
             self._is_watching = True
             self._tasks.start_soon(self._watcher.watch_requests)

@@ -1,7 +1,7 @@
 """Handle one call to the tool `run_agent`: follow its run, and have the client show requests to its user.
 
 Before version 2026-07-28 of the protocol, the server asks the client during the call. From that version on, the call
-returns with the open requests, and the client repeats it with the answers; the run continues in between.
+returns the open requests, and the client repeats the call with the answers; the run continues in between.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from .client_runs import ClientRun, ClientRuns
 
 MODERN_VERSION = "2026-07-28"
 MOST_ROUNDS = 8
-"""How often a call returns with requests. Many clients repeat a call at most ten times."""
+"""How many times a call returns requests to the client, at most. Many clients repeat a call no more than ten times."""
 
 ToolContext = Context[Any, Any]
 PERMISSION_SCHEMA: dict[str, Any] = {
@@ -66,7 +66,7 @@ class RunCall:
         self._resources = resources
         self._is_kept = False
         self.kept_at = 0.0
-        """When the call last returned with requests, as a value of the monotonic clock."""
+        """When the call last returned requests to the client, as a value of the monotonic clock."""
         self._entries = resources.enter_context(run.entries())
         self._open: dict[str, Entry] = {}
         """The run's open requests that the client has not been asked about."""
@@ -136,7 +136,11 @@ class RunCall:
         return not following.cancelled_caught
 
     def _choose_asking(self, ctx: ToolContext, following: CancelScope) -> AskClient:
-        """Return how to ask the client: during the call, or by ending `following`, so that the call returns."""
+        """Return the function that asks the client about a request.
+
+        An older client is asked during the call. For a newer client, the function ends the scope `following`, so that
+        the call returns the request. After MOST_ROUNDS such returns, further requests are only left in the inbox.
+        """
         if not can_elicit(ctx) or ctx.request_context.session.protocol_version < MODERN_VERSION:
             return partial(ask_client, ctx)
         if self._rounds < MOST_ROUNDS:
@@ -164,7 +168,7 @@ class RunCall:
                 self._has_workers = True
 
     async def _collect_request(self, following: CancelScope, entry: Entry, asked: Asked, text: str) -> None:
-        """Have the call return with a request, and wait until it does or the request is withdrawn."""
+        """Make the call return this request to the client. Wait until the call returns or the request is withdrawn."""
         if asked.id in self._seen:
             return
         self._waiting[asked.id] = entry, asked, text
@@ -223,7 +227,7 @@ def read_elicited(given: ElicitResult) -> str | None:
 
 
 async def ask_client(ctx: ToolContext, _: Entry, asked: Asked, text: str) -> str | None:
-    """Have the client show a request to its user. Return None if the client cannot do so, or nobody answers."""
+    """Ask the client to show a request to its user. Return None if the client cannot do so, or nobody answers."""
     if not can_elicit(ctx):
         return None
     session = ctx.request_context.session

@@ -97,7 +97,7 @@ class PodiumTools:
         return result.text
 
     async def _close_abandoned_calls(self) -> None:
-        """Stop the runs of calls that their clients can no longer continue."""
+        """Stop the runs of calls whose clients have not answered requests in time."""
         for id, call in [*self._waiting.items()]:
             if call.kept_at < monotonic() - ANSWER_SECONDS:
                 async with self._waiting.pop(id):

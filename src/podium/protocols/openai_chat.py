@@ -86,7 +86,7 @@ class ChatRequest(Struct):
 
 
 def parse_chat_request(body: bytes) -> ChatRequest:
-    """Return the request in a body. Raise Mistake if it is invalid or needs something that agents do not offer."""
+    """Parse the body of a chat request. Raise Mistake if it is invalid or uses a feature that agents do not support."""
     try:
         request = msgspec.json.decode(body, type=ChatRequest)
     except msgspec.ValidationError as error:

@@ -81,7 +81,7 @@ def _check_advisors(advisors: Advisors, agent: Agent) -> Iterator[Diagnostic]:
     """Yield an error if the agent requires more advisors to succeed than it has."""
     number, count = advisors.require, len(advisors.agents)
     if isinstance(number, int) and number > count:
-        message = f"requires {number} of {count} advisors to succeed; use at most {count}"
+        message = f"requires {number} of {count} advisors to succeed; set require to {count} or less"
         yield _make_error(agent, "advisors.require", message)
 
 
@@ -192,7 +192,7 @@ def check_depth(agents: Agents) -> Iterator[Diagnostic]:
 
 
 def _count_levels(agents: Agents) -> dict[str, int]:
-    """Return, for each agent, the number of levels in the tree of agents that it needs. The agent is level 1."""
+    """Return how deep each agent's tree of required agents is. An agent that needs no other agents has depth 1."""
     levels: dict[str, int] = {}
     begun: set[str] = set()
     waiting = list(agents)

@@ -196,7 +196,7 @@ def read_required_count(reader: FieldReader, count: int) -> Literal["all", "any"
     if isinstance(reader.node, ScalarNode) and reader.node.kind == "whole":
         number = reader.read_int(least=0)
         if number > count:
-            reader.add_error(f"requires {number} of {count} advisors to succeed; use at most {count}")
+            reader.add_error(f"requires {number} of {count} advisors to succeed; set require to {count} or less")
         return number
     word = to_plain_value(reader.node)
     if word not in ("all", "any", "none"):

@@ -76,10 +76,10 @@ def list_agent_folders(repo: Path | None, home: Path) -> tuple[Folder, ...]:
 class Roster:
     """All agents, keyed by name, and the diagnostics about their files.
 
-    `agents` contains the agents in effect, and `shadowed` the agents that another agent overrides. `broken` maps the
-    name of each agent whose definition in effect has errors to its diagnostics. `by_qualified_name` maps
-    `builtin:NAME`, `user:NAME` and `repo:NAME` to the agent with that name in that source, even if another source
-    overrides it. `lines` maps each path to the lines of its keys.
+    `agents` contains the agents in effect, and `shadowed` contains the agents that another agent overrides. If the
+    definition in effect has errors, the agent is not in `agents`; instead, `broken` maps its name to its diagnostics.
+    `by_qualified_name` maps `builtin:NAME`, `user:NAME` and `repo:NAME` to the agent with that name in that source,
+    even if another source overrides it. `lines` maps each path to the lines of its keys.
     """
 
     agents: Mapping[str, Agent]
@@ -144,7 +144,8 @@ class Roster:
     def check(self, names: Iterable[str] | None = None) -> tuple[Diagnostic, ...]:
         """Check the named agents and the agents they need, and return the diagnostics.
 
-        If `names` is None, check all agents, but leave out the errors in agent files, which are in `diagnostics`.
+        If `names` is None, check all agents, but do not return the errors that were found when the agents were loaded.
+        The attribute `diagnostics` already contains those errors.
         """
         if names is None:
             return self._check_agents(self._collect_reachable(self.agents, {})[0], {})
@@ -301,7 +302,7 @@ def read_folder(folder: Folder) -> AgentCollection:
 
 
 def collect_agents(reads: Iterable[AgentFile]) -> AgentCollection:
-    """Collect agents, keyed by name. If two files define agents with the same name, the agent is marked as broken."""
+    """Collect agents, keyed by name. If several files use the same name, the entry for that name is broken."""
     diagnostics: list[Diagnostic] = []
     entries: dict[str, Agent | BrokenAgent] = {}
     first: dict[str, AgentFile] = {}

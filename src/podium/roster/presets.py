@@ -183,7 +183,7 @@ def check_preset(preset: Preset) -> None:
 
 
 def parse_mode_options(name: str, given: dict[str, Any]) -> ModeOptions:
-    """Parse the options of a team's mode, in the file format. Raise Mistake if one of them is unknown or invalid."""
+    """Parse a team's mode options, given as in the presets file. Raise Mistake if an option is unknown or invalid."""
     if unknown := [key for key in given if key not in ModeOptions.__struct_fields__]:
         known = suggest_names(unknown[0], sorted(ModeOptions.__struct_fields__))
         raise Mistake(f"{name} cannot be saved: unknown option {quote_text(unknown[0])}; {known}")

@@ -1,4 +1,4 @@
-"""Return agents, teams and the workflows that they form as JSON fields."""
+"""Convert agents, teams and workflow graphs to JSON fields."""
 
 from __future__ import annotations
 

@@ -32,7 +32,10 @@ DEFAULT_AGENT_TOOLS = ("read_file", "glob", "grep", "git_diff", "ask_person", "r
 """The tools for an agent whose file has no list of tools."""
 
 DEFAULT_WORKER_TOOLS = (*DEFAULT_AGENT_TOOLS, "write_file", "edit_file", "bash", "run_checks")
-"""The tools for a worker that lists none. Workers do the team's work, so they can write files and run commands."""
+"""The tools for a worker whose definition has no list of tools.
+
+Unlike DEFAULT_AGENT_TOOLS, they include tools that write files and run commands.
+"""
 
 LEAD_PROMPT = (
     "You lead the team {name}. Give each part of a request to the member whose role fits it best, "
@@ -73,7 +76,7 @@ class _TeamLocation(NamedTuple):
 def load_team_agents(repo: Path | None, home: Path, taken: Collection[str]) -> TeamAgentsBySource:
     """Load the agents of all presets and of the repository's squad.
 
-    `taken` contains the names of agents that are defined in files. Members of teams get other names.
+    `taken` contains the names of agents that are defined in files. A team member with one of these names is renamed.
     """
     names = {*taken}
     entries, diagnostics = _load_presets(home)

@@ -184,8 +184,8 @@ def describe_save_losses(preset: Preset, *, repo: Path | None, home: Path, team:
         losses.append(f"The repository already has the squad {there.name} with {who}, which would be replaced.")
     if repo is not None and team is None and (unsaved := list_preset_only_settings(preset)):
         losses.append(
-            f"A squad folder cannot store {join_words(unsaved)}, so {preset.name} would run without them "
-            "(--mine saves only your own copy, which has everything)."
+            f"A squad folder cannot store {join_words(unsaved)}, so {preset.name} would run without them. "
+            "Use --mine to save a complete copy for yourself only."
         )
     own = presets.load_presets(home).get(preset.name)
     is_other = own is not None and structs.replace(own, source="") != structs.replace(preset, source="")
@@ -245,7 +245,7 @@ def delete_team(found: TeamDefinition, *, repo: Path, home: Path) -> None:
 def change_team_member(
     found: TeamDefinition, member: str, *, repo: Path, home: Path, model: str | None = None, prompt: str | None = None
 ) -> TeamKind:
-    """Change a member's model or prompt. Return the kind of the changed team: a built-in team becomes a preset.
+    """Change a member's model or prompt, and return the kind of the saved team. A built-in team is saved as a preset.
 
     Raise Mistake if the team is defined in agent files, or if the new preset would replace an existing preset.
     """

@@ -130,7 +130,10 @@ def render_mermaid(agents: Agents, name: str) -> str:
 
 
 def find_reachable_agents(agents: Agents, name: str) -> tuple[str, ...]:
-    """Return the names of an agent and of all agents that it needs, directly or indirectly, even missing ones."""
+    """Return the names of an agent and of all agents that it needs, directly or indirectly.
+
+    The names of agents that do not exist are included.
+    """
     found = {name: None}
     for current in (queue := [name]):
         for edge in iter_edges(agents[current]) if current in agents else ():

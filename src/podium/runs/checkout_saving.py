@@ -37,7 +37,7 @@ class CheckoutSaving:
         self._lock = Lock()
 
     async def save_before(self) -> None:
-        """Save the files once, before the first change. If that fails, the run continues and cannot be undone."""
+        """Save the files once, before the run's first change. If this fails, the run continues but cannot be undone."""
         if self._is_off or self._is_saved("before"):
             return
         async with self._lock:
@@ -50,7 +50,10 @@ class CheckoutSaving:
             await self._save("after")
 
     def add_saving(self, before_end: BeforeEnd | None) -> BeforeEnd | None:
-        """Return the function to call before the run ends: it calls `before_end`, then saves the files."""
+        """Return a function that calls `before_end` and then saves the files. It must be called before the run ends.
+
+        If files are not saved for this run, return `before_end` unchanged.
+        """
         if self._is_off:
             return before_end
 

@@ -25,7 +25,10 @@ from .run_lookup import derive_run_state, is_over
 
 MOST_BUCKETS = 96
 MOST_SERIES = 8
-"""The number of agents that get their own series. The others share one series; a single other agent gets its own."""
+"""The number of agents that get their own series. If two or more agents remain, they share one more series.
+
+A single remaining agent gets its own series, because it has no other agent to share one with.
+"""
 RATE_SECONDS = 600.0
 """The length of the recent period used to predict when a budget will be exhausted."""
 SMALLEST_PERIOD = 1.0

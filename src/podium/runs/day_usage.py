@@ -82,9 +82,9 @@ class DayUsage:
         is_repo = settings.sources.get(f"budget.{key}.{limit}") == "repository file"
         file = f"the repository's {REPO_FILE}" if is_repo else "the settings"
         return (
-            f"{DAILY_BUDGET} of {getattr(budget, limit):,g} {LIMIT_UNITS[limit]}{where} is used up: "
-            f"{getattr(used, USAGE_FIELDS[limit]):,.6g} used since midnight; it resets at {resets:%Y-%m-%d %H:%M %Z}; "
-            f"to continue sooner, raise budget.{key}.{limit} in {file}"
+            f"{DAILY_BUDGET} of {getattr(budget, limit):,g} {LIMIT_UNITS[limit]}{where} is used up "
+            f"({getattr(used, USAGE_FIELDS[limit]):,.6g} used since midnight) and resets at "
+            f"{resets:%Y-%m-%d %H:%M %Z}; to continue sooner, raise budget.{key}.{limit} in {file}"
         )
 
     def _refresh(self, now: float) -> None:
@@ -137,7 +137,10 @@ REPOSITORY_KEY = "per_repository_day"
 
 
 def find_repository(started: RunStarted) -> str:
-    """Return the folder that a run works in. For a worker, this is the repository's folder, not its own checkout."""
+    """Return the folder of the repository for which a run's usage is counted.
+
+    For a worker, this is the repository in which its task was delegated, and not the worker's own checkout.
+    """
     return started.repo if started.errand is None else started.errand.root
 
 

@@ -1,7 +1,7 @@
 """Describe the decisions in force in a repository for the agents of a run.
 
 The description is recorded when a run starts, so that a resumed run uses the same description. Its length is limited;
-agents can read the other decisions with the tool `list_decisions`.
+the tool `list_decisions` also lists the decisions that the description leaves out.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def find_decision(store: StoreAddress, repo: str, prefix: str) -> DecisionRecord
     if len(found) > 1:
         is_same = len({one.id for one in found}) == 1
         ids = ", ".join(f"{one.run}/{one.id}" if is_same else f"{one.id} in run {one.run}" for one in found)
-        what = "include the run, as RUN/ID" if is_same else "use more characters of the id"
+        what = "give the run as well, in the form RUN/ID" if is_same else "use more characters of the id"
         raise Mistake(f"{prefix!r} matches several decisions: {ids}; {what}")
     with StoreReader(store) as reader:
         rows = reader.read_rows_of_kinds(found[0].run, [KINDS[kind] for kind in DECISION_EVENTS])

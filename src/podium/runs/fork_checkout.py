@@ -1,8 +1,9 @@
 """Create the checkout of a fork: a new worktree on a new branch, with the files at the fork's position.
 
 A fork works in the original run's folder only if that folder is not in a git repository, or the repository has no
-commits. The worktree starts at the commit of the last snapshot before the position. If there is no such snapshot, the
-worktree starts with the current files if the run has not acted since the position, and otherwise at the current commit.
+commits. The worktree starts at the commit of the last snapshot before the position. If there is no such snapshot,
+there are two cases: if the run has acted since the position, the worktree starts at the current commit, without
+uncommitted changes; if not, it starts with the current files.
 """
 
 from __future__ import annotations

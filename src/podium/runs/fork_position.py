@@ -39,9 +39,9 @@ OUTSIDE: frozenset[FailureKind] = frozenset({"budget", "engine", "timed_out"})
 class DecisionChange:
     """A decision that a fork changes to another option.
 
-    `entries` contains the entries that closed votes on the decision, if any, and then the entry with the changed
-    decision. The position of the fork must be between `earliest`, the entry of the proposal, and `latest`, the last
-    entry before the decision.
+    `entries` contains the entries that record the results of votes on the decision, if any, followed by the entry with
+    the changed decision. The position of the fork must be between `earliest`, the entry of the proposal, and `latest`,
+    the last entry before the decision.
     """
 
     entries: tuple[Entry, ...]

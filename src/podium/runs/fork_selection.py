@@ -147,7 +147,10 @@ def _iter_unreturned_workers(shared: Sequence[Entry]) -> Iterator[Entry]:
 
 
 def _send_again(entry: Entry, ended: Container[str], run: str) -> Entry | None:
-    """Return the entry with a new run and branch for the worker, or None if the operation that started it has ended."""
+    """Return a copy of a WorkerSent entry that gives the worker a new run and branch in the fork `run`.
+
+    Return None if the operation that started the worker has ended.
+    """
     if _has_ended(entry.operation, ended):
         return None
     sent = entry.event

@@ -30,11 +30,11 @@ from .worker_lookup import RepoContext, load_worker_states
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeCandidate:
-    """A branch to merge: its base, the branches that it builds on, and a notice for the user, if any.
+    """A branch to merge, with its base, the branches that it builds on (`after`), and a notice for the user, if any.
 
     If the branch's worker was started to resolve a conflict, `resolves` is that conflict. If only a part of the branch
-    is merged, `part` says which. `also` is the worker's work in additional repositories, which is merged together
-    with the branch.
+    is merged, `part` is that part. `also` contains the worker's changes in additional repositories, which are merged
+    together with the branch.
     """
 
     branch: str
@@ -154,7 +154,7 @@ def require_single_repository(candidates: Iterable[MergeCandidate], what: str) -
         if one.also:
             others = ", ".join(work.name for work in one.also)
             raise Mistake(
-                f"{one.branch} also has changes in {others}, and {what} supports only one repository; use: "
+                f"{one.branch} also has changes in {others}, but {what} supports only one repository; use: "
                 f"podium merge {one.branch}"
             )
 
@@ -280,7 +280,7 @@ async def _order_candidates(
 ) -> list[MergeCandidate]:
     """Leave out each candidate that another candidate replaces, and return the remaining candidates in merge order.
 
-    A replacement comes before the candidates that build on the candidate that it replaces.
+    If other candidates build on a replaced candidate, the replacement comes before them.
     """
     if all(candidate.resolves is None for candidate in candidates):
         return list(candidates)

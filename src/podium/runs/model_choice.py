@@ -144,7 +144,7 @@ def explain_default_model(settings: Settings, environ: Mapping[str, str]) -> str
         case "repository file":
             return "the repository's podium.yaml sets it"
         case "confirmed server":
-            return "you chose that server"
+            return "you chose it when you confirmed its server"
         case "environment" if environ.get("PODIUM_MODEL"):
             return "the environment variable PODIUM_MODEL sets it"
         case "environment":

@@ -30,11 +30,11 @@ MOST_ACTIVE_AGENTS = 6
 ACTIVITY_SECONDS = 180
 """The length of the recent period in which a run's activity is counted."""
 ACTIVITY_PARTS = 12
-"""The number of equal intervals for counting activity."""
+"""The number of equal intervals into which ACTIVITY_SECONDS is divided. Activity is counted for each interval."""
 LONGEST_RESULT = 300
 """How many characters of a result are shown in a list."""
 MOST_ENTRY_TIMES = 2000
-"""The maximum number of a run's latest entries that are used to count its activity."""
+"""A run's activity is counted from at most this many of its latest entries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +149,7 @@ class OverviewReader:
         return sorted(active, key=lambda one: one.first.at, reverse=True), ended
 
     def _read_unknown(self, reader: StoreReader, ids: Iterable[str]) -> list[RunSummary]:
-        """Return the runs, except those that are already known to have ended or to be damaged."""
+        """Return the summaries of all runs that are not yet known to have ended or to be damaged."""
         if not self._ended:
             # The first time, one query for all runs is faster than one query for each run.
             found = reader.read_run_list()

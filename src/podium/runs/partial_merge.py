@@ -20,9 +20,10 @@ from .worker_lookup import RepoContext
 async def choose_shown_changes(
     context: RepoContext, worker: WorkerState, target: str, chosen: Sequence[ChosenFile], *, shown: str
 ) -> MergeCandidate:
-    """Return a worker's branch as a merge candidate, with only the chosen changes of the diff whose digest is `shown`.
+    """Return a merge candidate that contains only the chosen changes of a worker's branch.
 
-    Raise Mistake if the branch's diff has a different digest, or if the worker has no branch of its own.
+    `shown` is the digest of the diff from which the changes were chosen. Raise Mistake if the branch's diff has a
+    different digest now, or if the worker has no branch of its own.
     """
     require_own_branch(worker)
     diff = await read_worker_diff(context, worker, in_checkout=False)
@@ -39,7 +40,7 @@ async def choose_shown_changes(
 
 
 async def choose_files(context: RepoContext, branch: str, target: str, names: Sequence[str]) -> MergeCandidate:
-    """Return a branch as a merge candidate, with only the changes in these files and folders.
+    """Return a merge candidate that contains only a branch's changes in these files and folders.
 
     Raise Mistake if the branch has no changes in one of them.
     """
@@ -56,7 +57,7 @@ async def choose_files(context: RepoContext, branch: str, target: str, names: Se
 
 async def _find_candidate(context: RepoContext, branch: str, target: str) -> MergeCandidate:
     [candidate] = await find_merge_candidates(context, [branch], target, notice=str)
-    require_single_repository([candidate], "choosing a part of a branch")
+    require_single_repository([candidate], "merging only a part of a branch")
     return candidate
 
 

@@ -41,7 +41,7 @@ def parse_plan_document(text: str, goal: str, members: Mapping[str, Agent], *, d
         raise Mistake(f"line {error.line} of the plan: {error}") from None
     listed = document.fields.get("steps")
     if not isinstance(listed, ListNode):
-        raise Mistake(f"line {document.line} of the plan: expected a list of steps under steps")
+        raise Mistake(f"line {document.line} of the plan: expected a list of steps under the key 'steps'")
     steps = []
     for number, node in enumerate(listed.items, 1):
         try:

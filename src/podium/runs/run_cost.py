@@ -23,7 +23,7 @@ class RunCost(NamedTuple):
 
     @classmethod
     def of_usages(cls, run: dict[str, Any], usages: Iterable[Usage]) -> RunCost:
-        """Return the cost of a run: the sum of these usages, with the duration of the run as its time."""
+        """Return the cost of a run: the sum of these usages, with `seconds` set to the run's duration."""
         return cls(run, structs.replace(sum_usage(usages), seconds=run["seconds"]))
 
 

@@ -58,7 +58,7 @@ IDLE_SECONDS = 1.0
 
 
 class RunDriver:
-    """The driver of a run whose lease this process holds. It works on the run, or only records events about it."""
+    """Executes a run whose lease this process holds, or only records events on the run's timeline."""
 
     def __init__(
         self,
@@ -95,14 +95,14 @@ class RunDriver:
         self.parks_at_limits = False
         """Whether this process stops working on the run while all its agents wait for providers' limits to reset."""
         self._wakeup: LimitWait | None = None
-        """The wait for a provider's limit to reset that made this process stop working on the run, or None.
+        """The wait until a provider's limit resets, if it made this process stop working on the run; otherwise None.
 
         The run continues when this wait is over.
         """
         self.result: Result | None = None
         self._finished = Flag()
         self.has_recorded_end = False
-        """Whether the end or the pause of the run is recorded. Readers may see it before this process has finished."""
+        """Whether the run's end or pause has been recorded. Readers may see that entry before `is_over` is true."""
         self.error: BaseException | None = None
         lease.deliver = self._deliver_mail
         self.timeline.on_delivery = self._acknowledge
@@ -115,9 +115,9 @@ class RunDriver:
         return self._finished.is_set()
 
     def follow_entries(self, after: int) -> Follower:
-        """Return a follower of the timeline.
+        """Return a follower that reads the entries after the entry number `after`.
 
-        The follower ends when this process stops working on the run, if it has not ended earlier.
+        The follower ends when this process stops working on the run, at the latest.
         """
         follower = Follower(self.store.path, self.id, after)
         if self.is_over:

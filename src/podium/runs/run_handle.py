@@ -171,7 +171,10 @@ class Run:
 
 @asynccontextmanager
 async def drive_run(driver: RunDriver) -> AsyncIterator[Run]:
-    """Work on a run until the block ends. Exiting the block stops the run; cancelling it interrupts the run."""
+    """Work on a run while the block is executed. If the run is still active when the block ends, it is stopped.
+
+    If the block is cancelled, the run is not stopped but interrupted, so it can be resumed.
+    """
     run = Run(driver)
     trouble: BaseException | None = None
     try:

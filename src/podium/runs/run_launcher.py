@@ -220,9 +220,9 @@ class RunLauncher:
         self._run_agents.check_agents(started.agents, self.settings.with_record(started.settings))
 
     def find_rehearsed(self, agents: Iterable[Agent], settings: Settings) -> list[str]:
-        """Return the names of the agents that would only rehearse, because no model is configured for them.
+        """Return the names of the agents whose replies would be simulated by the rehearsal engine.
 
-        Agents that cannot run at all are left out.
+        This is the case, for example, if no model is configured. Agents that cannot run at all are left out.
         """
         found: list[str] = []
         for agent in agents:
@@ -308,8 +308,8 @@ class RunLauncher:
     ) -> tuple[RunLease, Timeline, Entry]:
         """Write the start of a new run and its notices to the run's timeline.
 
-        `beside` is an SQL statement that is executed in the same transaction. For a worker's run, `beside` is ignored,
-        and the statement that inserts the worker and its `job` is executed instead.
+        `beside` is an additional SQL statement to execute in the same transaction. It is ignored for a worker's run:
+        the statement that inserts the worker and its `job` is then executed instead.
         """
         id = id or secrets.token_hex(6)
         beside = beside if started.errand is None else build_worker_insert(id, started.errand, job)

@@ -118,7 +118,7 @@ class RunNotices:
             notify()
 
     def _show_waiting(self, *, most: int | None = None) -> None:
-        """Show the number of open requests, or `most` if that is smaller."""
+        """Show the number of open requests, but at most `most`."""
         count = self._builder.count_waiting(now=time.time())
         self._shown_waiting = count if most is None else min(count, most)
         self._display.show_waiting(self._shown_waiting)

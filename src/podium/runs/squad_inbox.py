@@ -23,9 +23,9 @@ BeforeEnd = Callable[[bool], Awaitable[str]]
 def add_inbox_writing(
     before_end: BeforeEnd | None, settings: Settings, timeline: Timeline, started: RunStarted
 ) -> BeforeEnd | None:
-    """Return the function to call before a run ends: it writes the decisions to the inbox, and then calls `before_end`.
+    """Return a function that writes the run's decisions to the squad's inbox and then calls `before_end`.
 
-    If writing the decisions was not requested, return `before_end` itself.
+    It must be called before the run ends. If the decisions should not be written, return `before_end` unchanged.
     """
     leads = [agent for agent in started.agents if agent.team is not None and _is_from_squad(agent)]
     asked = settings.squad_inbox or any(one.team is not None and one.team.options.get("adr") for one in leads)

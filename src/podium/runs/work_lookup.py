@@ -53,7 +53,7 @@ class WorkRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeamResult:
-    """How the work on a team's result branch ended. `run` is the team's run, and `lead` is its lead."""
+    """The outcome of a team's work on its result branch. `run` is the team's run, and `lead` is the team's lead."""
 
     run: str
     lead: str

@@ -25,7 +25,7 @@ from ..values.tool_names import UPDATE_MEMORY
 from .settings import Settings
 
 MOST_BYTES = 32_000
-"""The maximum size of the memory in an agent's prompt. The middle of a longer memory is left out."""
+"""The maximum size in bytes of the memory text in an agent's prompt. If the text is longer, its middle is left out."""
 PROJECT_FOLDER = ".podium/memory"
 SQUAD_FILES = (".squad/team.md", ".ai-team/team.md")
 

@@ -19,8 +19,8 @@ LOCAL_CONCURRENT = 1
 def find_call_options(settings: Settings, address: ModelAddress) -> CallOptions:
     """Return the options for calls to a model.
 
-    Settings take precedence over test results, and test results over defaults. By default, a server on this machine
-    that needs no key gets one call at a time and has more time to answer it.
+    Settings take precedence over test results, and test results over defaults. By default, calls to a server
+    on this machine that needs no key are made one at a time, with longer time limits.
     """
     set_limits = settings.providers.get(address.provider.name, ProviderLimits())
     record = find_ability_record(settings.home, without_credentials(address.url), address.model)

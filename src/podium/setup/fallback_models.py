@@ -73,9 +73,9 @@ def choose_available_models(agent: Agent, find_error: FindModelError, notices: l
 
 
 def describe_unlisted_model(name: str, environ: Mapping[str, str]) -> str:
-    """Return a sentence if the model's provider is not known to offer the model; otherwise an empty string.
+    """Return a message if a model is not one of its provider's known models. Otherwise, return an empty string.
 
-    The string is also empty if nothing is known about the provider's models, or if the provider has a custom address.
+    The string is also empty if none of the provider's models are known, or if the provider has a custom address.
     """
     try:
         provider, model = parse_model(name)

@@ -1,9 +1,10 @@
-"""Call hooks: commands, in the sandbox unless the user says otherwise, and plug-in functions. Read their replies.
+"""Call hooks and read their replies.
 
-A hook's command gets the event as JSON on standard input. If the command exits with code 0, its output may be a JSON
-object with the keys `decision`, `reason` and `context`. A hook denies an action or a merge with the decision `deny`, or
-by exiting with any other code. A timeout, too much output or an unknown decision is a failure. If a hook fails before
-an action or a merge, the action or merge is denied.
+A hook is a command or a plug-in function. Commands run in the sandbox unless the user's settings turn it off. A command
+receives the event as JSON on standard input. If it exits with code 0, its output may be a JSON object with the keys
+`decision`, `reason` and `context`. A hook denies an action or a merge with the decision `deny`. A command can also deny
+it by exiting with any code other than 0. A timeout, too much output or an unknown decision is a failure. If a hook
+fails before an action or a merge, the action or merge is denied.
 """
 
 from __future__ import annotations
@@ -147,7 +148,10 @@ def read_reply(output: bytes) -> HookResult:
 
 
 def read_reply_fields(fields: dict[str, Any]) -> HookResult:
-    """Read the decision, reason and context of a hook's reply. Names from another program are accepted too."""
+    """Read the decision, reason and context from a hook's reply.
+
+    The fields of `hookSpecificOutput`, which hooks written for other programs use, are accepted too.
+    """
     nested = fields.get("hookSpecificOutput")
     nested = nested if isinstance(nested, dict) else {}
     decision = fields.get("decision") or nested.get("permissionDecision") or ""

@@ -67,7 +67,7 @@ class InstructionFile:
 class InstructionFiles:
     """The instruction files of a repository, in order from its root.
 
-    `diagnostics` contains warnings about files that agents do not get, or get only in part.
+    `diagnostics` contains warnings about files that are skipped or truncated.
     """
 
     files: tuple[InstructionFile, ...] = ()
@@ -155,7 +155,7 @@ def _find_files(repo: Path) -> _FoundPaths:
 
 
 def _list_folder(folder: Path) -> tuple[set[str], list[str]]:
-    """Return the names in a folder, and the names of its subfolders that are searched too."""
+    """Return the names of all entries in a folder, and the names of the subfolders to search for instruction files."""
     names: set[str] = set()
     below: list[str] = []
     try:

@@ -111,7 +111,10 @@ class RunAgents:
         force_model: str = "",
         patterns: OwnPatterns = NO_PATTERNS,
     ) -> AgentSelection:
-        """Return the agents of a run exactly as a resumed run will read them from the store, and notices about them."""
+        """Return the agents of a run, and notices about them.
+
+        The agents are redacted in the same way as in the store, so that a resumed run uses exactly the same agents.
+        """
         written = self._redaction.redact_line(msgspec.json.encode(roster.resolve_team(agent, extra=extra)))
         team = apply_team_fallbacks(msgspec.json.decode(written, type=tuple[Agent, ...]))
         if force_model:

@@ -63,7 +63,7 @@ async def read_guidance(
     """Read the guidance for the agents of a run in this repository, in the redacted form that the run records.
 
     `checkout` is the folder that a worker works in, and `also` lists its checkouts of additional repositories. The
-    guidance is None if there is no repository, or nothing to tell the agents.
+    guidance is None if there is no repository, or if no instructions, skills or memories are found.
     """
     if repo is None:
         return ReadGuidance(None, [])
@@ -126,7 +126,7 @@ def _load_wanted_skills(
 
 
 async def check_guidance(repo: Path, settings: Settings) -> tuple[Diagnostic, ...]:
-    """Return warnings about instruction files and skills that agents do not get, or get only in part."""
+    """Return warnings about instruction files and skills that are skipped or truncated."""
     files = await read_instruction_files(repo, make_hidden_test(settings.build_rules()))
     return (*files.diagnostics, *load_skills(repo, settings.home).diagnostics)
 
@@ -165,7 +165,10 @@ def format_skills(skills: tuple[Skill, ...]) -> str:
 
 
 def works_in_checkout(agent: Agent) -> bool:
-    """Return whether an agent may use files: it lists a tool for that, or lists no tools and is not a router."""
+    """Return whether an agent can work with the files of a checkout.
+
+    It can if its list of tools contains a file or command tool, or if it has no list of tools and is not a router.
+    """
     if agent.tools is None:
         return agent.router is None
     # Imported here to keep start-up fast: not every agent lists tools.
@@ -178,7 +181,7 @@ def can_load_skills(agent: Agent) -> bool:
     """Return whether an agent can load skills.
 
     An agent that disallows the tool `load_skill` cannot load skills. Any other agent can if it lists that tool or any
-    skills, or if it lists no tools and is not a router.
+    skills, or if it has no list of tools and is not a router.
     """
     is_default = bool(agent.skills) or (agent.tools is None and agent.router is None)
     if not agent.tools and not agent.disallowed_tools:

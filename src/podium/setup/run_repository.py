@@ -24,7 +24,7 @@ LARGEST_DIFF = 1024 * 1024
 
 
 class RunRepository:
-    """The repository that contains the folder that a run works in."""
+    """The git repository that contains a run's working directory."""
 
     def __init__(self, directory: Path, run: str) -> None:
         self._directory = directory

@@ -73,14 +73,17 @@ class RunTools:
         self._toolboxes: dict[tuple[Rules, CommandSandbox | None], Toolbox] = {}
         self._sandbox: CommandSandbox | None = None
         self._sandbox_ready: Event | None = None
-        """An event that is set when the sandbox is ready; None until the run starts looking for a sandbox."""
+        """An event that is set when the sandbox is ready; None until the run starts choosing a sandbox."""
         self._background: TaskGroup | None = None
         self._exit_stack = AsyncExitStack()
         self._servers: Servers | None = None
         self._notices_sent: set[str] = set()
 
     async def offer_tools(self, op: Operation) -> tuple[Tool, ...]:
-        """Return the tools of an operation's agent. Those that need a gate are wrapped by the operation's gate."""
+        """Return the tools of an operation's agent.
+
+        Calls to tools that may need permission pass through the operation's gate.
+        """
         agent = op.agent
         if self._directory is None and not self._functions and agent.tools is None:
             return ()
@@ -168,7 +171,7 @@ class RunTools:
         )
 
     def _start_sandbox_search(self, checkout: Path) -> None:
-        """Start looking for this run's sandbox in the background, unless the search has already started."""
+        """Start choosing the run's sandbox in the background, unless this has already been started."""
         if self._sandbox_ready is None:
             assert self._background is not None
             self._sandbox_ready = Event()

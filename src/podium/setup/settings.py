@@ -108,7 +108,10 @@ class Settings(Struct, frozen=True, kw_only=True):
     squad_history: bool = False
     """Whether members of a squad can add notes to their history."""
     forge: Literal["github", "gitlab"] | None = None
-    """The forge of the remote; None to choose it by the remote's host or by the installed program."""
+    """The forge of the remote. If it is None, the forge is determined from the remote's host name.
+
+    For pull requests, if the host name is not sufficient, the forge is determined from the installed program.
+    """
     proposed: SettingsDocument = SettingsDocument()
     notices: tuple[str, ...] = ()
     sources: dict[str, Origin] = {}
@@ -261,8 +264,7 @@ def _read_environment(environ: Mapping[str, str]) -> SettingsDocument:
         raise Mistake(f"PODIUM_PERMISSION_MODE is {mode!r}, which is not a mode; available: {', '.join(MODES)}")
     if store is not None and "://" in store and not is_postgres_url(store):
         raise Mistake(
-            "PODIUM_STORE is the address of a server that is not supported; use local, the path of a file or "
-            "postgresql://…"
+            "PODIUM_STORE is an address of an unsupported kind; use local, the path of a file or postgresql://…"
         )
     placement = environ.get("PODIUM_PLACEMENT") or None
     if placement is not None:

@@ -1,4 +1,4 @@
-"""List the settings, hooks and MCP tools of a repository that need the user's trust, and whether they are trusted."""
+"""List a repository's settings, hooks and MCP tools that need the user's trust, with the trust state of each."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ class TrustItem(Struct, frozen=True, kw_only=True):
 
 
 class TrustOverview(Struct, frozen=True, kw_only=True):
-    """The repository's settings that need trust, and changed MCP tools. Settings in `ignored` never apply."""
+    """The settings, hooks and changed MCP tools of a repository that need the user's trust.
+
+    `ignored` contains the keys of settings that have no effect in a repository's settings file.
+    """
 
     repo: Path
     items: tuple[TrustItem, ...]
@@ -50,9 +53,10 @@ class TrustOverview(Struct, frozen=True, kw_only=True):
 
 
 def build_trust_overview(files: SettingsFiles, repo: Path, trust: Trust, agents: Iterable[Agent] = ()) -> TrustOverview:
-    """Return the items that the user can trust in a repository. Raise Mistake if the settings files have errors.
+    """Return the settings, hooks and changed MCP tools of a repository that need the user's trust.
 
-    `agents` contains the agents of the repository, whose hooks are items too.
+    `agents` contains the repository's agents. Their hooks are included. Raise Mistake if the settings files have
+    errors.
     """
     files.require_no_errors()
     # List all proposals: those that the user trusts are in `files.repo`, and the others are in `files.proposed`.

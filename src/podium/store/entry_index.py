@@ -31,7 +31,7 @@ LOCK_SECONDS = 0.5
 
 Query = tuple[str, tuple[Any, ...]]
 Position = tuple[float, int, int]
-"""The time, the run's number in the index and the sequence number of an entry; unique for each entry."""
+"""The unique position of an entry: its time, the number of its run in the index, and its sequence number."""
 
 
 class EntryIndex:

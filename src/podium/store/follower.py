@@ -18,8 +18,9 @@ PAGE = 1000
 class Follower:
     """An iterator over one run's entries, in order.
 
-    It ends after the entry that ends the run, or that pauses the run until somebody resumes it. It reads new entries
-    whenever it is woken; a PostgreSQL store also wakes it once a second. A slow reader delays only itself.
+    Iteration stops after the entry that records the end of the run, or a pause that lasts until somebody resumes the
+    run. The follower reads new entries whenever it is woken; a PostgreSQL store also wakes it once a second. A slow
+    reader delays only itself.
     """
 
     def __init__(self, path: StoreAddress, run: str, after: int = 0) -> None:
@@ -78,6 +79,6 @@ class Follower:
 
 
 def _ends_timeline(event: Event) -> bool:
-    """Return whether this event ends a timeline. If the run is resumed later, more entries follow."""
+    """Return whether a follower stops after this event: the run ended, or paused until somebody resumes it."""
     # A run that is paused until a given time continues by itself.
     return isinstance(event, RunEnded) or (isinstance(event, RunPaused) and not event.until)

@@ -64,7 +64,8 @@ def post_to_mailbox(
     """Post a message to a run's mailbox, and wake all processes that own runs, so that the run's owner reads it.
 
     Return False, and post nothing, if the run already has a message with this `ref`. `files` contains the attachments
-    of a `MessageReceived`. Secrets in this process's environment are redacted: the mailbox keeps the message.
+    of a `MessageReceived`. Secrets in this process's environment are redacted, because the store keeps the message
+    even after the run's owner has read it.
     """
     data = Redaction.from_environment(os.environ).redact_line(msgspec.json.encode(event))
     connection = open_connection(path, create=False)

@@ -37,7 +37,7 @@ class DamagedRun(NamedTuple):
 
 
 class RunList(NamedTuple):
-    """The runs of a store, newest first: those that can be read, and those that cannot."""
+    """The readable runs and the damaged runs of a store, each newest first."""
 
     readable: list[RunSummary]
     damaged: list[DamagedRun]

@@ -1,7 +1,7 @@
-"""The secret with which a host proves that it may start the schedules of its machine.
+"""The secret with which a host proves that it may start the scheduled runs of its machine.
 
 The secret is in a file in the Podium home. A PostgreSQL store contains only a digest of the secret. So a host on
-another machine can read the store, but cannot record that a run of these schedules was started or missed.
+another machine can read the store, but cannot record that one of these scheduled runs was started or missed.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 `next_at` is the next time that a schedule is due. It is advanced only after the run for that time is created, and
 the id of that run is derived from the schedule and the time. So if a process is killed in between, the next process
-handles the same time again, and finds the run.
+tries to start the same run again, and finds that it already exists.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Schedule:
 
 
 class Schedules:
-    """The schedules in a store. Changes are synced to disk at once, because no timeline contains them."""
+    """The schedules in a store. Changes are synced to disk at once, because they are not recorded on any timeline."""
 
     def __init__(self, store: StoreAddress, *, host_secret: str = "") -> None:
         """Open the schedules in a store.
@@ -95,7 +95,7 @@ class Schedules:
         self._execute("DELETE FROM schedule WHERE id = ?", (id,))
 
     def set_paused(self, id: str, is_paused: bool, *, next_at: float) -> None:
-        """Pause a schedule, or resume it at the time `next_at`."""
+        """Pause or resume a schedule, and set its next due time to `next_at`."""
         self._execute("UPDATE schedule SET is_paused = ?, next_at = ? WHERE id = ?", (int(is_paused), next_at, id))
 
     def record_start(self, schedule: Schedule, *, next_at: float, error: str = "") -> None:

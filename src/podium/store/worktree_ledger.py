@@ -107,7 +107,10 @@ class Ledger:
         return await self._run_in_thread(select_rows, create=False)
 
     async def find_last_run(self, repository: Path, branch: str) -> str:
-        """Return the run of a branch's newest worktree, even if it was removed, or an empty string if there is none."""
+        """Return the run that a branch's newest worktree belongs to, or an empty string if no worktree is recorded.
+
+        Removed worktrees count too.
+        """
         if not self.store.exists():
             return ""
 

@@ -1,6 +1,7 @@
 """The SQL statements that a process executes while it works on runs, except those that append entries.
 
-Each statement is a constant, so that a process on a fleet's host can look up the database function to call instead.
+Each statement is a constant. A process on a fleet host does not execute it, but uses it as a key to look up the
+database function to call.
 """
 
 RENEW_OWNER = (

@@ -29,9 +29,9 @@ from .trace_parent import trace_variables
 BREACH_SECONDS = 0.25
 """Seconds between checks of the resources that a sandboxed command uses."""
 LARGEST_PIPE = 1024 * 1024
-"""The maximum number of bytes that a pipe holds.
+"""The maximum number of bytes that a pipe can hold.
 
-If more output arrives after the process group has ended, it comes from a process that has left the group."""
+If more bytes than this arrive after the process group has ended, a process that has left the group is writing them."""
 
 PASSED_ON = frozenset(
     (

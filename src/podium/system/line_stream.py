@@ -35,7 +35,7 @@ async def iterate_lines(read: ReadBytes, *, longest: int) -> AsyncIterator[bytes
 
 
 class DescriptorStream:
-    """Reads one descriptor and writes another, such as this process's standard input and output.
+    """A stream that reads from one descriptor and writes to another, such as standard input and standard output.
 
     The descriptors stay in blocking mode, because other processes may share them.
     """

@@ -25,7 +25,7 @@ class NatsMissing(Exception):
 
 @dataclass(slots=True)
 class NatsServer:
-    """A private server, which can be stopped, killed and started again on the same port with the same data."""
+    """A private NATS server, which can be stopped, killed and started again on the same port with the same data."""
 
     program: str
     folder: Path
@@ -63,9 +63,9 @@ class NatsServer:
 
 @contextmanager
 def run_nats_server() -> Iterator[NatsServer]:
-    """Run a server until the block ends or this process is killed, then delete its data.
+    """Run a NATS server until the block ends, then stop the server and delete its data.
 
-    Raise NatsMissing if NATS is not installed.
+    This also happens if this process is killed during the block. Raise NatsMissing if NATS is not installed.
     """
     program = shutil.which("nats-server") or shutil.which("nats-server", path=str(Path(sys.executable).parent))
     if program is None:

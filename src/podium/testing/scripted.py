@@ -46,8 +46,8 @@ class Scripted:
     """Defines scripted agents, runs them, and reads their timelines.
 
     Agents that the test does not define are loaded from `repo` or are built in. Runs work in `workspace`, which is
-    an empty folder unless the test fills it. `patience` contains the turn limits, which can be
-    replaced before a run. `report` receives the timeline of every run as readable text.
+    an empty folder unless the test fills it. `patience` contains the turn limits; a test can replace it before a run.
+    `report` receives the timeline of every run as readable text.
     """
 
     def __init__(
@@ -69,13 +69,13 @@ class Scripted:
     # Defining agents
 
     def agent(self, name: str, *, says: Moves = "ok", **keys: Any) -> Agent:
-        """Define an agent that makes these moves, one for each model call; `keys` sets fields of `podium.Agent`."""
+        """Define an agent with these scripted replies, one per model call. `keys` sets fields of `podium.Agent`."""
         self._own_agents[name] = Agent(name=name, **keys)
         self._scripts.set_script(name, says)
         return self._own_agents[name]
 
     def says(self, agent: str, *moves: Any) -> None:
-        """Set an agent's moves, which are its scripted replies, one for each model call.
+        """Set an agent's scripted replies, one per model call.
 
         The agent can be defined with `agent`, defined by a file in the repository, or built in.
         """
@@ -97,7 +97,7 @@ class Scripted:
     async def arun(
         self, agent: str | Agent, request: str, *, agents: Iterable[Agent] = (), dies_after: int | None = None
     ) -> Result:
-        """Do the same as `run`, in an async test."""
+        """Send a request to an agent and wait for the result, like `run`, but in an async test."""
         team = self._resolve_team(agent, agents)
         # The roster finds agents with a prefix, such as builtin:answer, by itself.
         given = [one for one in team if ":" not in one.name]
@@ -111,7 +111,7 @@ class Scripted:
         return _run_blocking("resume", partial(self.aresume, run, dies_after=dies_after))
 
     async def aresume(self, run: str | Result, *, dies_after: int | None = None) -> Result:
-        """Do the same as `resume`, in an async test."""
+        """Resume an interrupted run and wait for the result, like `resume`, but in an async test."""
         started = self.entries(run)[0].event
         assert isinstance(started, RunStarted)
         async with self._make_app(started.agents, dies_after) as app, app.resume(_run_id(run)) as resumed:

@@ -24,7 +24,10 @@ class ServedModel:
         self._scripts = scripts
 
     def says(self, *moves: Any, model: str | None = None) -> None:
-        """Set the moves for all conversations, or for those that request `model`. Each starts at the first move."""
+        """Set the scripted replies for all conversations or, if `model` is given, for conversations with that model.
+
+        Every conversation starts at the first reply.
+        """
         if model is None:
             self._scripts.set_default_script(moves)
         else:
@@ -42,7 +45,7 @@ class ServedModel:
 
     @property
     def heard(self) -> list[str]:
-        """The last message of each call."""
+        """The text of the last message in each call that the server received."""
         return [received.call.messages[-1].text for received in self.calls]
 
     def wait_calls(self, count: int, *, seconds: float = 10.0) -> None:

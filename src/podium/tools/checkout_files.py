@@ -1,8 +1,8 @@
 """Access the files in a checkout. Nothing outside the checkout is ever opened.
 
-A path is first located, which results in the real path. If the kernel supports `openat2`, the kernel resolves the path
-and follows links that stay inside the checkout. Otherwise, the path is traversed directory by directory, and every link
-is rejected.
+Each path is first resolved to its real path. If the kernel supports `openat2`, the kernel resolves the path and follows
+links that stay inside the checkout. Otherwise, the path is traversed directory by directory, and every link is
+rejected.
 
 Permission rules are applied to the real path. Files are then opened and written at the real path without following
 links, so a link that is created in the meantime causes an error instead of leading outside.

@@ -50,7 +50,9 @@ class SeveralEdits(Arguments, frozen=True, kw_only=True):
 
 
 OTHER_NAMES = {"old_text": "old", "new_text": "new", "old_string": "old", "new_string": "new"}
-"""Alternative argument names: those from earlier versions, and those that models know from other programs."""
+"""Alternative names for arguments, mapped to the current names.
+
+The alternatives are names from earlier versions, and names that models use because other programs' tools have them."""
 
 
 class EditFile:

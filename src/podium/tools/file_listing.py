@@ -18,9 +18,9 @@ from .checkout_files import open_checkout
 MOST = 200_000
 
 Hidden = Callable[[str], bool]
-"""A function that returns whether a file is hidden from searches and from diffs of several files.
+"""A function that takes a path and returns whether the file is hidden from searches and from diffs of several files.
 
-A call that gives the path of a hidden file can still read the file."""
+A tool call can still read a hidden file if it specifies the file's exact path and the rules allow it."""
 
 SECRET_NAMES = (".env", ".netrc", ".pgpass", ".npmrc", ".pypirc", ".git-credentials", "credentials.json")
 SECRET_ENDS = (".pem", ".key", ".p12", ".pfx", ".keystore", ".jks", ".kdbx")

@@ -79,16 +79,20 @@ class GitDiff:
             )
         if left_out:
             parts.append(
-                f"[files left out because they may contain secrets or a rule hides them: {', '.join(left_out)}]"
+                "[files omitted because they may contain secrets or because a rule denies access to them: "
+                f"{', '.join(left_out)}]"
             )
         return "\n".join(parts) or ("Nothing is staged." if is_staged else "Nothing has changed.")
 
     async def _require_checkout(self) -> None:
-        """Raise InvalidCall if the checkout is not in a git work tree. Git could otherwise compare another folder."""
+        """Raise InvalidCall if the checkout is not in a git work tree.
+
+        Without this check, git could show the changes in a different folder.
+        """
         done = await call_git(self._place, "rev-parse", "--show-toplevel")
         top = os.fsdecode(done.out).rstrip("\n")
         if done.code != 0 or not await to_thread.run_sync(_is_within, self._directory, top):
-            why = done.err.splitlines()[0] if done.err else "the work tree of its repository is another folder"
+            why = done.err.splitlines()[0] if done.err else "the repository has its work tree in a different folder"
             raise InvalidCall(f"The checkout is not in a git work tree ({why}); compare files with other tools.")
 
     async def _run_git(self, *args: str) -> GitResult:

@@ -27,11 +27,12 @@ CHECKOUT = "."
 
 
 def hash_named_files(command: str, directory: Path, also: Sequence[Path] = ()) -> dict[str, str]:
-    """Return the hashes of the files in the checkout that a command's words refer to, keyed by path.
+    """Return the hashes of the files in the checkout that a command refers to, keyed by path.
 
-    `also` lists other checkouts of the same task; files in them are keyed by their absolute paths. If these files
-    cannot be determined, return one hash that covers all checkouts, with the key `CHECKOUT`. Raise InvalidCall if the
-    checkouts are too large for that.
+    Every word of the command is treated as a possible path. `also` lists other checkouts of the same task; files in
+    them are keyed by their absolute paths. If it cannot be determined which files the command refers to, return one
+    hash that covers all files in all checkouts, with the key `CHECKOUT`. Raise InvalidCall if the checkouts contain
+    too many files for such a hash.
     """
     roots = _resolve_roots(directory, also)
     found = parse_command(command)
@@ -148,8 +149,8 @@ def _hash_checkouts(roots: Sequence[Path]) -> str:
                 whole.update(os.fsencode(f"{folder}/{name}\0{found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}\n"))
         if count > MOST_CHECKOUT_FILES:
             raise InvalidCall(
-                "The files that `command` refers to cannot be determined, and the checkout has too many files to check "
-                "them all; split it into several commands, or put it in a script and run the script."
+                "Podium cannot determine which files `command` refers to, and the checkout has too many files to check "
+                "all of them; split the command into several commands, or put it in a script and run the script."
             )
     return whole.hexdigest()
 

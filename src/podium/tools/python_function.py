@@ -93,8 +93,8 @@ def _build_arguments_type(function: Callable[..., Any]) -> type[Struct]:
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise Mistake(
-                f"{function.__name__} cannot be a tool with the parameter {parameter}; use parameters that can be "
-                "passed by name"
+                f"{function.__name__} cannot be a tool, because its parameter {parameter} cannot be passed by name; "
+                "use ordinary or keyword-only parameters"
             )
         hint = hints.get(name, Any)
         if parameter.default is parameter.empty:

@@ -28,7 +28,7 @@ class CheckArguments(Arguments, frozen=True, kw_only=True):
 
 
 class RunChecks:
-    """`run_checks`: runs checks, and returns which of them passed and the end of their output."""
+    """`run_checks`: runs checks, and returns, for each of them, whether it passed and the end of its output."""
 
     name = "run_checks"
     parameters = build_schema(CheckArguments)

@@ -102,17 +102,26 @@ class Toolbox:
             self._acting[tool.name] = tool
 
     def select_acting_tools(self, names: Sequence[str] | None, without: Sequence[str] = ()) -> list[ActingTool]:
-        """Return the named built-in tools that need a gate. If `names` is None, return those that only read files."""
+        """Return the built-in tools with these names whose calls must pass the gate.
+
+        If `names` is None, return the tools that only read files. Tools in `without` are not returned.
+        """
         wanted = _select_names(READING_TOOLS if names is None else names, without)
         return [self._acting[name] for name in wanted if name in self._acting]
 
     def select_function_tools(self, names: Sequence[str] | None, without: Sequence[str] = ()) -> list[ActingTool]:
-        """Return the named function tools, which need a gate. If `names` is None, return all of them."""
+        """Return the function tools with these names, or all function tools if `names` is None.
+
+        Tools in `without` are not returned. Calls to function tools must pass the gate.
+        """
         wanted = _select_names(tuple(self._functions) if names is None else names, without)
         return [self._functions[name] for name in wanted if name in self._functions]
 
     def select_plain_tools(self, names: Sequence[str] | None, without: Sequence[str] = ()) -> list[Tool]:
-        """Return the named tools that need no gate. If `names` is None, return all of them."""
+        """Return the built-in tools with these names whose calls need not pass the gate.
+
+        If `names` is None, return all such tools. Tools in `without` are not returned.
+        """
         wanted = _select_names(PLAIN_TOOLS if names is None else names, without)
         return [self._plain[name] for name in wanted if name in self._plain]
 

@@ -58,8 +58,8 @@ class UpdateMemory:
         after = amend_text(before, asked.old, asked.new)
         if len(after) > MOST_CHARACTERS and len(after) > len(before):
             raise InvalidCall(
-                f"Your memory would have {len(after):,} characters, and the limit is {MOST_CHARACTERS:,}; shorten it "
-                "or replace something in it."
+                f"Your memory would be {len(after):,} characters long, but the limit is {MOST_CHARACTERS:,}; shorten "
+                "the new text, or replace text that is already in your memory."
             )
         change = PendingFileChange(
             directory=self._directory,

@@ -119,7 +119,7 @@ AgentMode = Literal["", "plan", "dont-ask"]
 
 
 Expectation = Literal["", "changes"]
-"""The requirement, besides giving an answer, that an agent must meet to succeed: `changes` means changing files."""
+"""What an agent must do to succeed, in addition to answering: `changes` means that it must change files."""
 
 
 MemoryPlace = Literal["", "project", "user"]

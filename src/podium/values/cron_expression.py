@@ -78,7 +78,7 @@ class CronExpression:
         )
         leap = date(2000, 1, 1)
         if not any(expression._matches_day(leap + timedelta(days=number)) for number in range(366)):
-            raise Mistake(f"{text!r} never triggers, because it matches no date: none of its months has such a day")
+            raise Mistake(f"{text!r} never triggers: the given days do not exist in the given months")
         return expression
 
     def find_next(self, after: float, zone: tzinfo) -> float:
@@ -91,7 +91,7 @@ class CronExpression:
                 place = bisect_right(times, after)
                 if place < len(times):
                     return times[place]
-        raise AssertionError("found no next time for a cron expression, although every valid expression has one")
+        raise AssertionError("no next time was found for a valid cron expression")
 
     def _matches_day(self, day: date) -> bool:
         if day.month not in self.months:

@@ -99,14 +99,14 @@ class FieldReader:
         return " ".join(self.read_text(allow_blank=True).split())
 
     def read_secret(self) -> str:
-        """Return a string unchanged. It is a secret, so it is never included in messages."""
+        """Return a secret string unchanged. Error messages never include its value."""
         if isinstance(self.node, ScalarNode) and self.node.kind == "text":
             return self.node.raw
         self.add_error("expected a string, got another type")
         return ""
 
     def read_url(self) -> str:
-        """Return an HTTP URL. It may contain a password, so it is never included in messages."""
+        """Return an HTTP URL without trailing slashes. Error messages never include it: it may contain a password."""
         text = self.read_secret().strip()
         host = text.partition("://")[2]
         if not text.startswith(("http://", "https://")) or not host or any(sign.isspace() for sign in text):
@@ -128,7 +128,7 @@ class FieldReader:
         return least
 
     def read_positive_number(self, expected: str = "a number above 0") -> float:
-        """Return a number above zero, such as seconds or money."""
+        """Return a number above zero, such as a duration in seconds or an amount of money."""
         if isinstance(self.node, ScalarNode) and self.node.kind in ("whole", "number"):
             value = float(self.node.raw)
             if value > 0:

@@ -8,7 +8,7 @@ HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
 BLANKS = frozenset("\u034f\u115f\u1160\u2800\u3164\uffa0")
 """Characters outside the hidden categories that are invisible or look like a space."""
 LAYOUT = frozenset(" \n\t")
-"""Whitespace that is normal in text."""
+"""Whitespace characters that do not count as hidden: space, line feed and tab."""
 
 
 def is_hidden(character: str) -> bool:

@@ -19,7 +19,7 @@ EXAMPLE = "a command, or entries such as {command: ./guard.sh, tools: Bash}"
 
 
 def read_hooks(reader: FieldReader, *, events: Collection[str] = HOOK_EVENTS, may_leave_sandbox: bool) -> HookTable:
-    """Read the hooks for each event. A hook can turn its sandbox off only with `may_leave_sandbox`."""
+    """Read the hooks for each event. A hook can turn off its sandbox only if `may_leave_sandbox` is true."""
     found: HookTable = {}
     for name, entry in reader.iter_entries("events such as before_tool: {command: ./guard.sh}"):
         event = FOREIGN_EVENTS.get(name, name)
@@ -70,7 +70,10 @@ def _iter_foreign_hooks(reader: FieldReader) -> Iterator[Hook]:
 
 
 def _read_matcher(reader: FieldReader) -> tuple[str, ...]:
-    """Read another program's pattern for tools: names separated by `|`. Any other pattern counts as all tools."""
+    """Return the tool names in another program's pattern, such as `Edit|Write`.
+
+    If the pattern is not a list of names, return an empty tuple, which means all tools.
+    """
     pattern = reader.read_text(allow_blank=True)
     if not _NAMES.fullmatch(pattern.replace("|", "")):
         if pattern != ".*":

@@ -51,7 +51,7 @@ def cut_middle(text: str, most: int) -> str:
 
 
 def format_count(number: int, word: str, plural: str = "") -> str:
-    """Format a count with its noun: `1 call`, `1,200 calls`. `plural` is needed if adding an s is wrong."""
+    """Format a count with its noun: `1 call`, `1,200 calls`. Pass `plural` if the plural is not formed with an s."""
     return f"{number:,} {word}" if number == 1 else f"{number:,} {plural or f'{word}s'}"
 
 

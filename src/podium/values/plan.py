@@ -54,7 +54,7 @@ class WorkPlan(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Finding(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The result of reviewing one criterion, by a reviewer or by running its command."""
+    """The result of checking one criterion, either by a reviewer or by running the criterion's command."""
 
     criterion: str
     is_met: bool

@@ -134,7 +134,7 @@ def _plan_moves(arriving: Mapping[str, str], target: Mapping[str, str], base: Ma
 
 
 def _iter_free_paths(paths: Iterable[str], first: int, taken: Collection[int]) -> Iterator[str]:
-    """Yield each path with a free number: the next one, starting at `first`, that is not in `taken`."""
+    """Yield a renumbered path for each path. The new numbers start at `first`; numbers in `taken` are skipped."""
     numbers = (number for number in count(first) if number not in taken)
     for path in paths:
         title = path.rpartition("/")[2].partition("-")[2]
@@ -142,7 +142,7 @@ def _iter_free_paths(paths: Iterable[str], first: int, taken: Collection[int]) -
 
 
 def _follow_moves(moved: Mapping[str, str], line: re.Match[str]) -> str:
-    """Return a line of a record with the new names of the records that it links to."""
+    """Return a line of a record, with its links to renamed records updated."""
 
     def follow_link(link: re.Match[str]) -> str:
         new = moved.get(f"{ADR_FOLDER}/{unquote(link[1])}")

@@ -1,4 +1,4 @@
-"""Collect the checks that were run on a run's work, with their results."""
+"""Collect the checks that were executed during a run, with their results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VERDICT = re.compile(r"(PASS|FAIL) (.+?)(?=, (?:PASS|FAIL) |$)")
 
 
 class CheckRun(Struct, frozen=True, kw_only=True):
-    """A check that was run on the work, and whether it passed."""
+    """A check that was executed during a run, and whether it passed."""
 
     name: str
     passed: bool

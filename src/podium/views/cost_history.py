@@ -1,6 +1,7 @@
-"""Compute a run's costs over time, by agent and by model, and how each agent spent its time, from the timeline.
+"""Compute a run's costs, and how each agent spent its time, from the run's timeline.
 
-Every amount is a sum of the usage that entries record, so the totals equal those of all other views.
+Costs are computed over time, by agent and by model. Every amount is a sum of the usage that entries record, so the
+totals equal those of all other views.
 """
 
 from __future__ import annotations

@@ -53,10 +53,10 @@ def _ballot_fields(record: DecisionRecord, ballot: BallotCast) -> dict[str, Any]
 
 
 def vote_fields(record: DecisionRecord) -> dict[str, Any]:
-    """Return a vote's rule, who can vote, who has not voted yet, and when the vote closes, as JSON fields.
+    """Return a vote's rule, who can vote, who has not voted yet, and when the vote times out, as JSON fields.
 
-    `missing` says what the vote still needs for a result. A resumed vote is open again for the whole window, so
-    `closes_at` is the earliest time when an open vote can close.
+    `missing` says what the vote still needs for a result. `closes_at` is the earliest time when an open vote can time
+    out. If the run is interrupted and resumed, the vote window starts again, so the vote times out later.
     """
     proposal, closed = record.state.proposal, record.state.closed
     is_open = closed is None and record.state.committed is None

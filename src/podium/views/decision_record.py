@@ -145,7 +145,7 @@ def link_decision(id: str, files: Mapping[str, str]) -> str:
 
 
 def list_participants(state: DecisionState) -> list[str]:
-    """Return the names of those who proposed the decision, voted on it or made it."""
+    """Return the names of a decision's participants: the proposer, the voters, and the person or agent that decided."""
     if state.committed is not None and state.committed.participants:
         return list(state.committed.participants)
     by = "" if state.committed is None else state.committed.by

@@ -34,7 +34,7 @@ class ReportPart(Struct, frozen=True, kw_only=True):
 
 
 class ReflectionReport(Struct, frozen=True, kw_only=True):
-    """A loop of planning, work and evaluation; `end` is None while it may continue."""
+    """The results of a loop of planning, work and evaluation. `end` is None while the loop may continue."""
 
     lead: str
     operation: str
@@ -51,7 +51,7 @@ class ReflectionReport(Struct, frozen=True, kw_only=True):
 
 
 class DiscussionReport(Struct, frozen=True, kw_only=True):
-    """The messages and votes of a discussion; `end` is None while it may continue."""
+    """The messages and votes of a discussion. `end` is None while the discussion may continue."""
 
     lead: str
     operation: str

@@ -22,10 +22,10 @@ LONGEST_NAME = 60
 
 SANDBOXES = {
     "": "not used for this tool",
-    "none": "none: the command can do anything that you can; network on",
+    "none": "none: the command has all your permissions and network access",
     "missing": "not available on this machine; the command is refused even if you allow it",
-    "workspace": "workspace: can write only in the checkout; network off",
-    "read-only": "read-only: cannot write anything; network off",
+    "workspace": "workspace: can write only in the checkout; no network access",
+    "read-only": "read-only: cannot write anything; no network access",
 }
 """The description of each sandbox that an action can run in."""
 
@@ -37,7 +37,7 @@ RISKS: dict[RiskKind, str] = {
     "control_characters": "contains control or invisible characters",
     "unknown_program": "runs a program that Podium does not know",
 }
-"""The description of each kind of risk fact."""
+"""The description of each kind of risk that a permission request can show."""
 
 LABELS = frozenset(("risk", "sandbox"))
 """The labels of lines that Podium writes itself. An argument with one of these names is shown in quotes."""
@@ -73,7 +73,7 @@ def format_request_lines(asked: PermissionAsked) -> list[str]:
 
 
 def format_risk(fact: RiskFact) -> str:
-    """Format a risk fact as one line. Its examples are quoted, so that they cannot be mistaken for Podium's text."""
+    """Format a risk as one line. Its examples are quoted, so that they cannot be mistaken for Podium's text."""
     more = f" and {fact.more} more" if fact.more else ""
     return f"{RISKS[fact.kind]}: {', '.join(map(_quote_example, fact.examples))}{more}"
 

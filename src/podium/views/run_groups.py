@@ -141,7 +141,7 @@ class Arrangement(Struct, frozen=True, kw_only=True):
         exact = self.grouped_runs.get(prefix)
         if exact is not None and exact.group is None:
             raise NoSuchRun(
-                f"run {prefix} was deleted with its group and is not listed; run podium show {prefix} to see it"
+                f"run {prefix} is no longer listed because its group was deleted; run podium show {prefix} to see it"
             )
         found = [prefix] if exact is not None else self._match_runs(prefix)
         if len(found) > 1:

@@ -149,7 +149,7 @@ class ReportBuilder:
                     self._apply_to_team(node, entry)
 
     def _apply_to_team(self, node: OperationNode, entry: Entry) -> None:
-        """Apply an entry about an operation's start, its handoff or its team."""
+        """Apply an entry that records an operation's start, a handoff or an event in a team."""
         match entry.event:
             case OperationStarted():
                 self._start_node(node)

@@ -92,7 +92,7 @@ class OperationNode:
     team: Team | None = None
     """The team that the agent leads."""
     members: dict[str, str] = field(default_factory=dict)
-    """The agents of the team's members, keyed by member name, in order."""
+    """The name of each team member's agent, keyed by member name, in team order."""
 
     @property
     def text(self) -> str:
@@ -131,7 +131,7 @@ class RunView:
     wakes_at: float | None = None
     """When the run continues, in seconds since the epoch, if it is waiting for a provider's limit to reset."""
     waits_for: str = ""
-    """A phrase for the limit that must reset before the run continues."""
+    """A description of the limit that must reset before the run continues."""
     notices: list[str] = field(default_factory=list)
     requests: RunRequests = field(default_factory=RunRequests)
     """The requests and questions to the user."""
@@ -254,7 +254,10 @@ class RunView:
 
 
 def map_member_names(team: Team) -> dict[str, str]:
-    """Return the agents of a team's members, keyed by member name, in order. Duplicate names get a number."""
+    """Return the name of each team member's agent, keyed by member name, in team order.
+
+    If several members have the same name, a number is appended, as in `tester-2`.
+    """
     names: dict[str, str] = {}
     for member in team.members:
         wanted = name = member.name or member.agent
@@ -274,7 +277,7 @@ def find_parent_path(path: str, known: Container[str]) -> str | None:
 
 
 def describe_limit(event: LimitReached) -> str:
-    """Return a phrase for the limit that an agent has reached, such as `the limit of openai:gpt-5-mini`."""
+    """Describe the limit that an agent has reached, such as `the limit of openai:gpt-5-mini`."""
     return f"the limit of {event.provider}:{event.model}" if event.provider else f"the limit of {event.model}"
 
 

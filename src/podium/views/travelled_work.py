@@ -1,4 +1,4 @@
-"""Use a run's timeline to determine where its files are: on which machine, and which changes are on the remote."""
+"""Use a run's timeline to determine which machine has its files, and which of its steps have not been pushed."""
 
 from __future__ import annotations
 

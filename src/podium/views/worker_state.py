@@ -98,7 +98,7 @@ class WorkerState(Struct, frozen=True, kw_only=True):
     `waiting_since` is the time of the oldest unanswered request or question, or 0 if there is none; `waiting_for`
     contains the ids of all unanswered requests and questions. `base` is set when the worker gets its checkout;
     `commit`, `commits`, `files`, `added` and `removed` are set when its work is committed. `usage` includes the
-    usage of the workers that this worker started, once they have ended; `counts` contains the ids of their runs.
+    usage of the workers that this worker started and that have ended; `counts` contains the run ids of those workers.
     `context` is the size of the largest open conversation of the worker's agents or, if none is open, of the last
     conversation. `model` is the model that replied last. `also` contains the worker's work in additional repositories.
     """

@@ -134,7 +134,10 @@ async def _keep_schedules(settings: Settings, scope: CancelScope) -> None:
 
 
 def _needs_commander(settings: Settings) -> bool:
-    """Return whether schedules or workers need a commander and none is running, e.g. because they wait for a limit."""
+    """Return whether schedules or workers need a commander but none is running.
+
+    For example, a worker that is waiting for a limit to reset needs a commander to continue it afterwards.
+    """
     if describe_unattended_schedules(settings):
         return True
     is_running = is_commander_listening(commander_socket_path(settings.store))

@@ -23,7 +23,10 @@ AWAY_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingRequest:
-    """A request that is denied if nobody answers it in time. `allowed` returns the time limit in seconds."""
+    """A request that is denied if nobody answers it in time.
+
+    `allowed` returns how many seconds a person has to answer the request.
+    """
 
     by: str
     asked: float
@@ -38,7 +41,7 @@ class ApprovalDeadlines:
         self._store = store
         self._open: dict[str, PendingRequest] = {}
         self._clients_since: dict[str, float] = {}
-        """When each client connected, on the monotonic clock, because the system time can change."""
+        """When each connected client was first seen. The times are monotonic, because the system time can change."""
         self._changed = Event()
 
     def add_request(

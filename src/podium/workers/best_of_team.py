@@ -24,15 +24,16 @@ PROMPT = "You compare several attempts at the same task, and judge each by its r
 def make_best_of_team(
     agent: Agent, times: int, choose: Choose | None, settings: Settings, options: WorkerOptions
 ) -> tuple[Agent, Agent]:
-    """Return the lead of a team in which an agent does a task several times, and the agent for its members.
+    """Return the lead of a team whose members all do the same task, and the agent that every member runs.
 
-    The checks in the settings are run first. `choose` says how to choose the best of the results that pass; by default,
-    a judge chooses it. Raise Mistake if `choose` is `checks` and the settings have no checks.
+    The team first runs the checks in the settings, if any, on each result. `choose` says how to choose the best of the
+    results that pass; by default, a judge chooses. Raise Mistake if `choose` is `checks` and the settings have no
+    checks.
     """
     checks = _format_checks(settings.checks)
     if choose == "checks" and not checks:
         raise Mistake(
-            "--choose checks needs checks, but the settings define none; add some, for example "
+            "--choose checks requires at least one check, but the settings define none; add one, for example "
             "checks: {tests: pytest -q}, or use --choose judge"
         )
     member = apply_options_to_agent(replace(options, budget=None, timeout=None), agent, settings)

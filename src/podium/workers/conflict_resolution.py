@@ -115,8 +115,8 @@ def format_failed_check_task(left_out: LeftOutBranch, *, ours: MergeSide) -> str
     branch, other = escape_unprintable(left_out.branch), escape_unprintable(ours.name)
     parts = [
         f"Fix {branch}: a check fails when it is merged into {other}",
-        f"Your checkout is at a merge commit without conflicts: HEAD^1 is {other}, HEAD^2 is {branch}. "
-        f"The problem is: {left_out.why}.",
+        f"Your checkout is at a merge commit: HEAD^1 is {other}, HEAD^2 is {branch}. "
+        f"The merge had no conflicts, but {left_out.why}.",
     ]
     if left_out.output:
         parts.append(f"The end of the check's output:\n{fence_output(left_out.output)}")

@@ -180,9 +180,9 @@ def start_commander(
 ) -> None:
     """Start a commander for the store in these settings.
 
-    If `delivery` is given, the new process inherits it and uses the keys in `environ` for the run of the delivery. If
-    another commander is already running, the new process sends these keys to that commander and exits. Raise Mistake if
-    the log folder cannot be created.
+    If `delivery` is given, the new process inherits the lock of the delivery, and uses the provider keys in `environ`
+    for the run `delivery.run`. If another commander is already running, the new process sends these keys to that
+    commander and exits. Raise Mistake if the log folder cannot be created.
     """
     logs = settings.home / "logs"
     try:

@@ -62,7 +62,11 @@ class HostOptions:
 
 
 def require_host_login(store: PostgresAddress, name: str = "") -> str:
-    """Return the name of the host whose login the store's address contains. Raise Mistake if it is not `name`."""
+    """Return the name of the host that the login in the store's address belongs to.
+
+    Raise Mistake if the login does not belong to a host, or if it belongs to a host other than `name`. An empty `name`
+    matches every host.
+    """
     found = find_host_name(store)
     if not found:
         raise Mistake(
@@ -227,10 +231,10 @@ class HostWork:
         return HandBack() if status == "open" else None
 
     def _read_run(self, run: str) -> tuple[RunStarted, RunStatus, str]:
-        """Return a run's first event, its status, and the reason why a preceding run prevents it from starting.
+        """Return a run's first event, its status, and a text about the runs that must succeed before it starts.
 
-        The reason is `not yet` if a preceding run has not ended. If a preceding run did not succeed, the reason is a
-        clause about how that run ended. If all preceding runs have succeeded, the reason is empty.
+        The text is empty if all these runs have succeeded. If one of them has ended without success, the text says how
+        that run ended. Otherwise, the text is `not yet`.
         """
         with StoreReader(self._launcher.settings.store) as reader:
             summary = reader.read_summary(run)

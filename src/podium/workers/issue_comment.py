@@ -28,8 +28,8 @@ OUTCOMES = {"succeeded": "has finished", "failed": "failed", "stopped": "was sto
 def format_comment(claim: IssueClaim, worker: WorkerState | None) -> str:
     """Return the comment that Podium posts on an issue.
 
-    The comment says that a person must look at the issue first, or how the work on the issue ended. The result of the
-    work is taken from `worker`.
+    The comment says either that a person must look at the issue first, or how the work on the issue ended. Details of
+    the work are taken from `worker`, if it is given.
     """
     return "\n\n".join([f"<!-- {make_marker(claim)} -->", *_iter_blocks(claim, worker)]) + "\n"
 

@@ -1,4 +1,8 @@
-"""Merge branches whose workers worked in several repositories: one merge train in each, and one decision for all."""
+"""Merge branches whose workers worked in several repositories.
+
+Each repository has its own merge train. A branch is merged in all of its repositories or in none, and one approval
+covers all repositories.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +82,7 @@ async def find_repository_merges(
         own_target = onto or await read_current_branch(other.repository)
         if own_target in bases:
             raise Mistake(
-                f"{own_target} cannot be merged onto itself in {root}; check out another branch there, or pass --onto"
+                f"{own_target} cannot be merged into itself in {root}; check out another branch there, or pass --onto"
             )
         own = tuple(
             replace(one, base=bases[one.branch] or own_target, notice="", resolves=None, also=())

@@ -270,7 +270,10 @@ class IdleTracker:
 
 
 def _summarise_plan_step(entries: Sequence[Entry]) -> str:
-    """Return a summary of a plan step's work for the step's next owner. For other work, return an empty string."""
+    """Return a summary of the work on a plan step, for the step's next owner.
+
+    If the run is not for a plan step, return an empty string.
+    """
     started = entries[0].event
     assert isinstance(started, RunStarted), "the first entry of a run must be RunStarted"
     if started.errand is None or not parse_plan_step(started.errand.operation):

@@ -1,10 +1,10 @@
 """Deliver the provider keys for workers' runs to the commander, which stores them only in memory.
 
-A commander has the keys from the shell that started it. A later caller can delegate a task with other keys and
-addresses, or with none. The caller sends them over a socket that only its user can access, before a commander can claim
-the task's run. If no commander is running, the caller starts one, which gets the keys from its environment. If another
-commander was just starting or exiting, the new process sends the keys to that commander. A commander waits for the keys
-of a run as long as a delivery is registered for the run.
+A commander has the keys from the environment of the shell that started it. A later caller can delegate a task with
+other keys and addresses, or with none. The caller sends them over a socket that only its user can access, before a
+commander can claim the task's run. If no commander is running, the caller starts one, which gets the keys from its
+environment. If another commander was just starting or exiting, the new process sends the keys to that commander. A
+commander waits for the keys of a run as long as a delivery is registered for the run.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class KeyReceiver:
             while is_delivery_pending(self._store, run) and not self.get_keys(run):  # noqa: ASYNC110 - a lock cannot be awaited
                 await sleep(POLL_SECONDS)
             return
-        what = "the keys from the shell that delegated the task"
+        what = "the provider keys from the environment of the shell that delegated the task"
         raise OutsideFailed(f"{what} did not arrive within {within:g} s; delegate the task again")
 
     def get_keys(self, run: str) -> dict[str, str]:

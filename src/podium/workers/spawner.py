@@ -51,7 +51,7 @@ class ForkedProcess:
 
     pid: int = 0
     returncode: int | None = None
-    trouble: str = "it has exited; the next request will start another"
+    trouble: str = "the fork server has exited; the next attempt will start a new fork server"
     _fork_server: ForkServerClient
     _is_started: Event = field(default_factory=Event)
     _is_over: Event = field(default_factory=Event)
@@ -102,14 +102,15 @@ class Spawner:
         self._opening = Lock()
 
     async def warm_up(self) -> int:
-        """Start the fork server, if workers are forked, and return the pid of the workers' future parent process.
+        """Start the fork server if workers are forked, and return the pid of the workers' parent process.
 
-        Raise OutsideFailed if the fork server cannot be started.
+        The parent is the fork server if workers are forked, and otherwise this process. Raise OutsideFailed if the fork
+        server cannot be started.
         """
         return (await self._ensure_fork_server()).pid if self._is_forking else os.getpid()
 
     async def spawn(self, line_for: Callable[[int], str], *, log: Path, folder: Path) -> ForkedProcess | FreshProcess:
-        """Start a worker. `line_for` returns the line for its standard input, given its parent's pid.
+        """Start a worker. `line_for` takes the pid of its parent and returns the line for its standard input.
 
         Raise OutsideFailed if the worker cannot be started.
         """
@@ -172,7 +173,7 @@ class ForkServerClient:
                 await child.kill(signal.SIGKILL)
             raise
         if not child.pid:
-            raise OutsideFailed(f"the fork server could not start a worker process: {child.trouble}", retryable=True)
+            raise OutsideFailed(f"could not start a worker process: {child.trouble}", retryable=True)
         return child
 
     async def send_request(self, request: SpawnRequest | KillRequest) -> None:

@@ -21,7 +21,10 @@ from .worker_queue import Job, RunStatus, StartPlan, plan_worker_starts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnfinishedWorkers:
-    """The workers that have not ended. `end_texts` describes how the workers that they depend on ended."""
+    """The workers that have not ended.
+
+    `end_texts` maps each run that one of these workers depends on to a description of how that run ended.
+    """
 
     started: Mapping[str, RunStarted]
     statuses: Mapping[str, RunStatus]

@@ -57,7 +57,7 @@ class WorkPush:
         self._scope = CancelScope()
 
     def push_during(self, tools: AbstractAsyncContextManager[object]) -> AbstractAsyncContextManager[object]:
-        """Return a context manager that opens `tools` and, until it exits, pushes the run's files after every step."""
+        """Return a context manager that opens `tools` and pushes the run's files after every step until it exits."""
         return _PushedWork(self, tools)
 
     def start(self) -> None:
@@ -139,7 +139,7 @@ class WorkPush:
 
 
 class _PushedWork:
-    """A context manager that opens a run's tools. Until it exits, the run's files are pushed after every step."""
+    """A context manager that opens a run's tools and pushes the run's files after every step until it exits."""
 
     def __init__(self, push: WorkPush, tools: AbstractAsyncContextManager[object]) -> None:
         self._push = push

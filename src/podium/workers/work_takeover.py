@@ -1,4 +1,7 @@
-"""Continue a worker's run on this machine with the files that another machine pushed, and say what was not pushed."""
+"""Continue a worker's run on this machine with the files that another machine pushed.
+
+The worker's agent is told which work was not pushed.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +32,9 @@ from ..workspace.worktrees.worktree import WorktreeHook, Worktrees
 async def fetch_code(launcher: RunLauncher, run: str, worker_task: WorkerTask) -> TravelledWork | None:
     """Make sure that a run's repository is on this machine, with the commits that the run needs.
 
-    `worker_task` contains the paths on this machine. If the run was on another machine earlier, return what is known
-    about its files; otherwise return None. Raise Mistake if the repository cannot be used here, and OutsideFailed if
-    the remote does not provide the commits.
+    `worker_task` contains the paths on this machine. If the run was on another machine earlier, return the location and
+    the last push of its files; otherwise return None. Raise Mistake if the repository cannot be used here, and
+    OutsideFailed if the remote does not provide the commits.
     """
     origin, home = worker_task.origin, launcher.settings.home
     assert origin is not None

@@ -41,7 +41,7 @@ PR_SET_PDEATHSIG = 1
 class ProcessEnding(NamedTuple):
     """How a worker's process ended.
 
-    Only the number of restarts after a crash is limited. Losing the store does not count as a crash.
+    `is_crash` is False if the process lost the store. Only restarts after a crash count towards the limit on restarts.
     """
 
     how: str
@@ -78,7 +78,7 @@ class WorkerConfig(Struct, frozen=True, kw_only=True):
     also: dict[str, str] = {}
     """The commit that the branch starts at in each additional repository, keyed by the path of the checkout."""
     owner: OwnerId | None = None
-    """The worker's owner id for its run, if the worker shares that id with its host."""
+    """The owner id of the host, which the worker uses for its run. None if the worker is not on a host of a fleet."""
 
 
 def exit_with_parent(parent: int) -> None:

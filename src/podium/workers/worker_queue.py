@@ -7,7 +7,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 RunStatus = Literal["succeeded", "failed", "timed_out", "cancelled", "paused", "waiting", "taken", "open"]
-"""A worker's outcome, `paused`, `waiting` (for a limit to reset), `taken` (by another process), or `open`."""
+"""The status of a worker's run. If the run has ended, the status is its outcome.
+
+Otherwise, the status is `paused`, `waiting` (the run waits for a limit to reset), `taken` (another process is working
+on the run) or `open`.
+"""
 
 
 class Job(NamedTuple):
@@ -42,8 +46,8 @@ def plan_worker_starts(
 
     `statuses` includes workers that have ended. Waiting workers are started in the order of `jobs`, each after all
     runs in its `after` have succeeded. At most `most` workers run at once, and `within` maps repositories to their own
-    limits. Regardless of these limits, each running parent can have one running worker. `end_texts` maps workers that
-    did not succeed to how they ended.
+    limits. Regardless of these limits, each running parent can have one running worker. `end_texts` maps each run
+    that did not succeed to the reason why the workers that depend on it cannot be started.
     """
     served_parents = {job.parent for job in jobs if job.run in running}
     busy = Counter(job.root for job in jobs if job.run in running)

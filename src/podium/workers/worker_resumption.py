@@ -42,7 +42,7 @@ async def resume_workers(
 
 
 async def mark_runs_resumed(store: StoreAddress, runs: list[str]) -> None:
-    """Record that paused runs are resumed, and release them for a commander. Raise RunOver if one has ended."""
+    """Record that paused runs are resumed, so that a commander can continue them. Raise RunOver if one has ended."""
     async with RunStore(store) as opened:
         for run in runs:
             lease = await opened.claim_run(run)

@@ -226,7 +226,7 @@ async def test_an_error_of_the_agent_is_reported_in_its_words(lab: AgentLab) -> 
 
 async def test_silence_ends_the_turn(lab: AgentLab) -> None:
     async with lab.session([{"silent": True}], turn_limits=TurnLimits(thinking=3)) as session:
-        with pytest.raises(AgentFailed, match="timed out after 3 s of silence"):
+        with pytest.raises(AgentFailed, match="timed out after 3 s without output"):
             await session.ask("Speak.")
 
 

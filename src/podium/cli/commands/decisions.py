@@ -24,7 +24,10 @@ NO_DECISIONS = 'no decisions yet; make one with: podium decide "topic" --option 
 
 
 class DecisionsCommandGroup(click.Group):
-    """The subcommands of `podium decisions`. An id in place of a subcommand shows that decision."""
+    """The subcommands of `podium decisions`.
+
+    If the first argument is not the name of a subcommand, it is treated as the id of the decision to show.
+    """
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

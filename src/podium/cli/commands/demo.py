@@ -121,7 +121,7 @@ class DemoFolder:
         return self.home / "podium.db"
 
     def create_repository(self) -> bool:
-        """Initialise git in the repository and create one commit. Return False if git is not installed."""
+        """Create a git repository with one commit in the folder `repo`. Return False if git is not installed."""
         if shutil.which("git") is None:
             return False
         for words in (("init", "--quiet", "--template="), ("add", "--all"), ("commit", "--quiet", "-m", "Start")):
@@ -253,7 +253,10 @@ class Demo:
         return run
 
     def _show_timeline(self, run: str, calls: Sequence[str]) -> None:
-        """Draw the tree of a run, and check that it made exactly the model calls in `calls` and was not altered."""
+        """Draw the tree of a run and check its timeline.
+
+        The run must have made exactly the model calls in `calls`, and no entry of its timeline may have been altered.
+        """
         self._start_section("The run, as recorded on its timeline:")
         timeline = self._read_entries(run)
         run_view = RunView.from_entries(timeline)

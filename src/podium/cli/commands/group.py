@@ -77,7 +77,7 @@ def group_rename_command(name: str, new: str | None) -> None:
     print_to_stderr(
         f"{describe_target(thing)} is now called {called!r}"
         if called
-        else f"{describe_target(thing)} has its original name again"
+        else f"{describe_target(thing)} was renamed back to its original name"
     )
 
 
@@ -150,7 +150,7 @@ def group_order_command(names: tuple[str, ...], is_newest: bool) -> None:
         named = [thing for thing in things if isinstance(thing, Group)]
         runs = [thing for thing in things if isinstance(thing, GroupedRun)]
         if named and runs:
-            raise Mistake("groups and runs cannot be ordered together; give only groups, or only runs of one group")
+            raise Mistake("groups and runs cannot be ordered together; specify only groups, or only runs of one group")
         if is_newest:
             clear_order(groups, named, runs)
         elif runs:
@@ -173,7 +173,7 @@ def clear_order(groups: Groups, named: Sequence[Group], runs: Sequence[GroupedRu
     given.
     """
     if runs:
-        raise Mistake("--newest sorts all runs in a group; give the group instead of the run")
+        raise Mistake("--newest sorts all runs in a group; specify a group, not a run")
     for group in named:
         groups.order_runs(group, ())
     if not named:
@@ -220,8 +220,8 @@ def confirm_delete(group: Group, count: int, unfinished: Sequence[str]) -> bool:
     """Ask the user at the terminal to confirm the deletion. Raise Mistake if there is no terminal."""
     if not sys.stdin.isatty():
         raise Mistake(
-            f"deleting {describe_target(group)} removes {format_count(count, 'run')} from all lists and must be "
-            "confirmed, but there is no terminal; give --yes to confirm"
+            f"deleting {describe_target(group)} removes {format_count(count, 'run')} from all lists; "
+            "there is no terminal to ask for confirmation, so use --yes to confirm"
         )
     stopped = f", stopping {len(unfinished)} of them first" if unfinished else ""
     question = f"Delete {describe_target(group)} with {format_count(count, 'run')}{stopped}? This cannot be undone."

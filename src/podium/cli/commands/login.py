@@ -27,7 +27,11 @@ from ..terminal.text import align_columns, escape_for_terminal, print_to_stderr
 @click.command("login")
 @click.argument("address", required=False)
 @click.option("--code", help="Code from the address that podium serve prints, if ADDRESS does not contain it.")
-@click.option("--token", help="Token from podium serve tokens --create, instead of a code; - reads standard input.")
+@click.option(
+    "--token",
+    help="Token created with podium serve tokens --create, to sign in without a code; use - to read it from standard "
+    "input.",
+)
 @click.option(
     "--fingerprint",
     help="Expected SHA-256 fingerprint of the certificate; required if this machine does not trust the certificate and "
@@ -37,10 +41,11 @@ from ..terminal.text import align_columns, escape_for_terminal, print_to_stderr
 def login_command(
     address: str | None, code: str | None, token: str | None, fingerprint: str | None, is_forgotten: bool
 ) -> int:
-    """Sign in to the server at ADDRESS, which podium serve prints; without ADDRESS, list the known servers.
+    """Sign in to a server on another machine. Without ADDRESS, list the known servers.
 
-    After that, podium --server ADDRESS COMMAND runs commands there. The token and the fingerprint of the
-    certificate are saved in Podium's home.
+    ADDRESS is the address that podium serve prints on that machine. Once you are signed in, use podium --server
+    ADDRESS COMMAND to run commands there. The token and the fingerprint of the certificate are saved in Podium's
+    home folder.
     """
     home = find_home_folder()
     if address is None:
@@ -57,7 +62,7 @@ def login_command(
         return exit_codes.GOAL_MET
     place, found_code = parse_address(address)
     if token is not None and (code or found_code):
-        raise Mistake("give a code or a token, not both")
+        raise Mistake("use a code or a token, not both")
     server = KnownServer(address=place, token="", fingerprint=choose_fingerprint(place, fingerprint))
     if token is None:
         given = {"code": code or found_code or ask_for_code(), "name": f"podium on {socket.gethostname()}"}
@@ -96,7 +101,10 @@ def choose_fingerprint(address: str, expected: str | None) -> str:
             raise Mistake(f"{says}, not {expected}; use the fingerprint that podium serve printed on the server")
         return seen.fingerprint
     if not is_attended():
-        raise Mistake(f"{says}; if podium serve printed the same fingerprint on the server, give it with --fingerprint")
+        raise Mistake(
+            f"{says}; check that podium serve printed the same fingerprint on the server, then pass it with "
+            "--fingerprint"
+        )
     print_to_stderr(says)
     if not click.confirm("Did podium serve print the same fingerprint on the server?", err=True):
         raise Mistake("not signed in, because the fingerprint is not the one that podium serve printed")
@@ -107,7 +115,7 @@ def ask_for_code() -> str:
     """Return the code that the user types. Raise Mistake if there is no terminal."""
     if not is_attended():
         raise Mistake(
-            "the address contains no sign-in code; give the whole address that podium serve prints, or use --code or "
+            "the address contains no sign-in code; use the whole address that podium serve prints, or pass --code or "
             "--token"
         )
     return str(click.prompt("Code that follows #code= in the address that podium serve printed", err=True)).strip()

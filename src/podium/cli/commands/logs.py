@@ -186,7 +186,10 @@ def print_entry(entry: Entry, *, is_jsonl: bool) -> None:
 
 
 def format_log_line(entry: Entry, *, is_jsonl: bool, is_with_run: bool = False) -> str | None:
-    """Return an entry as a log line, or None if it has no text form. If `is_with_run`, add the run and the date."""
+    """Return an entry as a log line, or None if it has no text form.
+
+    If `is_with_run` is true, a text line includes the run and the date.
+    """
     if is_jsonl:
         return format_entry_json(entry)
     if (said := format_entry(entry)) is None:

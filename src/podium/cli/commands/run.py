@@ -45,7 +45,7 @@ from ..terminal.text import as_json, print_to_stderr
     "--provider", help="Provider of the model; without --model, the provider's default or only model is used."
 )
 @click.option("--force-model", help="Model for all agents, in place of the models in their files.")
-@click.option("--dry-run", "is_dry", is_flag=True, help="Rehearse the whole flow without calling a model.")
+@click.option("--dry-run", "is_dry", is_flag=True, help="Simulate the whole run without calling a model.")
 @click.option("--budget", type=BudgetParamType(), help="Limits for the run, e.g. usd=2,tokens=200000,seconds=600.")
 @click.option("--mode", type=click.Choice(MODES), help="Mode of the agent's team; overrides the one in its file.")
 @click.option("--constraint", "constraints", multiple=True, metavar="TEXT", help="Constraint on the team's work.")

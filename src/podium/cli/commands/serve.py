@@ -152,7 +152,7 @@ def _print_another(server: RunningServer) -> None:
 
 
 def require_web_packages() -> None:
-    """Raise ModuleNotFoundError, which names the extra to install, if the web packages are missing."""
+    """Raise ModuleNotFoundError if a web package is missing. The error names the extra to install."""
     from importlib.util import find_spec  # imported here to keep start-up fast
 
     for package in ("litestar", "uvicorn", "segno", "cryptography"):

@@ -19,13 +19,13 @@ from ..terminal.text import as_json
     "--watch",
     "is_watching",
     is_flag=True,
-    help="Keep the overview on the screen and up to date; you can answer requests there.",
+    help="Keep the overview open and refresh it continuously; you can answer requests in it.",
 )
 @click.option("--json", "is_json", is_flag=True, help="Print the overview as JSON.")
 def status_command(is_watching: bool, is_json: bool) -> None:
     """Show the requests that need you, the active agents and the finished runs in the store.
 
-    With --watch, the overview stays on the screen and follows the runs; the keys are shown at the bottom.
+    With --watch, the overview stays open and is refreshed continuously. The available keys are shown at the bottom.
     """
     settings = Settings.load()
     if is_watching and not is_json:

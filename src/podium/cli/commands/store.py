@@ -86,7 +86,7 @@ def store_check_command(is_json: bool) -> int:
 @click.option(
     "--no-archive", "is_lost", is_flag=True, help="Remove the runs without archiving them; they cannot be restored."
 )
-@click.option("--dry-run", "is_dry", is_flag=True, help="List the runs, and remove nothing.")
+@click.option("--dry-run", "is_dry", is_flag=True, help="Only list the runs that would be removed.")
 @click.option("--json", "is_json", is_flag=True, help="Print the runs as JSON.")
 def store_prune_command(
     age: str, states: str, archive: Path | None, is_lost: bool, is_dry: bool, is_json: bool

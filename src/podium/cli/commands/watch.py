@@ -42,7 +42,11 @@ FOREVER = float("inf")
 @click.command("watch")
 @click.argument("source", required=False, default="")
 @click.option(
-    "--agent", "agents", multiple=True, metavar="NAME", help="Agent for the issues; triage chooses if you give several."
+    "--agent",
+    "agents",
+    multiple=True,
+    metavar="NAME",
+    help="Agent that works on the issues; if you name several, the issue-triage agent chooses one for each issue.",
 )
 @click.option("--label", "labels", multiple=True, metavar="LABEL", help="Pick up only issues with this label.")
 @click.option("--author", "authors", multiple=True, metavar="NAME", help="Pick up only issues opened by this author.")
@@ -71,7 +75,8 @@ FOREVER = float("inf")
     "--delegate/--in-place",
     "is_delegated",
     default=None,
-    help="Work on a branch in a worktree, or in the repository; default: on a branch if the agent can change files.",
+    help="Work on a branch in a separate worktree (--delegate), or directly in the repository's folder (--in-place); "
+    "default: on a branch if the agent can change files.",
 )
 @click.option("--comment", "comments", is_flag=True, help="Comment on each issue when the work on it has ended.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Only show which issues would be picked up.")

@@ -16,7 +16,7 @@ def confirm_action(question: str, *, is_agreed: bool) -> None:
     from .terminal_input import is_attended  # imported here for start-up time: only this function needs it
 
     if not is_attended():
-        raise Mistake(f"cannot ask for confirmation without a terminal; give --yes to confirm: {question}")
+        raise Mistake(f'cannot ask "{question}" without a terminal; use --yes to confirm')
     if not click.confirm(question, err=True):
         print_to_stderr("nothing was changed")
         raise click.exceptions.Exit(exit_codes.DENIED)

@@ -1,4 +1,4 @@
-"""Work on a run for a command: start or resume the run, show its progress, handle signals, and return how it ended."""
+"""Execute a run for a command: start or resume the run, show its progress, handle signals, and return how it ended."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ OpenRun = Callable[[App], AbstractAsyncContextManager[Run]]
 
 @dataclass(slots=True)
 class RunEnding:
-    """How work on a run ended. `result` is None if the run did not start.
+    """How the execution of a run ended. `result` is None if the run did not start.
 
     `error` is the error that prevented this process from continuing. `error_text` is the result's error without the
     parts that the view has already printed. `refusals` lists the actions that were refused. `is_parked` means that the
@@ -65,7 +65,7 @@ def work_on_run(
     past: Sequence[Entry] = (),
     shows_notifications: bool = False,
 ) -> RunEnding:
-    """Work on the run that `open_run` opens until it ends, pauses or is interrupted.
+    """Execute the run that `open_run` opens, until it ends, pauses or is interrupted.
 
     `past` contains the entries that the run already has; they are not shown again. With `shows_notifications`, the user
     is notified on the terminal as well as by commands and webhooks.

@@ -13,7 +13,7 @@ from .agent_text import AgentText
 
 
 def result_fields(result: Result | None) -> dict[str, Any] | None:
-    """Return a result as JSON fields, with every usage field, or None if the run did not start."""
+    """Return the JSON fields of a result, including all usage fields. Return None if the run did not start."""
     if result is None:
         return None
     fields: dict[str, Any] = to_builtins(result)

@@ -1,4 +1,4 @@
-"""Tell the user once what works on an operating system other than Linux."""
+"""Print a one-time notice about Podium's limitations on operating systems other than Linux."""
 
 from __future__ import annotations
 

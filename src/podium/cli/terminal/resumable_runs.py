@@ -107,11 +107,12 @@ def _format_row(number: int, summary: RunSummary, now: float) -> list[str]:
 
 
 def describe_nothing_to_resume(paused: Sequence[str]) -> str:
-    """Return a message saying that there is nothing to resume and, if runs are paused, how to resume them."""
+    """Return a message that no interrupted run can be resumed and, if runs are paused, how to resume those."""
     if not paused:
         return "nothing to resume"
     if len(paused) == 1:
-        return f"nothing to resume; to resume a paused run, give its id: podium resume {paused[0]}"
+        return f"no interrupted runs to resume, but 1 run is paused; to resume it: podium resume {paused[0]}"
     return (
-        f"nothing to resume; {len(paused)} runs are paused; to resume one, give its id (run podium ps to list the runs)"
+        f"no interrupted runs to resume, but {len(paused)} runs are paused; "
+        "to resume one, give its id (podium ps lists the runs)"
     )

@@ -72,7 +72,7 @@ def make_rejection(asked: QuestionAsked, note: str) -> QuestionAnswered:
 def make_typed_answer(asked: QuestionAsked, text: str) -> QuestionAnswered:
     """Return the answer for typed text or for the number of a choice. Raise Mistake if it is not valid."""
     if not text.strip():
-        raise Mistake("the answer is empty; type one, or press Esc")
+        raise Mistake("the answer is empty; type an answer, or press Esc to leave the request open")
     return _make_answer(asked, resolve_choice(asked, text.strip()))
 
 

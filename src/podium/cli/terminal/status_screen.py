@@ -250,7 +250,10 @@ class StatusScreen(App[None]):
         return True
 
     async def _open_input(self, purpose: Literal["note", "answer"], hint: str) -> None:
-        """Open the input line for the request that is shown, unless the key came too early."""
+        """Open the input line for the request that is shown.
+
+        Show a message instead if no request is shown, or if the request cannot be answered yet or not with text.
+        """
         one = self._shown_request
         if one is None or (why := self._explain_hasty_answer()):
             await self._show_message(SELECT_FIRST if one is None else why)
@@ -268,7 +271,7 @@ class StatusScreen(App[None]):
         if typed is None:
             return
         if self._clock() - typed.since < GUARD_SECONDS:
-            await self._show_message("the line has only just appeared; press Enter again to send it")
+            await self._show_message("the input line has only just opened; press Enter again to send your text")
             return
         make = make_rejection if typed.purpose == "note" else make_typed_answer
         if await self._submit(typed.request, lambda _: make(typed.asked, event.value)):

@@ -1,6 +1,6 @@
 """Notify the user in the terminal: with the bell, a desktop notification, or the number of open requests in the title.
 
-The sequences contain only fixed words, run ids and numbers. They are written only to a real terminal.
+The escape sequences for this contain only fixed words, run ids and numbers, and are written only to a real terminal.
 """
 
 from __future__ import annotations

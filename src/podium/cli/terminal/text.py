@@ -59,7 +59,7 @@ def format_age(seconds: float) -> str:
 
 
 def format_usage(usage: Usage) -> str:
-    """Return model usage as text: calls, tokens and cost, and calls that were only rehearsed."""
+    """Return model usage as text: calls, tokens and cost, and rehearsed calls, which reached no model."""
     rehearsed = format_count(usage.rehearsed_calls, "rehearsed call") if usage.rehearsed_calls else ""
     if rehearsed and not usage.calls:
         return rehearsed

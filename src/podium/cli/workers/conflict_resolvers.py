@@ -30,7 +30,10 @@ def load_resolver_team(context: RepoContext, name: str) -> tuple[Agent, ...]:
 
 
 async def send_resolvers(context: RepoContext, result: Train, team: tuple[Agent, ...]) -> list[ResolverRun]:
-    """Start a resolver for each branch that conflicts or fails a check, unless it is resolved or being resolved."""
+    """Start a resolver for each branch that conflicts or fails a check.
+
+    Skip branches that are already resolved, or that a resolver is already working on.
+    """
     unresolved_branches = [one for one in result.left_out if one.reason in ("conflict", "check")]
     if not unresolved_branches:
         return []

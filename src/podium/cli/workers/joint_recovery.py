@@ -1,4 +1,4 @@
-"""Complete or undo merges in several repositories that were interrupted while the targets were being moved."""
+"""Complete or undo multi-repository merges that were interrupted while the target branches were being moved."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FOLDER = "merges"
 
 
 def print_finished_moves(settings: Settings) -> None:
-    """Complete or undo merges that were interrupted while their targets were being moved, and print each result."""
+    """Complete or undo merges that were interrupted while their target branches were moved, and print each result."""
     if not (settings.home / FOLDER).is_dir():
         return
     # Imported here to keep start-up fast: merges in several repositories are rare.

@@ -170,7 +170,7 @@ class AcpSession:
         return describe_refusals(refused) if refused and is_stopped else ""
 
     async def _collect_messages(self, place: Scope) -> str:
-        """Return the person's messages that the agent gets with the prompt at `place`, or an empty string."""
+        """Return the messages to send to the agent with the prompt at `place`, or an empty string if there are none."""
         said = find_delivered_messages(place)
         if not said and not place.has_outcome:
             said = await deliver_messages(place, self._spec.agent.name)

@@ -30,7 +30,10 @@ START_SECONDS = 60.0
 """How long an agent can take to answer its first request. Some agents check their installation before they answer."""
 STOP_SECONDS = 2.0
 DRAIN_SECONDS = 0.5
-"""How long to read output after the agent has exited. Only a process that has left its group can keep the pipe open."""
+"""How long to keep reading output after the agent has exited.
+
+The pipe stays open after the exit only if a descendant process has left the agent's process group.
+"""
 KEPT_OUTPUT_BYTES = 4096
 SHOWN_OUTPUT_CHARACTERS = 400
 
@@ -103,7 +106,7 @@ class SessionHandler(Protocol):
     """Handles an agent's messages for one of its sessions."""
 
     async def receive_update(self, update: Params) -> None:
-        """Receive one session update, in order."""
+        """Handle one session update. Updates are handled in the order in which they arrive."""
         ...
 
     async def answer_permission(self, params: Params) -> Any:

@@ -54,7 +54,7 @@ class AgentProcesses:
         return started
 
     async def release(self, held: HeldProcess) -> None:
-        """Stop using a process. The last user waits until the process has stopped."""
+        """Release a process. When its last user releases it, stop the process and wait until it has stopped."""
         held.users -= 1
         if held.users == 0:
             if self._shared.get(held.key) is held:

@@ -126,11 +126,11 @@ class AgentSession:
         await agent.call("session/set_mode", {"sessionId": session, "modeId": wanted})
 
     async def prompt(self, text: str, handler: PromptHandler, group: TaskGroup) -> Params:
-        """Send a prompt and return the agent's final answer. `handler` receives the messages that precede it.
+        """Send a prompt and return the agent's final answer. `handler` receives the messages that precede the answer.
 
         If one of Podium's tools ends the turn, the agent is stopped, and the stop reason is STOPPED_BY_TOOL. Raise
-        AgentLost if the agent's process ends, and OutsideFailed if the agent reports an error. A task in `group` waits
-        for the answer, and keeps waiting briefly after a cancellation.
+        AgentLost if the agent's process ends, and OutsideFailed if the agent reports an error. The answer is awaited by
+        a task in `group`. If this method is cancelled, that task still waits briefly, so that the agent can stop.
         """
         assert self._held is not None
         agent, call, session = self._held.agent, _PromptCall(), self.id

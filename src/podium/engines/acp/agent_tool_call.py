@@ -151,7 +151,10 @@ class AgentToolCall:
         return f"{agent}__{word}"
 
     def _complete_file_arguments(self, arguments: dict[str, Any], diffs: list[Params]) -> dict[str, Any]:
-        """Return the arguments. If they lack the path or the changed text, take it from a diff or a location."""
+        """Return the arguments, with a missing path or missing text added.
+
+        The path comes from the call's diffs or locations, and the old and new text from its diff.
+        """
         named = [_read_text(diff, "path") for diff in diffs] or self.paths
         if "path" not in arguments and len(set(named)) == 1:
             arguments = {**arguments, "path": named[0]}
@@ -247,7 +250,7 @@ def _count_changed_lines(diff: Params) -> int:
 
 
 def _format_diff(diff: Params) -> str:
-    """Return a diff with one hunk, in linear time, because the texts come from outside and can be long."""
+    """Format a change as a diff with one hunk. Agents can send long texts, so this function takes only linear time."""
     path, before, removed, added, after = _read_text(diff, "path"), *_split_change(diff)
     head = [f"--- {path if _read_text(diff, 'oldText') else '/dev/null'}", f"+++ {path}"]
     context = [f" {line}" for line in before[-CONTEXT_LINES:]]

@@ -89,7 +89,7 @@ class PodiumTools:
 
 @asynccontextmanager
 async def open_podium_tools(tools: Sequence[Tool], *, agent: str) -> AsyncIterator[PodiumTools | None]:
-    """Yield those of `tools` that are not built into coding agents, or None if there are none."""
+    """Yield the tools that coding agents do not have built in, or None if `tools` contains no such tool."""
     offered = select_coordination_tools(tools)
     if not offered:
         yield None

@@ -151,7 +151,7 @@ class PromptHandler:
             await self._end_call(call, NO_REPORT, is_error=True)
 
     async def abandon_calls(self) -> None:
-        """Close all open calls without recording an end, so that the restarted agent can repeat them."""
+        """Close all open calls without recording that they ended, so that the restarted agent can repeat them."""
         for call in self._open_calls:
             await self._leave_call(call)
 
@@ -230,7 +230,7 @@ class PromptHandler:
             has_ended.set()
 
     def _next_steering_place(self) -> Scope:
-        """Return the next scope at which no messages were delivered by an earlier attempt at this prompt."""
+        """Return the next scope for steering that no earlier attempt at this prompt used to deliver messages."""
         while find_delivered_messages(place := self._place.next_child("steering")):
             pass
         return place
@@ -397,7 +397,7 @@ class PromptHandler:
         call.place.record(ActionRefused(action=self._describe_call(call.action), reason=reason))
 
     async def _hold_effect(self, call: RunningCall, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
-        """Delay a pause of the run until a permitted call has ended."""
+        """Keep the run from pausing until a permitted call has ended."""
         async with self._place.timeline.effect:
             task_status.started()
             await call.ended.wait()

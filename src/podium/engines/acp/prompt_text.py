@@ -17,7 +17,7 @@ NOT_PERMITTED = "[not permitted]"
 
 
 def build_first_prompt(system: str, history: Sequence[PastTurn], prompt: str) -> str:
-    """Return the first prompt of a session: the agent's instructions, the conversation so far and the prompt."""
+    """Return a session's first prompt: the agent's instructions, the conversation so far and the request `prompt`."""
     parts = [f"[your instructions]\n{system.strip()}"] if system.strip() else []
     if history:
         parts.append("[the conversation so far]\n" + "\n\n".join(map(_format_past_turn, history)))
@@ -44,7 +44,7 @@ def describe_refusals(refused: Iterable[ActionRefused]) -> str:
 def describe_last_calls(actions: Iterable[Action]) -> str:
     """Return a prompt that tells an agent which of Podium's tools it called before one of them ended its turn."""
     lines = "\n".join(f"- {action.tool} {_shorten(json.encode(action.arguments).decode())}" for action in actions)
-    return f"Your last turn ended with these calls. They were made; do not repeat them:\n{lines}"
+    return f"Your last turn ended with these calls. They have already been executed; do not repeat them:\n{lines}"
 
 
 def format_refusal_note(refused: Iterable[ActionRefused]) -> str:

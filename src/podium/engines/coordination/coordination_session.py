@@ -120,8 +120,8 @@ class CoordinationTurn:
     async def repeat_known_calls(self, *, is_over: bool) -> None:
         """Repeat the calls that an earlier attempt at the turn made, in order.
 
-        A call with a recorded answer is completed before the next call starts. A call without one is started again,
-        but not if `is_over` is true: the attempt has then ended, and the answer is no longer needed.
+        A call with a recorded answer is completed before the next call starts. A call without a recorded answer is
+        started again, unless `is_over` is true: in that case, the attempt has ended and needs no more answers.
         """
         for segment, called in find_calls(self.scope):
             is_answered = self.scope.child(segment).has_child_outcome("tool_answered#1")
@@ -132,7 +132,10 @@ class CoordinationTurn:
                     await pending.done.wait()
 
     def start_call(self, name: str, arguments: dict[str, Any]) -> PendingCall | None:
-        """Start a call, unless the same call is still running, and return it. Return None if too many are running."""
+        """Start a call and return it. Return None if too many calls are running.
+
+        If the same call is still running, or was already repeated from an earlier attempt, return that call instead.
+        """
         key = compute_digest(name, arguments)
         segment = f"{CALL_PREFIX}{key}#{self._counts[key]}"
         if (running := self._pending.get(segment)) is not None:

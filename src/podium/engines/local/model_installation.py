@@ -168,7 +168,10 @@ class ModelInstaller:
     def _install(
         self, partial: Path, own_name: str, digest: str, chosen_name: str, *, source: str, placement: Placement
     ) -> Installation:
-        """Check the complete weights, and turn them into an installed model."""
+        """Install a model from its complete weights.
+
+        Raise Mistake if the weights are invalid, or if the machine does not have enough memory for the model.
+        """
         header = read_gguf_header(partial)
         known = next((model for model in self.catalogue if model.sha256 == digest), None)
         name = chosen_name or (known.name if known is not None else own_name)
@@ -211,9 +214,9 @@ class ModelInstaller:
 
 
 def remove_model(folder: ModelFolder, name: str) -> int:
-    """Remove a model, or what an interrupted installation left behind. Return the size of the removed files in bytes.
+    """Remove a model, or the files of an interrupted installation.
 
-    Raise Mistake if there is nothing to remove.
+    Return the total size of the removed files in bytes. Raise Mistake if there is nothing to remove.
     """
     partial = folder.root / f"{validate_model_name(name)}{WEIGHTS}.partial"
     paths = (folder.record_path(name), folder.weights_path(name), partial)

@@ -1,1 +1,1 @@
-"""Implement the model engine: Podium's own tool loop over a model API."""
+"""Implement the model engine: Podium's own tool loop, which calls a model through its API."""

@@ -91,7 +91,11 @@ class AnswerProgress:
         return AgentFailed(Failure(kind="engine", agent=self._spec.agent.name, message=message))
 
     def _find_fault(self, reply: ModelReplied) -> ModelAskedAgain | None:
-        """Return why the reply cannot be used, and the prompt that asks for another one, or None if it can be used."""
+        """Return None if the reply can be used.
+
+        Otherwise, return the reason why it cannot be used, with the prompt that asks the model for another reply. The
+        prompt is empty if the model is not asked again.
+        """
         if reply.stop == REPETITION:
             return ModelAskedAgain(reason="its model repeated the same text endlessly", prompt=STOP_REPEATING)
         # With an output schema, JSON is a valid answer.

@@ -21,7 +21,10 @@ DEFAULT_MAX_WAIT = 60.0
 """The longest time in seconds that a call waits for a provider, unless the settings say otherwise."""
 
 ToolCallMode = Literal["auto", "native", "text"]
-"""How a model calls tools: as its abilities suggest, through the tool interface, or in the text of its replies."""
+"""How a model calls tools: through the tool interface (`native`) or in the text of its replies (`text`).
+
+With `auto`, the abilities of the model decide.
+"""
 
 
 def add_zero_cost(usage: Usage) -> Usage:

@@ -41,7 +41,10 @@ class Conversation:
         self.left_out = 0
         """The number of replies that were left out of the conversation, because they could not be used."""
         self._is_corrected = False
-        """Whether the reply to the last message was left out. If so, the next prompt is appended to that message."""
+        """Whether a refused reply has just been removed from the end of the conversation.
+
+        If so, and if the last message is now a user message, the next prompt is appended to that message.
+        """
         for past in history:
             self._add_past_turn(past)
 
@@ -93,7 +96,7 @@ class Conversation:
     def count_replaceable(self, room: int) -> int:
         """Return how many messages at the start to replace with a summary, so that at most `room` tokens remain.
 
-        The remaining messages start with a reply from the model, so that no tool result loses its call.
+        The remaining messages start with a reply from the model, so that no tool result is separated from its call.
         """
         kept = 0
         best = len(self.messages)

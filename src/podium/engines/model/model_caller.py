@@ -261,9 +261,10 @@ class ModelCaller:
                 yield at.record_outcome(replied)
 
     def _build_failure(self, model: Model, reply: ReplyRecorder, error: OutsideFailed, tries: int) -> CallFailed:
-        """Return the outcome of a failed call, and inform the throttle.
+        """Return the outcome of a failed call, and record the failure in the throttle.
 
-        If the provider accepts no calls for longer than `max_wait`, the call is not retried: the model is at its limit.
+        If the provider requires a wait of more than `max_wait` seconds, the call is not retried. Instead, the throttle
+        records that the model has reached a limit, and the outcome contains the time when the limit resets.
         """
         seconds, now = error.retry_after or 0.0, time.time()
         limit = model.throttle.find_limit(model.name)
@@ -332,7 +333,7 @@ def _require_no_limit(model: Model) -> None:
 
 
 def _allow_silence(limits: CallLimits) -> Postponed:
-    """Return the piece that makes the turn's silence timeout longer than the call's.
+    """Return a `Postponed` piece, which makes the turn's silence timeout longer than the call's.
 
     The call then times out before the turn does.
     """

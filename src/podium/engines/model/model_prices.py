@@ -122,7 +122,7 @@ def suggest_models(provider: str, model: str) -> str:
 def describe_unknown_model(provider: str, model: str) -> str | None:
     """Return a message about an unknown model, with a hint, or None if there is no hint."""
     hint = suggest_models(provider, model)
-    return f"{provider} has no known model {model!r}; {hint}" if hint else None
+    return f"{model!r} is not a known model of {provider}; {hint}" if hint else None
 
 
 class _Rates(NamedTuple):

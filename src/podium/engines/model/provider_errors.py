@@ -21,7 +21,7 @@ _PERMANENT = re.compile(
     "invalid|auth|permission|not_found|quota|context_length|content_filter|billing|too_large|spend_limit"
 )
 _QUOTA = re.compile("insufficient_quota|spend_limit")
-"""Error codes in 429 responses that retrying cannot fix: the account has reached its spending limit."""
+"""Error codes in 429 responses after which a retry is pointless, because the account has reached its spending limit."""
 
 _TOO_LONG = re.compile(
     r"prompt is too long|context (length|window|size)|maximum context|too many (input )?tokens|input is too long",

@@ -53,12 +53,12 @@ class ProviderThrottle:
       tokens per minute, and at most `concurrent` calls run at once. A call with more tokens than the
       limit per minute starts when the whole quota is available.
     - Before a call enters the queue, it waits for the time that `reserve_call` returns.
-    - If the provider sends Retry-After, all calls wait until then.
-    - A single other transient failure, such as 500 or a refused connection, delays no other call.
-      After two in a row without a success, all calls wait, and one call at a time is sent as a
-      probe: first after one second, then with a delay that doubles each time, up to half a minute. If
-      the probe succeeds, all calls proceed; if it fails, they keep waiting.
-    - A permanent failure, such as 400 or 401, delays no other call.
+    - If the provider sends Retry-After, all calls wait for that time.
+    - Any other transient failure, such as 500 or a refused connection, does not delay other calls if it
+      is the only one. After two in a row without a success, all calls wait, and one call at a time is
+      sent as a probe: first after one second, then with a delay that doubles each time, up to half a
+      minute. If the probe succeeds, all calls proceed; if it fails, they keep waiting.
+    - A permanent failure, such as 400 or 401, does not delay other calls.
 
     All state changes happen in one event loop without awaiting, so there is no lock.
     """
@@ -94,7 +94,7 @@ class ProviderThrottle:
         self._limits: dict[str, ModelLimit] = {}
 
     def record_limit(self, model: str, limit: ModelLimit) -> None:
-        """Record that a model is at a limit that resets so late that calls should fail instead of waiting for it."""
+        """Record that a model has reached a limit that will not reset soon. Until it resets, calls fail at once."""
         self._limits[model] = limit
         self._probe = None
         self._wake_first()
@@ -302,9 +302,10 @@ class _MinuteQuota:
         return use
 
     def adjust_use(self, use: _QuotaUse | None, more: int, now: float) -> None:
-        """Take `more` from the quota for a call that has already taken `use`.
+        """Change the amount that a call has taken from the quota by `more`. `use` is what the call took at its start.
 
-        If `more` is negative, return that amount to the quota instead, unless `use` has expired.
+        If `more` is positive, this amount is taken as well. If it is negative, this amount is returned to the quota,
+        unless `use` has expired.
         """
         self._release_expired(now)
         if more > 0:

@@ -47,7 +47,10 @@ class Provider(Struct, frozen=True, kw_only=True):
 
     @property
     def url_name(self) -> str:
-        """The environment variable that overrides the address. An account without one uses its provider's address."""
+        """The name of the environment variable that overrides the base URL.
+
+        If the variable of an account is not set, the account uses the base URL of its provider.
+        """
         service, mark, account = self.name.upper().partition("@")
         return f"{service}_BASE_URL_{account}" if mark else f"{service}_BASE_URL"
 

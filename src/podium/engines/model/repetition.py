@@ -18,16 +18,17 @@ LONGEST_UNIT = 500
 """The maximum length, in characters, of a repeated unit that can be detected."""
 _WINDOW = LONGEST_UNIT * LEAST_REPEATS + LONGEST_UNIT
 _PROBES = (24, 240)
-"""How many characters at the end of the text are searched for earlier in the text, to find the repeated unit.
+"""How many of the last characters of a text are used to find the repeated unit.
 
-Two lengths are tried, because a long unit may itself end in a short repetition.
+The distance from these characters to their previous occurrence is the length of the unit. Two numbers are tried,
+because a long unit may itself end in a short repetition.
 """
 MOST_PIECES = 5_000
 """How many pieces at the end of a reply are checked."""
 
 
 def count_endless(pieces: Sequence[str]) -> int:
-    """Return the length of the repetition at the end of a streamed reply, or 0 if the model is not stuck in one."""
+    """Return the length of the endless repetition at the end of a streamed reply, or 0 if there is none."""
     if not pieces:
         return 0
     repeating = count_repeating("".join(pieces[-MOST_PIECES:])[-_WINDOW:])
@@ -56,7 +57,10 @@ def _count_repeats_of(text: str, unit: int) -> int:
 
 
 def _find_unit(text: str, probe: int) -> int:
-    """Return the length of the shortest text whose repetition could make up the end of this text, or 0."""
+    """Return the length of the unit that may be repeated at the end of the text, or 0 if there is none.
+
+    The length is the distance from the last `probe` characters of the text to their previous occurrence.
+    """
     place = text.rfind(text[-probe:], 0, len(text) - 1)
     unit = len(text) - probe - place
     return unit if place >= 0 and unit <= LONGEST_UNIT else 0

@@ -34,13 +34,13 @@ STOPS = {
 encode = msgspec.json.Encoder().encode
 
 
-# Assembling events from packets
+# Assembling events from chunks of bytes
 
 
 class SSEParser:
-    """Assembles server-sent events from packets. Only the data is used, with one line per event.
+    """Assembles server-sent events from chunks of bytes. Each `data` line is one event; other lines are ignored.
 
-    Some servers answer a streaming request with one JSON document. Then `is_document` is true, and
+    Some servers answer a streaming request with one JSON document. In that case, `is_document` is true, and
     the document is the only event.
     """
 
@@ -175,7 +175,10 @@ class ReplyParser:
         self._call_at: dict[int | None, _PartialToolCall] = {}
 
     def feed(self, data: bytes | None) -> Iterator[ReplyPart]:
-        """Parse the next bytes of the stream, and yield the parts that they complete. At the end, `data` is None."""
+        """Parse the next bytes of the stream, and yield the parts of the reply that they complete.
+
+        The caller passes None as `data` at the end of the stream.
+        """
         for event in self._events.finish_stream() if data is None else self._events.feed(data):
             if self.is_done:
                 return

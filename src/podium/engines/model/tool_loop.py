@@ -59,7 +59,7 @@ SUMMARY_PROMPT = (
 
 
 class ModelEngine:
-    """The engine that runs the tool loop over a model and falls back to the next model if one fails."""
+    """The engine that runs the tool loop with a model, and falls back to the next model if that model fails."""
 
     def __init__(self, *models: Model, name: str, retry: RetryPolicy | None = None) -> None:
         self.name = name
@@ -187,7 +187,11 @@ class ModelSession:
     # Compaction
 
     def _needs_compaction(self, place: Scope) -> bool:
-        """Return whether to compact the conversation: it is almost too long, or was already compacted at this scope."""
+        """Return whether to compact the conversation before a call.
+
+        This is necessary if the conversation is almost too long. If the timeline already contains a compaction at this
+        scope, that compaction must be applied again.
+        """
         return place.has_child_outcome("compaction") or (not place.has_outcome and self._is_nearly_full())
 
     def _is_nearly_full(self) -> bool:

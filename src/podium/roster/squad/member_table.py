@@ -50,7 +50,7 @@ class RosterRow(NamedTuple):
 
 
 def update_team_file(text: str, *, name: str, mode: Mode, members: Sequence[MemberListing]) -> str:
-    """Return the content of a `team.md`, given as `text`, with this name, mode and members."""
+    """Update the name, mode and members in `text`, the content of a `team.md`, and return the new content."""
     whole = _LINE.findall(text)
     end = "\r\n" if whole and whole[0].endswith("\r\n") else "\n"
     lines = [line.rstrip("\r\n") for line in whole]
@@ -65,7 +65,11 @@ def update_team_file(text: str, *, name: str, mode: Mode, members: Sequence[Memb
 
 
 class _LineEdits:
-    """Edits, keyed by line number. `changes` replaces a line, or deletes it if None; `after` inserts lines below it."""
+    """Edits to the lines of a text, keyed by line index.
+
+    `changes` maps a line to its replacement, or to None if the line is to be deleted. `after` maps a line to the lines
+    to insert below it; the key -1 means the beginning of the text.
+    """
 
     def __init__(self, lines: list[str]) -> None:
         self.lines = lines
@@ -82,7 +86,7 @@ class _LineEdits:
         return "".join(parts)
 
     def set_title(self, name: str) -> None:
-        """Set the first level-1 heading to `name`. If there is none, insert one."""
+        """Set the first level-1 heading to `name`. If the text has no such heading, insert one."""
         place = find_title_line(self.lines)
         if place is None:
             self.after[-1] = [f"# {name}", "", *self.after.get(-1, ())]
@@ -90,7 +94,10 @@ class _LineEdits:
             self.changes[place] = f"# {name}"
 
     def set_mode(self, mode: Mode) -> None:
-        """Set the mode. If no line sets a valid mode, a line is added unless the mode is the default."""
+        """Change the line that specifies the mode.
+
+        If no line specifies a valid mode, add such a line, unless `mode` is the default.
+        """
         if find_mode(self.lines) == mode:
             return
         word = _MODE_SPELLINGS.get(mode, mode)

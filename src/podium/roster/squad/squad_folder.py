@@ -24,7 +24,9 @@ from .team_file import MEMBER_LAYOUTS, find_mode_lines, parse_mode, parse_team
 SQUAD_FOLDER = ".squad"
 LEGACY_SQUAD_FOLDER = ".ai-team"
 BACKUP_SUFFIX = ".before"
-"""The suffix of the old folder while it is being replaced, on systems that cannot exchange folders atomically."""
+"""The suffix that is added to the name of the old folder while the folder is being replaced.
+
+It is used only on systems that cannot exchange folders atomically."""
 MAX_CONTEXT_LENGTH = 8000
 TEAM_FILE, CHARTER_FILE, DECISIONS_FILE, ROUTING_FILE, AGENTS_FOLDER = (
     "team.md",
@@ -132,7 +134,7 @@ def _read_team(folder: Path, repo: Path, why_none: list[str]) -> Team | None:
     shown = format_path(folder, repo=repo)
     if not (folder / AGENTS_FOLDER).is_dir():
         why_none.append(
-            f"{shown} has a {TEAM_FILE}, but no folder {AGENTS_FOLDER}, so it is not a team; "
+            f"{shown} has a {TEAM_FILE} but no {AGENTS_FOLDER} folder, so it is not a team; "
             f"create {shown}/{AGENTS_FOLDER}/NAME/{CHARTER_FILE}"
         )
         return None

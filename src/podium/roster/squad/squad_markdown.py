@@ -35,10 +35,10 @@ class Row(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table.
+    """A Markdown table.
 
-    `under` contains the headings of the sections that the table is in. `rule` is the line number of the separator below
-    its header.
+    `under` contains the headings of the table's enclosing sections. `rule` is the line number of the separator below
+    the table's header.
     """
 
     under: tuple[Heading, ...]

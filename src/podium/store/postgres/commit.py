@@ -55,7 +55,7 @@ class PostgresCommitter:
         return False
 
     def commit(self, writes: Sequence[Write]) -> None:
-        """Commit writes in one transaction. Wait for an unavailable server, but no longer than a lease lasts."""
+        """Commit writes in one transaction. If the server is unavailable, retry for at most the duration of a lease."""
         batch = _Batch(writes, self._host_owner)
         is_in_doubt = False
         while True:

@@ -180,7 +180,7 @@ def wait_for_connection(store: PostgresAddress) -> psycopg.Connection:
 
 
 def expect_server(store: PostgresAddress) -> None:
-    """Make this process wait for a server that is unavailable, even if this process has never connected to it."""
+    """Make this process wait for the store's server if it is unavailable, even before the first connection."""
     _known.add(store)
 
 
@@ -204,7 +204,7 @@ def read_postgres_version(store: PostgresAddress) -> int:
 
 
 def connect_to_database(store: PostgresAddress) -> psycopg.Connection:
-    """Connect to a store's database without retrying, even if the database contains no store."""
+    """Connect to a store's database without retrying. The database need not contain a store yet."""
     return psycopg.connect(
         store.url,
         autocommit=True,

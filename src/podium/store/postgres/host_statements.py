@@ -45,7 +45,10 @@ AS_HOST = {
 
 
 def find_host_name(store: PostgresAddress) -> str:
-    """Return the name of the host that a store's user name belongs to, or an empty string if it is not a host's."""
+    """Return the name of the host that the login in a store's address belongs to.
+
+    Return an empty string if the login does not belong to a host.
+    """
     user = parse_login(store).get("user", "")
     return user.removeprefix(LOGIN_PREFIX) if user.startswith(LOGIN_PREFIX) else ""
 

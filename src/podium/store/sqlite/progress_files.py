@@ -94,7 +94,10 @@ def find_lost_entries(progress: Progress, rows: Sequence[JournalRow]) -> str | N
 
 
 def require_intact_run(store: StoreAddress, run: str, rows: Sequence[JournalRow]) -> str:
-    """Raise StoreCorrupt if a run's entries were changed or lost. Return a notice for the user, or an empty string."""
+    """Raise StoreCorrupt if a run's entries were changed or lost.
+
+    Otherwise, return a notice if a loss cannot be detected or was accepted earlier, or else an empty string.
+    """
     if (chain_break := find_chain_break(rows)) is not None:
         raise StoreCorrupt(
             f"run {run} has been altered or damaged: {chain_break}; it was not resumed, and nothing was changed. "

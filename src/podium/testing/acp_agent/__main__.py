@@ -33,7 +33,7 @@ def main() -> None:
         nargs="?",
         const="accepts",
         choices=["accepts", "silent"],
-        help="accept messages while answering a prompt, or never reply to them",
+        help="support messages that arrive during a prompt; with the value silent, never reply to them",
     )
     parser.add_argument("--no-http", action="store_true", help="connect to MCP servers only over stdio")
     parser.add_argument("--no-mcp", action="store_true", help="do not connect to MCP servers")

@@ -1,7 +1,7 @@
-"""Implement OpenAI's Responses API for the model server, which codex uses: parse requests, and render replies.
+"""Implement OpenAI's Responses API, which Codex uses, for the model server: parse requests and render replies.
 
-Tool calls are function calls. A tool that is not defined as a function receives its argument `input` as text. A script
-calls a tool that is in a namespace by the name `NAMESPACE__TOOL`.
+Tool calls are rendered as function calls. If a tool is not defined as a function, only the text of the argument `input`
+is passed to it. In a script, a tool in a namespace is called `NAMESPACE__TOOL`.
 """
 
 from __future__ import annotations

@@ -194,7 +194,7 @@ class ArtifactStored(EventBase, frozen=True, kw_only=True, tag="artifact_stored"
 
 
 class SnapshotTaken(EventBase, frozen=True, kw_only=True, tag="snapshot_taken"):
-    """A snapshot of the work was taken. It consists of this position on the timeline and a commit for each checkout.
+    """A snapshot of the work was taken: the position of this event on the timeline, and a commit for each checkout.
 
     `commits` maps the branch of each checkout to a commit with the checkout's state. The key for the run's own checkout
     is an empty string.

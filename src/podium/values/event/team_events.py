@@ -117,7 +117,7 @@ class ReflectEnded(EventBase, frozen=True, kw_only=True, tag="reflect_ended"):
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether the loop ended without meeting its goal, for any reason. A paused loop has not ended."""
+        """Whether the loop ended for any reason other than meeting its goal. A paused loop has not ended."""
         return self.end not in ("goal_met", "paused")
 
 
@@ -158,7 +158,7 @@ class DiscussionEnded(EventBase, frozen=True, kw_only=True, tag="discussion_ende
 class CandidateResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The result of one of several members that did the same task: whether it passed the checks, and its score.
 
-    `passed` is None if nothing was checked. A member that changed no files fails if another member changed any.
+    `passed` is None if nothing was checked. A member that changed no files fails if another member changed files.
     """
 
     name: str
@@ -169,7 +169,7 @@ class CandidateResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class CandidateChosen(EventBase, frozen=True, kw_only=True, tag="candidate_chosen"):
-    """The best of several members that did the same task was chosen, by the checks, a judge or a person."""
+    """Several members did the same task, and the checks, a judge or a person chose the result of `winner`."""
 
     winner: str
     by: str

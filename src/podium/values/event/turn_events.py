@@ -147,7 +147,7 @@ class ContextCompacted(EventBase, frozen=True, kw_only=True, tag="context_compac
 
 
 class CallCut(EventBase, frozen=True, kw_only=True, tag="call_cut"):
-    """A model call was cancelled; `text` and `usage` are its text and usage up to then, if known."""
+    """A model call was cancelled. `text` and `usage` are the text received and the tokens used by then, if known."""
 
     model: str
     text: str = ""

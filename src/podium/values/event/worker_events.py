@@ -73,7 +73,7 @@ class WorkPushed(EventBase, frozen=True, kw_only=True, tag="work_pushed"):
 
 
 class PushFailed(EventBase, frozen=True, kw_only=True, tag="push_failed"):
-    """The files of a worker's checkout could not be pushed; the next step tries again.
+    """The files of a worker's checkout could not be pushed. The push is retried after the next step.
 
     If several pushes in a row fail for the same reason, only the first failure is recorded.
     """
@@ -84,9 +84,9 @@ class PushFailed(EventBase, frozen=True, kw_only=True, tag="push_failed"):
 class WorkMoved(EventBase, frozen=True, kw_only=True, tag="work_moved"):
     """A worker's run continues on another machine, in the checkout `path`, with the files of the pushed `commit`.
 
-    `commit` is empty if nothing had been pushed; the files are then those of the branch's base. `unpushed` describes
-    the steps whose changes are not in the files, and `ignored` lists what stayed behind: files that git ignores, and
-    nested repositories.
+    If nothing had been pushed, `commit` is empty and the files come from the branch's base. `unpushed` describes the
+    steps whose changes are missing from the files. `ignored` lists the files ignored by git and the nested repositories
+    that were not transferred.
     """
 
     host: str

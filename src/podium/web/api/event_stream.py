@@ -20,7 +20,7 @@ from .entry_hub import EntryHub
 
 HEARTBEAT_SECONDS = 15.0
 GAP_SECONDS = 0.03
-"""The minimum time between two events of a stream, so that a burst of entries is sent together."""
+"""How long a stream waits after sending events. Entries that arrive during this time are sent together."""
 LARGEST_EVENT = 512 * 1024
 """The size in bytes above which entries that were read together are split into several events."""
 

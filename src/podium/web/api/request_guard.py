@@ -98,7 +98,10 @@ class RequestGuard:
         return None
 
     def _list_origins(self, host: str) -> tuple[str, ...]:
-        """Return the origins of this server's own page. Behind a reverse proxy, their scheme is http or https."""
+        """Return the origins that this server's own page can have at `host`.
+
+        If `host` is the public name of a reverse proxy, both the http and the https origin are returned.
+        """
         return (f"https://{host}", f"http://{host}") if host in self._public_names else (f"{self._scheme}://{host}",)
 
 
@@ -112,7 +115,10 @@ def _bearer_of(headers: dict[str, str]) -> str:
 
 
 def _limit_body(receive: Receive) -> Receive:
-    """Return a `receive` that reports a disconnect once the body is too large, even without a declared length."""
+    """Return a `receive` function that reports a disconnect once the body is too large.
+
+    This also limits requests that do not declare a content length.
+    """
     read = 0
 
     async def receive_limited() -> Message:

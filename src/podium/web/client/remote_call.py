@@ -54,7 +54,7 @@ class RemoteCall:
             if not self._headers:
                 raise
             raise OutsideFailed(
-                f"the connection to {self._client.address} was lost; the command continues there until it ends"
+                f"the connection to {self._client.address} was lost; the command keeps running there"
             ) from error
 
     def _copy_output(self, write: Write) -> int:

@@ -13,7 +13,10 @@ MAX_FRAME_BYTES = 1024 * 1024
 
 
 class BadFrame(PodiumError):
-    """A line is not a message. The error does not include the line, which may be secret."""
+    """A received line is not a valid message, or a message cannot be sent.
+
+    The error does not include the line, because it may contain secrets.
+    """
 
 
 class FrameTooLong(BadFrame):

@@ -105,7 +105,9 @@ class Link(Generic[Heard, Said]):
         self._ending: ConnectionClosed | None = None
 
     async def send(self, message: Said) -> None:
-        """Send a message, in order. Raise BadFrame if it cannot be sent, and ConnectionClosed if the link is closed.
+        """Send a message. Messages are sent in the order in which `send` is called.
+
+        Raise BadFrame if the message cannot be sent, and ConnectionClosed if the link is closed.
 
         Until the handshake is answered, messages are buffered, and `send` waits only if the buffer is full. After
         that, `send` waits until the other side reads; the connection is closed if this takes too long.
@@ -322,7 +324,7 @@ def encode_line(message: FromWorker | FromCommander, limits: LinkLimits) -> byte
 
 
 def unwrap_line(line: Line) -> bytes:
-    """Return `line` if it contains the bytes of a line. If it is a FrameTooLong error, raise it."""
+    """Return `line` if it is bytes, or raise it if it is a FrameTooLong error."""
     if isinstance(line, FrameTooLong):
         raise line
     return line

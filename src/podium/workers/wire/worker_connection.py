@@ -216,8 +216,8 @@ async def _verify_handshake(
 ) -> tuple[Handshake, Mapping[str, Any]]:
     """Read a worker's handshake, and raise HandshakeRejected if it is not valid.
 
-    Return the handshake and the worker's configuration. The handshake contains the worker name for which the token was
-    issued, whatever name the worker sent.
+    Return the handshake and the worker's configuration. In the returned handshake, `worker` is the name for which the
+    token was issued, whatever name the worker sent.
     """
     if user not in (os.getuid(), None):
         raise HandshakeRejected("the connection is from another user; a commander accepts only its own user's workers")

@@ -61,7 +61,7 @@ def _find_name_problem(branch: str) -> str:
 def find_shell_character(name: str) -> str:
     """Return the first character in a name that a shell would interpret, or an empty string if there is none.
 
-    People and scripts paste branch names into commands.
+    Such a character is unsafe in a branch name, because people and scripts paste branch names into commands.
     """
     found = _SHELL_CHARACTER.search(name)
     return found[0] if found is not None else ""
@@ -99,8 +99,9 @@ async def list_git_worktrees(place: GitLocation) -> list[Worktree]:
 async def advance_branch(place: GitLocation, branch: str, *, old: str, new: str, tree: str) -> None:
     """Move a branch from the commit `old` to its descendant `new`, whose tree must be `tree`.
 
-    If one of these conditions is not met, do not move the branch, and raise Mistake. Raise OutsideFailed if git fails.
-    If the branch is checked out, the caller must update the files.
+    Raise Mistake, without moving the branch, if the branch is not at `old`, if `new` is not a descendant of `old`, or
+    if the tree of `new` is not `tree`. Raise OutsideFailed if git fails. If the branch is checked out, the caller must
+    update the files.
     """
     if await read_git_output(place, "rev-parse", "--verify", "--end-of-options", f"{new}^{{tree}}") != tree:
         raise Mistake(f"{new[:12]} is not the commit approved for {branch}; review it again and approve it")

@@ -98,7 +98,10 @@ class GitResult:
 
 
 def find_trusted_program(name: str, *, outside: Path) -> str | None:
-    """Return the absolute path of a program, or None. Programs in `outside` are ignored: workers can write there."""
+    """Return the absolute path of a program, or None if the program is not found.
+
+    Programs in the folder `outside` are ignored, because workers may be able to write to that folder.
+    """
     kept_out = outside.resolve()
     for folder in (*TRUSTED, *os.environ.get("PATH", "").split(os.pathsep)):
         if not os.path.isabs(folder):  # noqa: PTH117 - an empty entry means the working directory
@@ -218,7 +221,7 @@ async def read_git_output(
 
 
 def locate_checkout(directory: Path) -> GitLocation:
-    """Return the repository whose root is `directory`, or `directory` if it is not the root of a repository."""
+    """Return the Repository at `directory`. If `directory` is not the root of a repository, return the path itself."""
     with suppress(Mistake):
         found = Repository.at(directory)
         if found.root == directory.resolve():
@@ -328,7 +331,8 @@ def _must_match_common_dir(place: Repository | Checkout) -> None:
         raise OutsideFailed(f"cannot run git, because {file} cannot be read: {error}") from error
     if named != place.common_dir:
         raise OutsideFailed(
-            f"cannot run git, because {file} points to {named} instead of {place.common_dir}; restore that file"
+            f"cannot run git, because {file} points to {named} instead of {place.common_dir}; restore the original "
+            "content of that file"
         )
 
 
@@ -359,7 +363,10 @@ def _find_replacement(key: str) -> str:
 
 
 def _build_environment(program: str, settings: Mapping[str, str], location: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for git. It contains the settings, because git's `-c` option does not accept every key."""
+    """Return the environment variables for a git command.
+
+    They include the git configuration in `settings`, because git's `-c` option does not accept every key.
+    """
     kept = {name: value for name in ("HOME", "TMPDIR", "USER") if (value := os.environ.get(name))}
     kept["PATH"] = os.pathsep.join((*TRUSTED, str(Path(program).parent)))
     numbered = {

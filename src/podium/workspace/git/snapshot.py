@@ -152,7 +152,8 @@ async def write_tree_entries(place: GitLocation, tree: str, entries: Mapping[byt
 async def read_person(place: GitLocation) -> str:
     """Return the user's name and address from git's settings, or Podium's name and address if they are not set.
 
-    Unlike every other git call, this call reads the user's own settings. It starts no other program.
+    Unlike every other git call, this call reads the user's own settings. That is safe, because `git config` starts no
+    other program.
     """
     at = resolve_location(place)
     git, output = find_trusted_program("git", outside=root_folder(at)), OutputBuffer(LARGEST_IDENTITY)

@@ -37,12 +37,15 @@ class TrackedFiles:
 
 
 async def read_tracked_files(folder: Path) -> TrackedFiles:
-    """Return the tracked files below a folder, or none if the folder is not in a readable repository."""
+    """Return the tracked files below a folder. The result is empty if the folder is not in a readable repository."""
     return await _read_index(folder, DEEPEST)
 
 
 async def list_ignored_folders(folder: Path, paths: Sequence[str]) -> set[str]:
-    """Return the paths that git ignores, or none if git fails."""
+    """Return those folders in `paths` that git ignores, or an empty set if git fails.
+
+    `paths` are relative to `folder`.
+    """
     with suppress(Mistake, OutsideFailed):
         repository = Repository.at(folder)
         prefix = _prefix_below(repository, folder)

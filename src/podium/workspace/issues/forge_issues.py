@@ -23,7 +23,7 @@ from ..travel.forge_program import FORGE_SECONDS, ReplyTooLong, run_forge_progra
 from .issue_source import FindKnown, Issue, IssuePage, make_issue
 
 PAGE = 64
-"""The number of issues per page; a power of two, because a page is halved if its reply is too long."""
+"""The number of issues per page. It is a power of two, because the page size is halved if a response is too long."""
 LARGEST_PAGE = 16 * 1024 * 1024
 MOST_ISSUES = 20_000
 COMMENTS_PAGE = 100

@@ -75,7 +75,10 @@ async def move_back(repo: GitLocation, target: str, *, commit: str, old: str) ->
 async def _find_new_commit(
     place: Repository | Checkout, target: str, commit: str, expected_tree: str, expected_old: str
 ) -> str | None:
-    """Return the commit to move the target to, or None if it is already there. Raise Mistake if it must not move."""
+    """Return the commit to move the target to, or None if the target is already at that commit.
+
+    Raise Mistake if the target must not be moved.
+    """
     new = await resolve_commit(place, commit)
     if (tree := await resolve_tree(place, new)) != expected_tree:
         raise Mistake(
@@ -218,7 +221,10 @@ async def _update_checkout_files(checkout: Repository, target: str, old: str, ne
 
 
 async def _has_files_of_commit(checkout: Repository, new: str) -> bool:
-    """Return whether the files and the index match the commit, as they do after an interrupted attempt."""
+    """Return whether the checkout's files and index already match the commit.
+
+    They do if an earlier move was interrupted after it had updated the files.
+    """
     done = await call_git(checkout, "diff-index", "--quiet", new, timeout=LONGEST)
     staged = await call_git(checkout, "diff-index", "--quiet", "--cached", new, timeout=LONGEST)
     if done.code not in (0, 1):
@@ -267,10 +273,10 @@ def _holds_only_tracked(root: Path, folder: Path, kept: frozenset[str]) -> bool:
 
 
 async def _find_filter_paths(checkout: Repository, new: str, paths: list[str]) -> list[str]:
-    """Return the paths that a git filter applies to, such as large files that are stored elsewhere.
+    """Return the paths that a git filter may apply to, such as the paths of files stored with Git LFS.
 
-    Podium does not read the user's filter settings, so any path with a filter attribute counts, and so does a
-    `.gitattributes` file that sets one.
+    Podium does not read the user's filter settings. It therefore returns every path with a filter attribute, and every
+    `.gitattributes` file that sets such an attribute.
     """
     if not paths:
         return []

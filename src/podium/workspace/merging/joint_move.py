@@ -100,7 +100,7 @@ async def finish_joint_moves(home: Path, store: StoreAddress) -> list[str]:
 async def _finish_moves(moves: Sequence[TargetMove]) -> tuple[str, bool]:
     """Complete these moves or, if that fails, undo them.
 
-    Return a sentence about the result, and False if the moves could be neither completed nor undone, otherwise True.
+    Return a sentence about the result, and whether the moves were either completed or undone.
     """
     targets = " and ".join(map(str, moves))
     try:
@@ -144,7 +144,7 @@ async def _is_touched(move: TargetMove) -> bool:
 
 
 async def _is_moved(move: TargetMove) -> bool:
-    """Return whether the target contains the new commit; somebody may have added commits since."""
+    """Return whether the target contains the new commit, even if other commits have been added after it."""
     repository = move.repository
     return await contains_commit(repository, await branch_tip(repository, move.target), move.new)
 

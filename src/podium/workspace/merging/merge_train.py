@@ -131,9 +131,9 @@ async def build_train(
 ) -> Train:
     """Merge the branches, each after the branches that it builds on, into a new branch that starts at `onto`.
 
-    The new branch is called `integration`. If that branch exists, a number is appended to the name. A branch that no
-    longer exists is left out, unless `can_be_deleted` is True; then the commit that was reviewed is merged. Branches
-    in `excluded` are left out, because another repository cannot merge them; the values are the reasons.
+    The name of the new branch is `integration`, with a number appended if a branch of that name exists. A branch that
+    no longer exists is left out or, if `can_be_deleted` is True, merged at the commit that was reviewed. `excluded`
+    maps each branch that must be left out to the reason, such as a conflict in another repository.
     """
     place = resolve_location(repo)
     ordered = sort_by_dependency(branches)
@@ -219,14 +219,17 @@ class _TrainBuilder:
             self.left_out.append(left_out)
 
     async def _find_obstacle(self, train_branch: TrainBranch) -> LeftOutBranch | None:
-        """Check a branch before it is merged. Return it with the reason if it must be left out, otherwise None."""
+        """Check a branch before it is merged.
+
+        If the branch must be left out, return the branch and the reason. Otherwise, return None.
+        """
         now = self._tips.get(train_branch.branch)
         if now is None:
             return self._leave_out(
                 train_branch, "missing", f"branch {escape_unprintable(train_branch.branch)} not found"
             )
         if now != train_branch.commit:
-            moved = f"was reviewed at {train_branch.commit[:SHORT]} and is at {now[:SHORT]} now; review it again"
+            moved = f"was reviewed at {train_branch.commit[:SHORT]} but is now at {now[:SHORT]}; review it again"
             return self._leave_out(train_branch, "moved", f"{escape_unprintable(train_branch.branch)} {moved}")
         if why := self._excluded.get(train_branch.branch):
             return self._leave_out(train_branch, "together", why)
@@ -264,7 +267,10 @@ class _TrainBuilder:
         return f"is neither in this train nor in {escape_unprintable(self._target.name)}; merge it too"
 
     async def _merge_branch(self, train_branch: TrainBranch) -> LeftOutBranch | None:
-        """Merge a branch into the head and check the result. If that fails, return the branch and the reason."""
+        """Merge a branch into the train and check the result. Return None on success.
+
+        If the merge conflicts or the check fails, leave the branch out: return the branch and the reason.
+        """
         branch, is_part = train_branch.branch, bool(train_branch.part)
         if await contains_commit(self._place, self.head, train_branch.merged_commit):
             tree = await resolve_tree(self._place, self.head)
@@ -335,7 +341,7 @@ def format_conflict(left_out: LeftOutBranch) -> str:
     """Describe a conflict for the agent that resolves it: the commits, the files, and both sides of each conflict."""
     files = "\n".join(f"- {escape_unprintable(file)}" for file in left_out.files) or "- none in particular"
     told = (
-        f"Merging {escape_unprintable(left_out.branch)} (commit {left_out.commit}) onto commit "
+        f"The merge of {escape_unprintable(left_out.branch)} (commit {left_out.commit}) into commit "
         f"{left_out.onto} has conflicts: "
         f"{left_out.why}\n\nFiles:\n{files}"
     )

@@ -147,9 +147,9 @@ async def forecast_merges(
 def _trace_conflict_origin(
     one: Overlap, clashes: Mapping[frozenset[str], Overlap], below: Mapping[str, Sequence[str]]
 ) -> Overlap:
-    """Return the overlap. Set `through` if its conflicts come from another branch.
+    """Return the overlap, with `through` set if its conflicts come from a third branch.
 
-    `through` is then that branch, on which one of the two overlapping branches is based.
+    `through` is the name of the third branch, which one of the two overlapping branches is based on.
     """
     if one.merges:
         return one

@@ -25,7 +25,7 @@ from .fast_forward import format_paths
 
 LONGEST = 300.0
 NOTE = "Podium-Part-Of"
-"""The trailer that names the commit that a part was taken from."""
+"""The commit message trailer of a partial commit. Its value is the id of the commit that has all the changes."""
 # `parse_diff` needs a diff without colours and with these prefixes, whatever the repository's settings are.
 DIFF_FORM = ("--no-color", "--src-prefix=a/", "--dst-prefix=b/")
 

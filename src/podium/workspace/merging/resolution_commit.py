@@ -63,7 +63,7 @@ async def find_resolution_starts(place: GitLocation, commit: str, *, beyond: str
 
 
 async def filter_resolution_starts(place: GitLocation, commits: Iterable[str]) -> dict[str, ResolutionStart]:
-    """Return those of `commits` at which a conflict resolution starts, keyed by commit id.
+    """Return the conflict resolutions that start at one of `commits`, keyed by the id of the starting commit.
 
     Commits that no longer exist are ignored.
     """

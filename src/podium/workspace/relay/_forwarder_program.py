@@ -25,8 +25,12 @@ from collections.abc import Iterator
 HEADER = struct.Struct("!BII")
 CREDIT = struct.Struct("!I")
 READY, OPEN, DATA, END, RESET, GRANT = range(6)
-"""The kinds of frames. READY: the sandbox is ready or, as the relay's reply, the program may start. OPEN: a new stream.
-DATA: data. END: no more data follows. RESET: the stream is closed. GRANT: the other side may send more data."""
+"""The kinds of frames.
+
+The sandbox sends READY when it is ready, and the relay replies with READY to let the program start. OPEN opens a
+stream, DATA contains data, END means that no more data follows, RESET closes the stream, and GRANT lets the other side
+send more data.
+"""
 LARGEST_PAYLOAD = 64 * 1024
 WINDOW = 256 * 1024
 MOST_CONNECTIONS = 256
@@ -83,7 +87,7 @@ class Connection:
         self.send_window = WINDOW
         """How many bytes may be sent to the relay."""
         self.consumed = 0
-        """How many bytes have been passed to the client since the last GRANT frame, which let the relay send more."""
+        """How many bytes have been passed to the client since the last GRANT frame. GRANT lets the relay send more."""
         self.has_sent_end = False
         self.has_received_end = False
         self.is_shut = False

@@ -20,9 +20,9 @@ from .sandbox_relay import ModelEndpoint
 from .stream_channel import ServeStream
 
 CREDENTIALS = frozenset((b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key", b"cookie"))
-"""Headers with credentials. If the relay adds one of them, it drops all of these headers from the agent's request.
+"""Headers that contain credentials. Before the relay adds one of them, it removes all of them from the request.
 
-The values that the agent sends are only placeholders.
+The credentials in an agent's request are only placeholders.
 """
 METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 

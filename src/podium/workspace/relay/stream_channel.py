@@ -117,7 +117,7 @@ class RelayStream(ByteStream):
     def add_data(self, data: bytes) -> None:
         """Add received data. Raise InvalidFrame if it exceeds what the sandbox was allowed to send."""
         if self.has_ended or len(data) > self._receive_window:
-            raise InvalidFrame(f"{len(data)} bytes on stream {self._number} are more than allowed")
+            raise InvalidFrame(f"received {len(data)} bytes on stream {self._number}, which is more than allowed")
         if data:
             self._receive_window -= len(data)
             self._received.append(data)
@@ -169,7 +169,10 @@ class StreamChannel:
         self._unsent = memoryview(b"")
 
     async def serve(self) -> None:
-        """Let a program start when its forwarder is ready, and serve its streams until the socket pair closes."""
+        """Tell the forwarder to start the program once the forwarder is ready, and serve the program's streams.
+
+        Return when the socket pair closes.
+        """
         try:
             async with create_task_group() as group:
                 with suppress(BrokenResourceError, ClosedResourceError):

@@ -52,7 +52,10 @@ Profile = Literal["read-only", "workspace"]
 
 SHELL = "/bin/sh"
 FILTER_DESCRIPTOR = 9
-"""The descriptor that bubblewrap reads the filter from. Some shells cannot redirect higher descriptors."""
+"""The descriptor that bubblewrap reads the filter from.
+
+It is a single digit, because some shells cannot redirect descriptors above 9.
+"""
 
 # `setsid` moves only the command out of the process group that Podium kills; the sandbox's first process stays in it.
 # With --new-session, both would leave the group, and a command that is killed while it starts would keep running.
@@ -285,7 +288,7 @@ class Sandbox:
     def _visible_mounts(self, guards: Sequence[Mount]) -> Iterator[Mount]:
         """Yield all mounts of the sandbox.
 
-        They hide the Podium home, except for the folders in `readable`, the checkouts and their git data.
+        In the Podium home, only the folders in `readable`, the checkouts and their git data are visible.
         """
         closed = (*guards, Mount("empty", self.home))
         parts = (self, *self.also)

@@ -25,7 +25,7 @@ from .nested_repositories import FolderState, Identity, identify, is_git_shaped,
 MOST = 20_000
 """The number of files and folders after which no more folders are examined. Folders near the root come first."""
 MOST_PROTECTED = 200
-"""The maximum number of protected paths in subfolders, because each of them delays the start of every command."""
+"""The maximum number of protected paths in subfolders. Each protected path delays the start of every command."""
 LEFT_OUT = frozenset(("node_modules", "__pycache__", ".tox", ".nox", ".mypy_cache", ".ruff_cache"))
 """Folders that are not examined if git ignores them and tracks no files in them."""
 PACKAGES = "lib/python3*/site-packages"

@@ -129,7 +129,11 @@ class NestedRepositories:
         return changed
 
     def _list_entries(self, folder: str) -> dict[str, bool]:
-        """Return the names in a folder, and whether each is a folder. If a command removed access, restore it."""
+        """Return the names in a folder, and whether each is a folder.
+
+        If a command made the folder inaccessible, restore the owner's permissions first. If the folder still cannot be
+        read, return an empty dictionary.
+        """
         for attempt in (1, 2):
             try:
                 return {entry.name: entry.is_dir(follow_symlinks=False) for entry in os.scandir(folder)}
@@ -176,12 +180,12 @@ class NestedRepositories:
         try:
             place = self._rename(parent, marker)
         except OSError as error:
-            return [f"{path} turns its folder into a git repository, but it could not be moved: {error.strerror}"]
+            return [f"{path} makes git treat its folder as a repository, but could not be moved away: {error.strerror}"]
         finally:
             os.close(parent)
         return [
-            f"{path} was moved to {_format_path(place)}, because it turned its folder into a git repository, "
-            "and git runs programs that a repository's configuration specifies"
+            f"{path} was moved to {_format_path(place)}, because it made git treat its folder as a repository, "
+            "and git can run programs that are named in a repository's configuration"
         ]
 
     def _rename(self, parent: int, marker: Path) -> Path:

@@ -137,9 +137,9 @@ FILES = {
 
 
 def _find_parent_groups() -> Iterator[tuple[tuple[Path, ...], str]]:
-    """Yield each controller that gets limits, with the groups in which a new group can be created.
+    """Yield the possible parents of a new control group, and the controller, for each controller with limits.
 
-    These are this process's own group and the group above it, to be tried in this order.
+    The parents are this process's own group and the group above it. They are to be tried in this order.
     """
     with suppress(OSError):
         mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8")

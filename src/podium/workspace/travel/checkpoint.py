@@ -48,7 +48,10 @@ async def _read_tree_and_parent(checkout: Checkout, commit: str) -> tuple[str, s
 
 
 async def list_left_out(checkout: Checkout) -> tuple[str, ...]:
-    """Return files and folders that a checkpoint leaves out: those that git ignores, and nested repositories."""
+    """Return the paths that a checkpoint omits: files and folders that git ignores, and nested repositories.
+
+    If there are more than MOST_IGNORED paths, the last item says how many were not listed.
+    """
     asked = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
     found = await call_git(checkout, *asked, timeout=SNAPSHOT_SECONDS)
     ignored = split_nul_paths(found.out.decode(errors="backslashreplace")) if found.code == 0 else []

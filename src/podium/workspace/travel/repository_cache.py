@@ -34,7 +34,7 @@ SHORT = 12
 
 
 def run_ref(run: str, part: str | int) -> str:
-    """Return the name of a run's ref: `part` is an epoch, `base`, or `*` for all of them."""
+    """Return the name of a run's ref. `part` is an epoch or `base`, or `*` for a pattern that matches all its refs."""
     return f"{RUN_REFS}/{as_ref_name(run)}/{part}"
 
 
@@ -82,7 +82,10 @@ class Mirror:
     # Fetching
 
     async def fetch_runs(self, runs: Collection[str], commits: Collection[str] = ()) -> None:
-        """Fetch the refs of these runs, and these commits. Raise OutsideFailed if a commit is not on the remote."""
+        """Fetch the refs of the given runs, and each given commit that the mirror does not contain.
+
+        Raise OutsideFailed if the fetch fails or a commit is not on the remote.
+        """
         async with self.hold_lock():
             await self._fetch([f"+{run_ref(run, '*')}:{run_ref(run, '*')}" for run in runs])
             for commit in commits:
@@ -130,7 +133,7 @@ class Mirror:
             raise OutsideFailed(f"cannot push to {told}", retryable=True)
 
     async def _try_push(self, objects: Path, commit: str, ref: str, expected: str, timeout: float) -> str:
-        """Push a commit. Return why that failed, or an empty string."""
+        """Push a commit. Return an empty string if the push succeeds, and the reason for the failure otherwise."""
         told = ("push", "--quiet", "--no-verify", f"--force-with-lease={ref}:{expected}")
         where = ("--", self.remote.text, f"{commit}:{ref}")
         done = await call_remote_git(self.path, self.remote, *told, *where, objects=objects, timeout=timeout)

@@ -19,7 +19,10 @@ from .repository_cache import Mirror
 from .run_location import REPOSITORY_FOLDER, run_folder
 
 PARTS = (".pack", ".rev", ".idx")
-"""The files of a pack, in linking order: git uses a pack only if its index exists."""
+"""The suffixes of a pack's files, in the order in which the files are linked.
+
+The index comes last, because git uses a pack as soon as its index exists.
+"""
 
 
 async def open_run_clone(mirror: Mirror, run: str, commit: str) -> Repository:

@@ -181,7 +181,7 @@ class Worktrees:
 
     @property
     def _main_repository(self) -> Repository:
-        """The repository with its main worktree as the root, even if the user works in another worktree."""
+        """The repository, rooted at its main worktree even if the user works in another worktree."""
         common = self.repository.common_dir
         return Repository(root=self.repository.main_folder, git_dir=common, common_dir=common)
 

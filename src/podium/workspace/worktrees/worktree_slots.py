@@ -59,10 +59,7 @@ class _SlotFile(Struct, frozen=True, kw_only=True):
     slots: dict[str, int] = {}
     """The slot of each worktree, keyed by the worktree's path."""
     repositories: dict[str, str] = {}
-    """The names of repositories, keyed by worktree path.
-
-    Each worktree that uses another worktree's slot is mapped to the name of the other worktree's repository.
-    """
+    """Maps the path of each worktree that shares another worktree's slot to the name of the other one's repository."""
 
 
 def lease_slot(home: Path, worktree: Path, repository: Path) -> Slot:

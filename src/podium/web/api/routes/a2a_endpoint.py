@@ -128,7 +128,7 @@ async def _send(server: ServerContext, name: str, sent: SendMessage) -> str:
             after = (await to_thread.run_sync(find_conversation, server.store, context))[-1].run
         except NoSuchRun:
             raise RpcError(
-                INVALID_PARAMS, f"context {context[:100]!r} not found; omit contextId to start one"
+                INVALID_PARAMS, f"context {context[:100]!r} not found; omit contextId to start a new context"
             ) from None
     find_model(await to_thread.run_sync(load_roster, server.repo, server.settings.home), name)
     settings = Settings.load(repo=server.repo, store=server.store, home=server.settings.home)

@@ -55,7 +55,7 @@ def change_group(target: FromPath[str], data: JSONBody[GroupChange], server: Ser
         thing = groups.load_arrangement().find_group_or_run(target)
         if data.name is not UNSET:
             called = groups.rename(thing, data.name)
-            said.append(f"is now called {called!r}" if called else "has its original name again")
+            said.append(f"is now called {called!r}" if called else "was renamed back to its original name")
         if data.pinned is not UNSET:
             groups.pin(thing, is_pinned=data.pinned)
             said.append("is pinned" if data.pinned else "is no longer pinned")

@@ -1,4 +1,7 @@
-"""Notifications: read and change their settings, which the command line also uses, and send a test notification."""
+"""Routes for notifications: read and change their settings, and send a test notification.
+
+The command line uses the same settings.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ TEST_RUN = "000000000000"
 
 
 class TerminalWays(Struct, forbid_unknown_fields=True):
-    """The kinds of terminal notification to use, such as `bell`.
+    """The methods that terminals use to notify the user, such as `bell`.
 
     Webhooks and commands are not included, because they can be changed only in the settings file.
     """

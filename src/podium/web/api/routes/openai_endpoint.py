@@ -49,13 +49,13 @@ FAILED_STATUS: dict[Outcome, HTTPStatus] = {
 
 @get("/v1/models", guards=[may_read], sync_to_thread=True)
 def list_models(server: Server) -> dict[str, Any]:
-    """List the agents and teams in the server's repository as models."""
+    """List the agents and teams in the server's repository as model objects of the OpenAI API."""
     return models_list_fields(_load_roster(server))
 
 
 @get("/v1/models/{name:str}", guards=[may_read], sync_to_thread=True)
 def read_model(name: FromPath[str], server: Server) -> dict[str, Any]:
-    """Return one agent as a model."""
+    """Return the agent or team with this name as a model object of the OpenAI API."""
     return model_fields(find_model(_load_roster(server), name))
 
 
@@ -142,7 +142,7 @@ async def _prepend(first: bytes, others: AsyncIterator[bytes]) -> AsyncIterator[
 
 
 def _prepare(server: ServerContext, model: str) -> Settings:
-    """Return the settings for a run. Raise UnknownModel if no agent has the model's name."""
+    """Return the settings for a run. Raise UnknownModel if no agent or team is called `model`."""
     find_model(_load_roster(server), model)
     return Settings.load(repo=server.repo, store=server.store, home=server.settings.home)
 

@@ -1,4 +1,4 @@
-"""Runs: list them, read one, start one, and steer it."""
+"""Routes for runs: list, read, start and steer runs."""
 
 from __future__ import annotations
 

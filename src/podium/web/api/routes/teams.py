@@ -1,4 +1,4 @@
-"""Teams: list them, read one, and save a new one."""
+"""Routes for agents and teams: list agents and teams, show how agents are connected, and save a new team."""
 
 from __future__ import annotations
 
@@ -85,7 +85,10 @@ def create_team(data: JSONBody[TeamToSave], server: Server) -> dict[str, Any]:
 
 
 def _find_saved_name(preset: Preset, roster: Roster, source: Source) -> str:
-    """Return the name for running the saved team: the plain name if it refers to this team, else the qualified one."""
+    """Return the name under which the saved team can be run.
+
+    This is the plain name if it refers to this team, and otherwise the qualified name, such as `user:reviewers`.
+    """
     name = to_agent_name(preset.name)
     used = roster.agents.get(name)
     return name if used is not None and used.source == source else f"{source}:{name}"

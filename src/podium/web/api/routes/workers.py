@@ -1,4 +1,4 @@
-"""Workers: list them, delegate to them, and merge their branches."""
+"""Routes for workers: list workers, delegate tasks to them, and merge their branches."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class NewWorker(Struct, forbid_unknown_fields=True):
     budget: Budget | None = None
     read_only: bool = False
     also: tuple[str, ...] = ()
-    """Folders in other repositories; the worker also gets a checkout of each of these."""
+    """Folders in additional repositories. The worker also gets a checkout of each of these repositories."""
 
 
 class NewMerge(Struct, forbid_unknown_fields=True):

@@ -40,7 +40,7 @@ export const KINDS = Object.freeze({
   call_failed: "A model call failed; `wait` is the delay before the next attempt, or None if this model is not tried again.",
   limit_reached: "All of an agent's models have reached their providers' limits. The agent waits until the first limit resets.",
   context_compacted: "A conversation almost filled or exceeded its model's context window; a summary replaced its first messages.",
-  call_cut: "A model call was cancelled; `text` and `usage` are its text and usage up to then, if known.",
+  call_cut: "A model call was cancelled. `text` and `usage` are the text received and the tokens used by then, if known.",
   tool_called: "A tool call started; `is_from_text` says whether the model wrote the call as text.",
   tool_answered: "A tool call ended.",
   advised: "Every advisor gave its advice or was unavailable.",
@@ -59,12 +59,12 @@ export const KINDS = Object.freeze({
   voted: "A member of a discussion voted on whether to conclude it.",
   round_ended: "A round of a discussion ended: every member replied or ran out of time.",
   discussion_ended: "A discussion ended; `by` says why, such as consensus or the maximum number of rounds.",
-  candidate_chosen: "The best of several members that did the same task was chosen, by the checks, a judge or a person.",
+  candidate_chosen: "Several members did the same task, and the checks, a judge or a person chose the result of `winner`.",
   work_restored: "The chosen work was delivered: its files were written to the run's checkout, or it was merged into a new branch.",
   worker_placed: "A worker's checkout was created; `base` is the commit that its branch started at.",
   work_committed: "A worker's changes were committed to its branch. `commits` lists all commits since its base, newest first.",
   work_pushed: "The files of a worker's checkout were pushed to the ref `ref` of its remote, as the commit `commit`.",
-  push_failed: "The files of a worker's checkout could not be pushed; the next step tries again.",
+  push_failed: "The files of a worker's checkout could not be pushed. The push is retried after the next step.",
   work_moved: "A worker's run continues on another machine, in the checkout `path`, with the files of the pushed `commit`.",
   worker_sent: "This run started a worker, whose own run has the id `run`.",
   worker_returned: "A worker ended: its outcome, its answer or error, its usage and the files that it changed.",
@@ -87,7 +87,7 @@ export const KINDS = Object.freeze({
   plan_step_completed: "A step passed its review.",
   plan_step_failed: "A step failed and is not retried.",
   artifact_stored: "A result of the work was stored. `digest` is the SHA-256 of its content. Equal content is stored only once.",
-  snapshot_taken: "A snapshot of the work was taken. It consists of this position on the timeline and a commit for each checkout.",
+  snapshot_taken: "A snapshot of the work was taken: the position of this event on the timeline, and a commit for each checkout.",
   work_ended: "A team's work ended. `branch` and `commit` are the merged result, if owners had their own checkouts.",
   decision_proposed: "Somebody proposed a decision between options.",
   ballot_cast: "A member voted for an option, or abstained (`option` is empty).",
@@ -313,7 +313,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * A model call was cancelled; `text` and `usage` are its text and usage up to then, if known.
+ * A model call was cancelled. `text` and `usage` are the text received and the tokens used by then, if known.
  * @typedef {object} CallCut
  * @property {"call_cut"} type
  * @property {string} model
@@ -336,7 +336,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * The best of several members that did the same task was chosen, by the checks, a judge or a person.
+ * Several members did the same task, and the checks, a judge or a person chose the result of `winner`.
  * @typedef {object} CandidateChosen
  * @property {"candidate_chosen"} type
  * @property {string} winner
@@ -476,7 +476,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * The result of reviewing one criterion, by a reviewer or by running its command.
+ * The result of checking one criterion, either by a reviewer or by running the criterion's command.
  * @typedef {object} Finding
  * @property {string} criterion
  * @property {boolean} is_met
@@ -883,7 +883,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * The files of a worker's checkout could not be pushed; the next step tries again.
+ * The files of a worker's checkout could not be pushed. The push is retried after the next step.
  * @typedef {object} PushFailed
  * @property {"push_failed"} type
  * @property {string} reason
@@ -1053,7 +1053,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * A snapshot of the work was taken. It consists of this position on the timeline and a commit for each checkout.
+ * A snapshot of the work was taken: the position of this event on the timeline, and a commit for each checkout.
  * @typedef {object} SnapshotTaken
  * @property {"snapshot_taken"} type
  * @property {string} name
