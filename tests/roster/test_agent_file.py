@@ -719,6 +719,18 @@ def test_the_row_of_a_key_in_the_docs_names_every_key_below_it(key: str, below: 
     assert [name for name in below if not re.search(rf"\b{name}\b", row)] == []
 
 
+@pytest.mark.parametrize(
+    ("matcher", "tools"),
+    [("Edit|Write", ["Edit", "Write"]), ("Edit| *", []), ("*", []), (".*", []), ("", []), ("Edit(x)", [])],
+)
+def test_a_hook_whose_pattern_includes_all_tools_is_not_limited_to_some(matcher: str, tools: list[str]) -> None:
+    hook = f'{{matcher: "{matcher}", hooks: [{{command: "true"}}]}}'
+
+    found = parse_agent(f"hooks: {{PreToolUse: [{hook}]}}")
+
+    assert [list(one.get("tools", ())) for one in found.other["hooks"]["before_tool"]] == [tools]
+
+
 def test_every_key_of_a_hook_is_in_the_docs() -> None:
     page = DOCS.with_name("hooks.md").read_text()
 

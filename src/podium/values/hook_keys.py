@@ -79,7 +79,8 @@ def _read_matcher(reader: FieldReader) -> tuple[str, ...]:
         if pattern != ".*":
             reader.add_warning("this is not a list of names such as Edit|Write, so the hook applies to all tools")
         return ()
-    return tuple(word for part in pattern.split("|") if (word := part.strip()) and word != "*")
+    names = tuple(filter(None, map(str.strip, pattern.split("|"))))
+    return () if "*" in names else names
 
 
 def _read_tools(reader: FieldReader) -> tuple[str, ...]:
