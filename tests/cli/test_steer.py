@@ -81,7 +81,7 @@ def test_a_message_reaches_the_agent_at_its_next_turn(desk: Desk) -> None:
         sent = desk.invoke("send", f"{desk.run_id()[:8]}/lead", "be brief")
         _, said = read_until_exit(process)
 
-    assert sent.stderr == "lead will receive the message at the start of its next turn\n"
+    assert sent.stderr == "lead will receive the message with its next model call\n"
     assert 'message for lead: "be brief"' in said
     assert "lead: received 1 message" in said
 

@@ -290,7 +290,7 @@ def test_a_run_is_steered(machines: Machines) -> None:
     stopped = machines.call("stop", run)
     over = machines.call("pause", run)
 
-    assert (sent.exit_code, sent.stderr) == (0, "silent will receive the message at the start of its next turn\n")
+    assert (sent.exit_code, sent.stderr) == (0, "silent will receive the message with its next model call\n")
     assert (limited.exit_code, stopped.exit_code) == (0, 0)
     assert f"run {run} has ended (cancelled)" in stopped.stderr
     assert (over.exit_code, over.stderr) == (2, f"podium: run {run} has ended (cancelled) and cannot be paused\n")
@@ -414,7 +414,7 @@ def test_a_command_whose_connection_breaks_is_carried_out_once_and_printed_whole
     machines.proxy.cut_at = b"stopping run"
     stopped = machines.call("stop", run, address=address)
 
-    assert (sent.exit_code, sent.stderr) == (0, "silent will receive the message at the start of its next turn\n")
+    assert (sent.exit_code, sent.stderr) == (0, "silent will receive the message with its next model call\n")
     assert stopped.exit_code == 0
     assert [line.split(f" {run}")[0] for line in stopped.stderr.splitlines()] == ["stopping run", "run"]
     assert [one.text for one in machines.read_events(run) if isinstance(one, MessageReceived)] == ["Once"]

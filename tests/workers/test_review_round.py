@@ -39,7 +39,7 @@ async def test_a_working_worker_gets_the_review_and_a_part_of_its_work_is_merged
     lab.answer(run, asked, "once")
     await lab.wait_ended(run)
 
-    assert (sent.run, sent.text) == (run, "hand will receive the message at the start of its next turn")
+    assert (sent.run, sent.text) == (run, "hand will receive the message with its next model call")
     assert [one.text for one in lab.events(run, MessageReceived)] == ["A review: use tabs."]
     ended = context.find_worker("feat/a")
     final = await read_diff(in_checkout=False)

@@ -37,7 +37,7 @@ def send_message(
     message = MessageReceived(id=secrets.token_hex(6), to=to, text=text, by=by, attachments=attachments)
     post_to_mailbox(store, summary.id, message, ref=ref, files=files)
     if derive_run_state(summary) == "running":
-        return f"{to} will receive the message at the start of its next turn"
+        return f"{to} will receive the message with its next model call"
     return (
         f"run {summary.id} is not running; the message will be delivered when you resume it: podium resume {summary.id}"
     )

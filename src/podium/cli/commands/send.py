@@ -30,7 +30,7 @@ from ..terminal.text import print_to_stderr
     help="Image or text file to attach; can be repeated.",
 )
 def send_command(run: str, text: str, paths: tuple[Path, ...]) -> None:
-    """Send TEXT to an agent in RUN (default: the first one), which receives it at the start of its next turn.
+    """Send TEXT to an agent in RUN (default: the first one), which receives it with its next model call.
 
     If TEXT is -, it is read from standard input. RUN can also be the branch or name of a worker in this
     repository.
@@ -46,7 +46,7 @@ def send_command(run: str, text: str, paths: tuple[Path, ...]) -> None:
     )
     post_to_mailbox(store, summary.id, message, files=files)
     if derive_run_state(summary) == "running":
-        print_to_stderr(f"{to} will receive the message at the start of its next turn")
+        print_to_stderr(f"{to} will receive the message with its next model call")
     else:
         print_to_stderr(
             f"run {summary.id} is not running; the message will be delivered when you resume it: "

@@ -109,8 +109,8 @@ function Pending({ comment, review, isShown }) {
 }
 
 const DESTINATIONS = {
-  working: "The worker gets them at the start of its next turn.",
-  needs: "The worker gets them at the start of its next turn, after you have answered its request.",
+  working: "The worker gets them with its next model call.",
+  needs: "The worker gets them with its next model call, after you have answered its request.",
   resting: "The worker is not running. It gets them when you resume it.",
 };
 

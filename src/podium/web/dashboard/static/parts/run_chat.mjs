@@ -53,7 +53,7 @@ function Composer({ log, agent }) {
   const addFiles = (list) => setFiles([...files, ...list]);
   return html`<div class="run-composer" onDragOver=${(event) => event.preventDefault()}
       onDrop=${(event) => { event.preventDefault(); addFiles(event.dataTransfer.files); }}>
-    <textarea class="input" ref=${field} rows="3" aria-label=${`Message to ${agent}`} placeholder=${`Message to ${agent}; it is delivered with its next turn`}
+    <textarea class="input" ref=${field} rows="3" aria-label=${`Message to ${agent}`} placeholder=${`Message to ${agent}; it is delivered with its next model call`}
       value=${text} onInput=${(event) => setText(event.target.value)}></textarea>
     ${files.length > 0 && html`<ul class="run-files">${files.map((file, place) => html`<li key=${`${file.name} ${place}`}>
       ${file.name} <span class="quiet">${count(file.size)} bytes</span>
