@@ -9,7 +9,7 @@ from .scope import Scope
 
 
 def store_artifact(place: Scope, kind: ArtifactKind, name: str, text: str, *, author: str = "", step: str = "") -> None:
-    """Store a text as an artifact and record it, unless it is blank or already recorded."""
+    """Store text as an artifact and record it, unless it is blank or already recorded."""
     own = place.child(f"artifact:{name}")
     if not text.strip() or own.has_outcome:
         return

@@ -54,7 +54,7 @@ REJECTIONS = frozenset((400, 404, 405, 415, 422, 500, 501))
 
 
 class ProbeResult(Struct, frozen=True, kw_only=True):
-    """The result of a probe: a verdict, and a text that explains it."""
+    """The result of a probe: a verdict and an explanation."""
 
     probe: str
     verdict: Verdict
@@ -201,7 +201,7 @@ def judge_native_calls(reply: ProbeReply) -> ProbeResult:
 def judge_written_calls(reply: ProbeReply) -> ProbeResult:
     """Judge whether a reply is a tool call that was written as text."""
     if _calls_in_text(reply):
-        return ProbeResult(probe=WRITTEN_CALLS, verdict="yes", text="the model writes calls that Podium can read")
+        return ProbeResult(probe=WRITTEN_CALLS, verdict="yes", text="the model makes tool calls that Podium can parse")
     if not reply.text.strip() or reply.is_cut:
         return _make_unknown(WRITTEN_CALLS, reply)
     return ProbeResult(probe=WRITTEN_CALLS, verdict="no", text="the reply is not a call that Podium can read")

@@ -78,7 +78,7 @@ class SharedServer:
         return self._connection
 
     async def call_tool(self, tool: str, arguments: Mapping[str, Any]) -> ToolAnswer:
-        """Call a tool and return its answer, or an error answer that says why the call failed."""
+        """Call a tool and return its result, or an error result that says why the call failed."""
         try:
             connection = await self.open_connection()
             answer = await connection.call_tool(tool, arguments, is_callable=lambda: tool not in self._changed)

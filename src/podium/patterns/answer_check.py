@@ -53,7 +53,7 @@ def describe_non_answer(text: str, prompt: str) -> str | None:
 
 
 def is_echo(text: str, prompt: str) -> bool:
-    """Return whether a text only repeats the prompt, or a part of the prompt that states the request."""
+    """Return whether the text only repeats the prompt, or a part of the prompt that states the request."""
     if len(text) > 2 * len(prompt):
         return False
     words = _split_words(text)

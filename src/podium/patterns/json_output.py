@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MOST_TRIES = 3
 MOST_STARTS = 50
-"""Maximum number of positions in a text that are tried as the start of a JSON value."""
+"""The maximum number of positions that are tried as the start of a JSON value."""
 
 _decoder = json.JSONDecoder()
 _FENCE = re.compile(r"```(?:json)?[^\S\n]*\n(.*?)\n?```", re.DOTALL)

@@ -24,7 +24,7 @@ MIN_BLOCK_CHARACTERS = 400
 
 
 class Excerpt(NamedTuple):
-    """A text that contains a report or parts of it, and the number of characters that were left out."""
+    """Text that contains a report or parts of it, and the number of characters that were left out."""
 
     text: str
     left_out: int

@@ -59,7 +59,7 @@ def needs_iteration(text: str) -> bool:
 
 
 def is_only_sentinels(text: str) -> bool:
-    """Return whether a text contains sentinels and nothing else. The last one may be cut off."""
+    """Return whether the text contains sentinels and nothing else. The last one may be cut off."""
     if "[[" not in text or _ANY_SENTINEL.search(text) is None:
         return False
     return not _CUT_SENTINEL.sub("", _ANY_SENTINEL.sub("", text)).strip(" \t\r\n*_`")

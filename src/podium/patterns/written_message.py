@@ -37,7 +37,7 @@ def find_spoken_text(text: str, tools: Collection[str], *, topic: str = "") -> s
 
 
 def is_echo(text: str, topic: str) -> bool:
-    """Return whether a text only repeats the topic."""
+    """Return whether the text only repeats the topic."""
     said, asked = _list_words(text), _list_words(topic)
     if len(asked) < SHORTEST_TOPIC or len(said) < ECHO_SHARE * len(asked):
         return False
@@ -45,7 +45,7 @@ def is_echo(text: str, topic: str) -> bool:
 
 
 def repeats_part(text: str, prompt: str) -> bool:
-    """Return whether a text consists only of consecutive words from a prompt."""
+    """Return whether the text consists only of consecutive words from a prompt."""
     return f" {' '.join(_list_words(text))} " in f" {' '.join(_list_words(prompt))} "
 
 
@@ -54,7 +54,7 @@ def _list_words(text: str) -> list[str]:
 
 
 def _consists_of_calls(text: str, tools: Collection[str]) -> bool:
-    """Return whether a text consists only of calls to these tools, apart from fences, tags and stray braces."""
+    """Return whether the text consists only of calls to these tools, apart from fences, tags and stray braces."""
     if len(text) > LONGEST_REPLY:
         return False
     rest, place, calls = [], 0, 0

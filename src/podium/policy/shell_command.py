@@ -82,7 +82,7 @@ def _parse_command(text: str) -> ShellCommand:
         found.candidates.extend(_split_roughly(text[:READABLE]))
     elif not _inspect_text(text, found, depth=0):
         unread = "it does not parse as a shell command"
-    # A search for `cd` and `pushd` is reliable only in a text without quotes and escapes, which could hide the names.
+    # A search for `cd` and `pushd` is reliable only in text without quotes and escapes, which could hide the names.
     is_hidden = "'" in text or '"' in text or "\\" in text
     folders = _follow_folders(found) if is_hidden or "cd" in text or "pushd" in text else ()
     is_placed = bool(folders) or is_hidden or ".." in text

@@ -40,7 +40,7 @@ from .client_runs import ClientRun, ClientRuns
 
 MODERN_VERSION = "2026-07-28"
 MOST_ROUNDS = 8
-"""How many times a call returns requests to the client, at most. Many clients repeat a call no more than ten times."""
+"""The maximum number of times that a call returns requests. Many clients repeat a call at most ten times."""
 
 ToolContext = Context[Any, Any]
 PERMISSION_SCHEMA: dict[str, Any] = {

@@ -104,7 +104,7 @@ def _read_memory(file: MemoryFile) -> tuple[str, str]:
     try:
         return cut_middle(read_text_file(path, root=file.folder), MOST_BYTES), ""
     except UnreadableFile as error:
-        return "", f"{file.path}: {error}; the agent works without this memory."
+        return "", f"{file.path}: {error}; the agent runs without this memory."
 
 
 async def _is_tracked(repo: Path, checkout: Path, path: str) -> bool:

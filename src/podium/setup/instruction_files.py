@@ -238,7 +238,7 @@ def _clean_path(path: str) -> str:
 
 
 def _iter_imports(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the imports in a text, each with its line number. Code spans and code blocks are skipped."""
+    """Yield the imports in the text, each with its line number. Code spans and code blocks are skipped."""
     plain = _CODE.sub(lambda code: re.sub(r"[^\n]", " ", code[0]), text)
     for match in _IMPORT.finditer(plain):
         if name := match[1].rstrip(".,;:!?)\"'"):

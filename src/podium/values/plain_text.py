@@ -80,7 +80,7 @@ def join_some(words: Sequence[str], most: int) -> str:
 
 
 def fence_output(text: str) -> str:
-    """Quote a text for an agent, between fences that do not occur in the text."""
+    """Quote text for an agent, between fences that do not occur in the text."""
     fence = "`" * max(3, *(len(run) + 1 for run in ("", *re.findall("`+", text))))
     return f"{fence}\n{text}\n{fence}"
 

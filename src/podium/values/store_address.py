@@ -38,7 +38,7 @@ else:
 
 
 def is_postgres_url(text: str) -> bool:
-    """Return whether a text is the URL of a PostgreSQL database."""
+    """Return whether a string is the URL of a PostgreSQL database."""
     return text.startswith(("postgresql://", "postgres://"))
 
 

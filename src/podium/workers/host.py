@@ -231,10 +231,10 @@ class HostWork:
         return HandBack() if status == "open" else None
 
     def _read_run(self, run: str) -> tuple[RunStarted, RunStatus, str]:
-        """Return a run's first event, its status, and a text about the runs that must succeed before it starts.
+        """Return a run's first event, its status, and a message about the runs that must succeed before it starts.
 
-        The text is empty if all these runs have succeeded. If one of them has ended without success, the text says how
-        that run ended. Otherwise, the text is `not yet`.
+        The message is empty if all these runs have succeeded. If one of them has ended without success, the message
+        says how that run ended. Otherwise, the message is `not yet`.
         """
         with StoreReader(self._launcher.settings.store) as reader:
             summary = reader.read_summary(run)

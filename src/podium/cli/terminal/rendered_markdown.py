@@ -19,7 +19,7 @@ from .styled_text import Line, Span, TextStyle, format_styled_line, wrap_spans
 from .text import escape_for_terminal
 
 LONGEST_TEXT = 100_000
-"""The maximum number of characters in a text that is rendered. Parsing a longer text could take seconds."""
+"""The maximum number of characters to render. Parsing a longer text could take seconds."""
 NARROWEST = 20
 """The minimum width of a block. The terminal wraps the lines of deeply nested blocks that would need to be narrower."""
 LONGEST_RULE = 40

@@ -18,7 +18,7 @@ LONGEST_UNIT = 500
 """The maximum length, in characters, of a repeated unit that can be detected."""
 _WINDOW = LONGEST_UNIT * LEAST_REPEATS + LONGEST_UNIT
 _PROBES = (24, 240)
-"""How many of the last characters of a text are used to find the repeated unit.
+"""How many characters at the end of the text are used to find the repeated unit.
 
 The distance from these characters to their previous occurrence is the length of the unit. Two numbers are tried,
 because a long unit may itself end in a short repetition.
@@ -36,14 +36,14 @@ def count_endless(pieces: Sequence[str]) -> int:
 
 
 def count_repeating(text: str) -> int:
-    """Return the length of the repetition at the end of a text, or 0 if the text does not end in a long repetition."""
+    """Return the length of the repetition at the end of the text, or 0 if it does not end in a long repetition."""
     if len(text) < LEAST_CHARACTERS:
         return 0
     return max(_count_repeats_of(text, _find_unit(text, probe)) for probe in _PROBES)
 
 
 def _count_repeats_of(text: str, unit: int) -> int:
-    """Return how many characters at the end of a text repeat a unit of length `unit`.
+    """Return how many characters at the end of the text repeat a unit of length `unit`.
 
     If the repetition is too short, return 0. The first occurrence of the unit is not counted.
     """

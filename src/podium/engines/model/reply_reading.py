@@ -44,7 +44,7 @@ def read_reply(replied: ModelReplied, call: ModelCall, *, so_far: str, is_emulat
 
 
 def find_unshown_calls(text: str, call: ModelCall) -> WrittenReply | None:
-    """Return the tool calls that a model wrote in a text, or None if there are none.
+    """Return the tool calls that a model wrote as text, or None if there are none.
 
     Also return None if one of the calls appears in the prompt, because quoted calls are never run.
     """

@@ -131,7 +131,7 @@ def _shorten_name(model: str) -> str:
 
 
 def estimate_tokens(characters: int) -> int:
-    """Estimate the number of tokens in a text from its length."""
+    """Estimate the number of tokens from the length of the text."""
     return -(-characters // CHARACTERS_A_TOKEN)
 
 

@@ -119,7 +119,7 @@ def find_unreadable_call(text: str, tools: Collection[str]) -> str | None:
 
 
 def is_machine_text(text: str) -> bool:
-    """Return whether a text contains nothing but tool calls, tool descriptions or tool results.
+    """Return whether the text contains nothing but tool calls, tool descriptions or tool results.
 
     Such a text is never an answer, whichever tools it names.
     """
@@ -198,7 +198,7 @@ def _split_prose(text: str) -> tuple[str, str]:
 
 
 def _iter_items(body: str) -> Iterator[WrittenCall | _Echo]:
-    """Yield the calls and echoes in a text that contains nothing else. Raise _NotCalls for any other text."""
+    """Yield the calls and echoes in the text, which must contain nothing else. Raise _NotCalls for any other text."""
     place = 0
     while place < len(body):
         if (between := _BETWEEN.match(body, place)) is not None:

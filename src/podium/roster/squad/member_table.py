@@ -65,7 +65,7 @@ def update_team_file(text: str, *, name: str, mode: Mode, members: Sequence[Memb
 
 
 class _LineEdits:
-    """Edits to the lines of a text, keyed by line index.
+    """Edits to lines of text, keyed by line index.
 
     `changes` maps a line to its replacement, or to None if the line is to be deleted. `after` maps a line to the lines
     to insert below it; the key -1 means the beginning of the text.

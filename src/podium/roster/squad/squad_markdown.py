@@ -59,7 +59,7 @@ class Table(NamedTuple):
 
 
 def split_lines(text: str) -> list[str]:
-    """Split a text into lines at any kind of line ending."""
+    """Split text into lines at any kind of line ending."""
     return re.split(r"\r\n|\r|\n", text)
 
 

@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def find_spans(text: str, tokens: Iterable[tuple[int, Any, str]]) -> list[list[Span]]:
-    """Return the spans of each line of a text."""
+    """Return the spans of each line of the text."""
     lines = text.split("\n")
     spans: list[list[Span]] = [[] for _ in lines]
     number = start = 0
@@ -88,7 +88,7 @@ def count_utf16(line: str, span: Span) -> Span:
 
 
 def count_astral(text: str) -> int:
-    """Return how many characters of a text need two UTF-16 code units."""
+    """Return how many characters of the text need two UTF-16 code units."""
     return 0 if text.isascii() else sum(character > "\uffff" for character in text)
 
 

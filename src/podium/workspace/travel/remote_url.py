@@ -120,7 +120,7 @@ def _quote_url(given: str) -> str:
 
 
 def hide_credentials(text: str) -> str:
-    """Return a text without the user names and passwords in its URLs."""
+    """Return the text without the user names and passwords in its URLs."""
     return re.sub(r"(?<=://)[^/@\s]*@", "", text)
 
 
