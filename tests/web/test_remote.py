@@ -513,7 +513,10 @@ def test_another_certificate_than_the_trusted_one_is_refused_before_anything_is_
 
     assert (seen.exit_code, json.loads(seen.stdout)["runs"]) == (0, [])
     assert (not_confirmed.exit_code, not_the_same.exit_code, changed.exit_code, left.exit_code) == (2, 2, 2, 2)
-    assert f"fingerprint {saved['fingerprint']}; if podium serve printed the same" in not_confirmed.stderr
+    assert (
+        f"fingerprint {saved['fingerprint']}; check that podium serve printed the same fingerprint on the server"
+        in not_confirmed.stderr
+    )
     assert f"fingerprint {saved['fingerprint']}, not AA:BB" in not_the_same.stderr
     assert changed.stderr == (
         f"podium: the certificate of {machines.address} has changed: its SHA-256 fingerprint is "
