@@ -19,7 +19,7 @@ fleet-demo: system $(VENV)/ready
 	$(BIN)/python -m benchmarks.fleet_demo
 
 test: system goose $(VENV)/ready
-	$(BIN)/python -m pytest -m "not slow" -n 3 --dist worksteal
+	$(BIN)/python -m pytest -m "not slow" -n 4 --dist worksteal
 
 test-failed: $(VENV)/ready
 	$(BIN)/python -m pytest -m "not slow" --last-failed --last-failed-no-failures none
