@@ -177,7 +177,7 @@ def adopt_background_processes() -> None:
 
 
 def kill_background_processes() -> None:
-    """Kill all processes in the background, so that none of them uses the demo's folder while it is removed."""
+    """Kill all processes that are still running, so that none of them uses the demo's folder while it is removed."""
     with suppress(OSError):  # until there are no more child processes
         while True:
             for pid in Path("/proc/thread-self/children").read_text(encoding="ascii").split():
@@ -324,14 +324,9 @@ class Demo:
         ) as process:
             assert process.stdout is not None
             assert process.stderr is not None
-            try:
-                for said in process.stderr:
-                    self._print_text(f"  {said.rstrip()}", "dim")
-                answer = process.stdout.read()
-            except KeyboardInterrupt:
-                # The process was interrupted too. It must have exited before the demo's folder is removed.
-                process.wait()
-                raise
+            for said in process.stderr:
+                self._print_text(f"  {said.rstrip()}", "dim")
+            answer = process.stdout.read()
         return CommandResult(code=process.returncode, answer=answer.rstrip("\n"))
 
     # Reading the store
