@@ -65,16 +65,8 @@ async def delegate_to_worker(
     root = str(repository.main_folder)
     worker_index = WorkerIndex(launcher.settings.store)
     waits = tuple(await to_thread.run_sync(_find_preceding_runs, worker_index, root, options.after, branch))
-    worker_task = WorkerTask(
-        root=root,
-        path=root,
-        after=waits,
-        role=options.role or "",
-        parent=parent,
-        operation=operation,
-        is_unattended=options.is_unattended,
-        max_restarts=settings.max_restarts if options.max_restarts is None else options.max_restarts,
-        trace_parent=trace_parent.get(),
+    worker_task = structs.replace(
+        _make_worker_task(root, branch, options, settings), after=waits, parent=parent, operation=operation
     )
     run_options["repo"] = repository.main_folder
     # The lock prevents other workers from taking the branch or the path before this worker is in the index.
@@ -83,14 +75,7 @@ async def delegate_to_worker(
         if fleet.hosts and not (options.labels or options.is_reader or options.is_shared or options.also):
             options = replace(options, labels=settings.labels)
         run = run or secrets.token_hex(6)
-        if options.is_reader:
-            if options.also:
-                raise Mistake(
-                    "a read-only worker has no checkouts, so it cannot use several repositories; remove --also"
-                )
-            worker_task = structs.replace(worker_task, name=branch)
-        else:
-            worker_task = structs.replace(worker_task, branch=branch, base=options.base, is_shared=options.is_shared)
+        if not options.is_reader:
             worker_task = await place_checkout(
                 launcher.settings.store, worker_index, repository, worker_task, settings.worktrees
             )
@@ -108,6 +93,23 @@ async def delegate_to_worker(
         return await enqueue_worker_run(
             launcher, agent, task, worker_task, run=run, settings=settings, place=place, **run_options
         )
+
+
+def _make_worker_task(root: str, branch: str, options: WorkerOptions, settings: Settings) -> WorkerTask:
+    """Return a worker's task, still without a checkout. Raise Mistake if the options contradict each other."""
+    if options.is_reader and options.also:
+        raise Mistake("a read-only worker has no checkouts, so it cannot use several repositories; remove --also")
+    worker_task = WorkerTask(
+        root=root,
+        path=root,
+        role=options.role or "",
+        is_unattended=options.is_unattended,
+        max_restarts=settings.max_restarts if options.max_restarts is None else options.max_restarts,
+        trace_parent=trace_parent.get(),
+    )
+    if options.is_reader:
+        return structs.replace(worker_task, name=branch)
+    return structs.replace(worker_task, branch=branch, base=options.base, is_shared=options.is_shared)
 
 
 async def enqueue_worker_run(
