@@ -4,13 +4,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SYSTEM_PACKAGES := git bwrap rg chromium-headless-shell postgresql
+SCRIPT_PROGRAMS := gawk mawk jq strace
 GOOSE_VERSION := 1.52.0
 GOOSE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/podium-test-agents/goose-$(GOOSE_VERSION)
 
 # Tests start many processes, and each would compile the sources anew if none of them might keep the result.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo fleet-demo test test-failed test-slow check bench system goose agents clean
+.PHONY: demo fleet-demo test test-failed test-slow check bench system script-programs goose agents clean
 
 demo: $(VENV)/ready
 	$(BIN)/podium demo
@@ -24,7 +25,7 @@ test: system goose $(VENV)/ready
 test-failed: $(VENV)/ready
 	$(BIN)/python -m pytest -m "not slow" --last-failed --last-failed-no-failures none
 
-test-slow: system goose $(VENV)/ready
+test-slow: system script-programs goose $(VENV)/ready
 	$(BIN)/python -m pytest -m slow --hypothesis-profile=default
 
 check: $(VENV)/ready
@@ -47,6 +48,15 @@ system:
 	if [ -n "$$missing" ]; then \
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq && apt-get install -y -qq $$missing; \
 	  else echo "please install:$$missing" >&2; exit 7; fi; \
+	fi
+
+# The programs that run generated scripts. Outside CI, the tests that need them are skipped if they cannot be installed.
+script-programs:
+	@missing=""; for program in $(SCRIPT_PROGRAMS); do command -v $$program >/dev/null || missing="$$missing $$program"; done; \
+	if [ -n "$$missing" ]; then \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq && apt-get install -y -qq $$missing; \
+	  elif [ -n "$$CI" ]; then echo "please install:$$missing" >&2; exit 7; \
+	  else echo "missing:$$missing; the tests that run generated scripts are skipped" >&2; fi; \
 	fi
 
 # A real coding agent for the tests of engines. Outside CI, the tests that need it are skipped if there is no npm.

@@ -17,6 +17,7 @@ from ..cli.conftest import Desk
 from ..cli.test_inbox import list_waiting_requests
 from ..cli.test_terminal import Terminal
 from ..policy.test_commands import BROAD, BYPASSES
+from ..policy.test_small_languages import ACTING, make_folder_to_act_in
 from ..studio import Studio
 from .stage import add_sly_agent, answer_with, bash, call, run_attended, run_sly_agent, set_rules, write
 
@@ -273,3 +274,19 @@ async def test_an_answer_to_a_denied_action_changes_nothing(studio: Studio, repo
 
     assert studio.events(result, PermissionAsked) == []
     assert not (repo / "b.txt").exists()
+
+
+# T3
+
+
+@pytest.mark.parametrize("mode", ["default", "plan"])
+async def test_a_script_of_a_small_language_that_acts_is_not_run_unasked(studio: Studio, repo: Path, mode: Any) -> None:
+    make_folder_to_act_in(repo)
+    set_rules(studio, mode=mode)
+    add_sly_agent(studio, *(bash(command) for command in ACTING.values()))
+
+    result = await run_sly_agent(studio, repo)
+
+    assert result.text == "done", result.error
+    assert studio.events(result, ActionBegan) == []
+    assert not (repo / "ran").exists()

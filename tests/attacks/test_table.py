@@ -22,6 +22,7 @@ ROWS = {
     **{f"L{n}": 1 if n >= 3 else 0 for n in range(1, 7)},
     "D10": 0,
     "D11": 1,
+    "T3": 0,
 }
 """Every attack and its priority."""
 

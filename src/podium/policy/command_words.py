@@ -145,7 +145,7 @@ def _list_after(tokens: Sequence[str], mark: str) -> frozenset[str]:
 class _Reading:
     """State that is kept while a command is checked against a table entry."""
 
-    __slots__ = ("judged", "key", "kinds", "operands", "seen", "use", "words")
+    __slots__ = ("given_at", "judged", "key", "operands", "seen", "use", "words")
 
     def __init__(self, words: Words, key: str, use: SafeUse, judged: JudgedWords) -> None:
         self.words = words
@@ -153,7 +153,7 @@ class _Reading:
         self.use = use
         self.judged = judged
         self.seen: set[str] = set()
-        self.kinds: set[str] = set()
+        self.given_at: dict[str, int] = {}
         self.operands: list[int] = []
 
     def add_risk(self, place: int, why: str) -> None:
@@ -165,7 +165,7 @@ class _Reading:
     def take_value(self, place: int, option: str, kind: str, value: str) -> None:
         """Check the value of an option."""
         self.seen.add(option)
-        self.kinds.add(kind.removesuffix("-file"))
+        self.given_at.setdefault(kind.removesuffix("-file"), place)
         if not is_harmless_word(kind, value):
             self.add_risk(place, f"{self.key} with {option} {value} may be harmful, so a rule must allow it explicitly")
         elif kind in PATH_KINDS:
@@ -285,10 +285,13 @@ def _judge_long_option(reading: _Reading, at: int, word: str) -> int:
 def _judge_operands(reading: _Reading) -> None:
     """Check the operands. The options must be checked first, because an option can contain the pattern or script."""
     use, words, judged = reading.use, reading.words, reading.judged
-    is_given = use.operands[:1] in (("pattern",), ("sed",)) and use.operands[0] in reading.kinds
-    first = 1 if is_given or "--files" in reading.seen else 0
+    given_at = reading.given_at.get(use.operands[0], 0) if use.operands[:1] in (("pattern",), ("sed",)) else 0
+    first = 1 if given_at or "--files" in reading.seen else 0
     for number, at in enumerate(reading.operands, first):
         kind = use.get_operand_kind(number)
+        if at < given_at and not is_harmless_word(use.operands[0], words[at]):
+            # Some versions stop reading options at the first operand, which is then the script.
+            reading.add_risk(at, f"{reading.key} with {words[at]} before the script is not known to be harmless")
         if kind is None or (use.operands_with and not use.operands_with & reading.seen):
             reading.add_risk(at, f"{reading.key} with {words[at]} is not known to be harmless")
         elif not is_harmless_word(kind, words[at]):

@@ -61,10 +61,10 @@ READING = {
     "--color[=name] --exclude=text --label=text --strip-trailing-cr --report-identical-files --show-c-function "
     "--minimal --no-dereference --normal -- <path>... reads",
     "cmp": "-blsv -n=number -i=number --print-bytes --verbose --quiet --silent --bytes=number -- <path>... reads",
-    "sort": "-bdfghinrRsuVzcCmM -k=text -t=text -S=number --key=text --field-separator=text --numeric-sort --reverse "
+    "sort": "-bdfghinrRsuVzcCmM -k=text -t=text --key=text --field-separator=text --numeric-sort --reverse "
     "--unique --general-numeric-sort --human-numeric-sort --version-sort --random-sort --month-sort "
     "--dictionary-order --ignore-case --ignore-leading-blanks --check[=name] --merge --stable --zero-terminated "
-    "--parallel=number --sort=name --buffer-size=number --help --version -- <path>... reads",
+    "--parallel=number --sort=name --help --version -- <path>... reads",
     "uniq": "-cdDiuz -f=number -s=number -w=number --count --repeated --all-repeated[=name] --unique --ignore-case "
     "--skip-fields=number --skip-chars=number --check-chars=number --group[=name] --zero-terminated <path> reads",
     "cut": "-snz -b=names -c=names -f=names -d=text --bytes=names --characters=names --fields=names --delimiter=text "
@@ -95,7 +95,7 @@ READING = {
     "hostname": "-fsiId reads",
     "column": "-tenx -s=text -o=text -c=number -N=text -R=text --table --separator=text --output-separator=text "
     "<path>... reads",
-    "sed": "-nErsuz -e=sed --expression=sed --quiet --silent --regexp-extended --posix --separate --null-data "
+    "sed": "-nErsuz -e=sed --expression=sed --quiet --silent --regexp-extended --separate --null-data "
     "--sandbox --version -- <sed> <path>... reads",
     "awk": "-F=text -v=assignment -- <awk> <path>... reads",
     "jq": "-rcesSCMajn --raw-output --compact-output --exit-status --slurp --sort-keys --color-output "
@@ -117,7 +117,7 @@ READING = {
     "cd": "<folder> reads operands-required",
     "test": "single-dash -f -d -e -r -w -x -s -L -h -z -n -eq -ne -lt -le -gt -ge -nt -ot -ef -a -o <path>... reads",
     "echo": "<anything>... reads",
-    "printf": "-- <text>... reads",
+    "printf": "-- <printf-format> <text>... reads",
     "true": "<anything>... reads",
     "false": "<anything>... reads",
     ":": "<anything>... reads",

@@ -17,8 +17,8 @@ DIFF = (
     "--ignore-space-at-eol --ignore-matching-lines=text --inter-hunk-context=number --function-context --exit-code "
     "--quiet --no-ext-diff --no-textconv --ignore-submodules[=name] --submodule[=name] --src-prefix=text "
     "--dst-prefix=text --no-prefix --relative[=path] --no-relative --minimal --patience --histogram "
-    "--diff-algorithm=name --compact-summary --cached --staged --merge-base --diff-merges=name --no-diff-merges --cc "
-    "--root --indent-heuristic"
+    "--diff-algorithm=name --compact-summary --cached --staged --merge-base --diff-merges=merge-format "
+    "--no-diff-merges --cc --root --indent-heuristic"
 )
 LOG = (
     "-NUM -iEFPgq -n=number -L=path --max-count=number --skip=number --since=text --after=text --until=text "

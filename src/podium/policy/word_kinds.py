@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import cache
 
 from .path_rules import is_sensitive
+from .script_shapes import has_awk_shape, has_jq_shape, has_printf_shape, has_sed_shape
 
 PATH_KINDS = frozenset(
     (
@@ -81,58 +82,7 @@ def _is_search_glob(word: str) -> bool:
     return _compile(_GLOB).fullmatch(word) is not None and not is_hidden and not is_sensitive(word)
 
 
-# Small languages -------------------------------------------------------------------------------------
-
-_SED_ADDRESS = r"(?:\d+|\$|/(?:[^/\\\[]|\\[^cn]|\[[^\]/\\]+\])+/I?)"
-# Labels, files and `e` are not accepted, so each step is a complete command, and splitting at `;` is safe.
-_SED_STEP = (
-    rf"(?:{_SED_ADDRESS}(?:,(?:{_SED_ADDRESS}|\+\d+))?\s*!?\s*)?"
-    r"(?:[pdqDPnNgGhHx=]|s(?P<by>[/|#,@%])(?:(?!(?P=by))[^\\]|\\.)*(?P=by)(?:(?!(?P=by))[^\\]|\\.)*(?P=by)[gpIi\d]*)"
-)
-
-
-def _is_harmless_sed(script: str) -> bool:
-    """Return whether a sed script only prints, deletes and substitutes."""
-    return all(_compile(_SED_STEP).fullmatch(step.strip()) for step in script.split(";"))
-
-
-_AWK_TOKEN = (
-    r"""(?P<space>\s+)|(?P<string>"(?:[^"\\]|\\.)*")|(?P<regex>/(?:[^/\\\[\n]|\\.|\[\^?[^\]/\\\[]+\])+/)"""
-    r"""|(?P<name>[A-Za-z_]\w*)|(?P<number>\d+(?:\.\d+)?)|(?P<sign>&&|\|\||==|!=|<=|>=|\+\+|--|[-+*/%]=|[-{}()\[\];,~!=+*/%$?:^])"""
-)
-_AWK_NAMES = frozenset(("NR", "NF", "FNR", "FS", "OFS", "ORS", "RS", "RLENGTH", "RSTART", "FILENAME", "BEGIN", "END"))
-_AWK_ACTING = frozenset(("system", "getline", "close", "fflush", "function", "func", "delete"))
-# After one of these, a slash starts a regular expression; elsewhere it is a division sign.
-_BEFORE_REGEX = frozenset(("", "(", ",", "~", "!", "{", "}", ";", "&&", "||", "?", ":"))
-
-
-def _is_harmless_awk(program: str) -> bool:
-    """Return whether an awk program only computes and prints, and neither opens files nor runs other programs."""
-    at, before = 0, ""
-    while at < len(program):
-        token = _compile(_AWK_TOKEN).match(program, at)
-        if token is not None and token["regex"] and before not in _BEFORE_REGEX:
-            token = _compile("(?P<sign>/)").match(program, at)
-        if token is None:
-            return False
-        kind = token.lastgroup
-        if kind == "name" and (token[0] in _AWK_ACTING or (not token[0].islower() and token[0] not in _AWK_NAMES)):
-            return False
-        if kind != "space":
-            before = token[0]
-        at = token.end()
-    return bool(program.strip())
-
-
-_JQ_ACTING = (
-    r"\b(?:env|import|include|input_filename|getpath|modulemeta|get_search_list|halt\w*|debug|stderr)\b|\$(?:ENV|__)"
-)
-
-
-def _is_harmless_jq(text: str) -> bool:
-    """Return whether a jq filter reads neither the environment nor other files."""
-    return _compile(_JQ_ACTING).search(text) is None
-
+# SQL -----------------------------------------------------------------------------------------------
 
 _SQL_ACTING = r"(?i)load_extension|writefile|readfile|fsdir|edit\s*\(|attach|fts\d_tokenizer|sqlar|zipfile|;\s*\S"
 _SQL_READING = (
@@ -171,6 +121,7 @@ _CHECKS: dict[str, Callable[[str], bool]] = {
     "revision": _is_revision,
     "git-format": _is_git_format,
     "git-sort": _matching(r"-?(?:v(?:ersion)?:)?(?!.*signature)[a-z:*-]+"),
+    "merge-format": _matching("off|none|on|first-parent|1|separate|m|combined|c|dense-combined|cc"),
     "commit": _matching(r"[\w^~@{}/.-]+"),
     "branch": _matching(r"[A-Za-z0-9][\w./-]*"),
     "remote": _matching(r"[A-Za-z0-9][\w.-]*"),
@@ -189,8 +140,9 @@ _CHECKS: dict[str, Callable[[str], bool]] = {
     "builtin-report": _matching(
         "verbose|dot|json|tap|default|basic|spec|min|list|progress|stylish|compact|unix|text|colorized|parseable|github"
     ),
-    "sed": _is_harmless_sed,
-    "awk": _is_harmless_awk,
-    "jq": _is_harmless_jq,
+    "sed": has_sed_shape,
+    "awk": has_awk_shape,
+    "jq": has_jq_shape,
+    "printf-format": has_printf_shape,
     "sql": _is_harmless_sql,
 }
