@@ -727,7 +727,7 @@ make test
 make -j4 lint
 tar tzf dist.tgz
 tar -tvf dist.tar
-sqlite3 a.db 'select count(*) from t'
+sqlite3 -safe a.db 'select count(*) from t'
 sqlite3 a.db .tables
 sqlite3 a.db 'pragma table_info(t)'
 curl -s https://a.test/health

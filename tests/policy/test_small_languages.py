@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
+import sqlite3
 import string
 import subprocess
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -299,6 +304,65 @@ def test_a_rule_that_contains_the_script_allows_it() -> None:
 
     assert check("awk '{print toupper($1)}' a.txt", rules).decision == "allow"
     assert check("awk '{print tolower($1)}' a.txt", {"allow": ["Bash(awk *)"]}).decision == "ask"
+
+
+# SQL
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("sqlite3") is None and not os.environ.get("CI"), reason="sqlite3 must be installed")
+@pytest.mark.parametrize("query", ["select * from v", "pragma integrity_check", "select \"edit\"('x', 'touch ran')"])
+def test_a_rule_for_sqlite3_covers_no_query_that_runs_a_program(tmp_path: Path, query: str) -> None:
+    """A database of the checkout can define a view that starts an editor."""
+    make = "create table t(a check(a <> edit('', 'touch ran'))); create view v as select edit('x', 'touch ran')"
+    with closing(sqlite3.connect(tmp_path / "a.db")) as database:
+        database.create_function("edit", 2, lambda text, editor: text)
+        database.executescript(f"{make}; insert into t values ('x')")
+
+    subprocess.run(["sqlite3", "a.db", query], cwd=tmp_path, capture_output=True, check=False)
+
+    assert (tmp_path / "ran").exists(), "the attack itself works"
+    assert check(shlex.join(["sqlite3", "a.db", query]), {"allow": ["Bash(sqlite3 *)"]}).decision == "ask"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sqlite3 a.db",
+        "sqlite3 -safe a.db",
+        "echo .shell id | sqlite3 a.db",
+        "sqlite3 a.db 'select 1'",
+        "sqlite3 a.db 'pragma quick_check'",
+        "sqlite3 -safe a.db 'select edit(1)'",
+        "sqlite3 -safe a.db 'select \"edit\"(1)'",
+        "sqlite3 -safe a.db 'select [edit](1)'",
+        "sqlite3 -safe a.db 'select edit/**/(1)'",
+        "sqlite3 -safe a.db 'select edit (1)'",
+        "sqlite3 -safe a.db 'select * from fsdir'",
+        "sqlite3 -safe a.db 'select 1; delete from t'",
+        "sqlite3 -safe a.db 'with x as (select 1) delete from t'",
+        "sqlite3 -safe a.db 'pragma journal_mode(delete)'",
+        "sqlite3 -saf a.db 'select 1'",
+    ],
+)
+def test_a_rule_for_sqlite3_covers_only_reading(command: str) -> None:
+    assert check(command, {"allow": ["Bash(sqlite3 *)", "Bash(echo *)"]}).decision == "ask"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sqlite3 a.db .tables",
+        "sqlite3 a.db '.schema users'",
+        "sqlite3 a.db 'pragma table_info(users)'",
+        "sqlite3 -safe a.db 'select count(*) from t'",
+        "sqlite3 -safe -header -csv a.db \"select id, name from users where name like 'a%' order by id desc limit 5;\"",
+        "sqlite3 -safe a.db 'select * from t where id in (1, 2) and (a = 1 or b < 2)'",
+        "sqlite3 --version",
+    ],
+)
+def test_a_rule_for_sqlite3_covers_the_schema_and_queries_in_safe_mode(command: str) -> None:
+    assert check(command, {"allow": ["Bash(sqlite3 *)"]}).decision == "allow"
 
 
 # Options

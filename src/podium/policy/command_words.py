@@ -58,6 +58,8 @@ def is_known_program(name: str) -> bool:
 def judge_words(words: Words, name: str) -> JudgedWords:
     """Check the words of a command against the table of safe options of its program, `name`."""
     key = ALIASES.get(name, name)
+    if key == "sqlite3" and ("-safe" in words or "--safe" in words):
+        key = "sqlite3-safe"
     judged = JudgedWords()
     if key == "tar" and len(words) > 1 and not words[1].startswith("-"):
         _judge_bundled_letters(words, judged)
@@ -83,7 +85,7 @@ class SafeUse(NamedTuple):
     is_spelled: bool
     is_single_dash: bool
     needs: frozenset[str]
-    needs_operand: bool
+    needed_operands: int
     operands_with: frozenset[str]
 
     def get_operand_kind(self, number: int) -> str | None:
@@ -129,7 +131,7 @@ def compile_use(key: str) -> SafeUse:
         is_spelled="spelled" in tokens,
         is_single_dash=is_single_dash,
         needs=_list_after(tokens, "needs:"),
-        needs_operand="operands-required" in tokens,
+        needed_operands=int(next(iter(_list_after(tokens, "operands-required:")), "0")),
         operands_with=_list_after(tokens, "operands-with:"),
     )
 
@@ -208,8 +210,11 @@ def _judge_by_table(words: Words, start: int, key: str, judged: JudgedWords) -> 
         judged.risks.append(Risk(start - 1, f"{key} is not read-only, so a rule must name it explicitly"))
     if use.needs and not use.needs & reading.seen:
         judged.risks.append(Risk(len(words), f"{key} is harmless only with {' or '.join(sorted(use.needs))}"))
-    if use.needs_operand and not reading.operands:
-        judged.risks.append(Risk(len(words), f"{key} without an argument changes to a folder outside the checkout"))
+    if len(reading.operands) < use.needed_operands and "-version" not in reading.seen:
+        missing = (
+            "without an argument" if use.needed_operands == 1 else f"with fewer than {use.needed_operands} arguments"
+        )
+        judged.risks.append(Risk(len(words), f"{key} {missing} is not known to be harmless"))
     judged.is_reading = use.is_reading
 
 

@@ -114,7 +114,7 @@ READING = {
     "strings": "-af -n=number -t=name -e=name -- <path>... reads",
     "zcat": "<path>... reads",
     "base64": "-diD -w=number --decode --ignore-garbage --wrap=number -- <path>... reads",
-    "cd": "<folder> reads operands-required",
+    "cd": "<folder> reads operands-required:1",
     "test": "single-dash -f -d -e -r -w -x -s -L -h -z -n -eq -ne -lt -le -gt -ge -nt -ot -ef -a -o <path>... reads",
     "echo": "<anything>... reads",
     "printf": "-- <printf-format> <text>... reads",
@@ -131,6 +131,10 @@ READING = {
 }
 """Programs that show files or other information. Without a rule, only those marked `reads` are allowed."""
 
+SQLITE = (
+    "single-dash -readonly -json -csv -column -header -headers -noheader -line -list -markdown -table -box -batch "
+    "-bail -quote -ascii -tabs -html -separator=text -nullvalue=text -version"
+)
 FILES = {
     "tee": "-ai --append -- <path>...",
     "mv": "-finuvT -t=path --force --interactive --no-clobber --update --verbose --target-directory=path -- <path>...",
@@ -149,8 +153,8 @@ FILES = {
     "--exclude=text --wildcards --strip-components=number --full-time --numeric-owner --version -- <archive>...",
     "unzip": "-lvtpZ1 <path>... needs:-l,-v,-t,-p,-Z",
     "gzip": "-ltv --list --test --verbose <path>... needs:-l,-t,--list,--test",
-    "sqlite3": "single-dash -readonly -json -csv -column -header -headers -noheader -line -list -markdown -table "
-    "-box -batch -bail -quote -ascii -tabs -html -safe -separator=text -nullvalue=text -version <path> <sql>...",
+    "sqlite3": f"{SQLITE} <path> <schema-query>... operands-required:2",
+    "sqlite3-safe": f"{SQLITE} -safe <path> <sql>... operands-required:2",
     "rsync": "-avnrzhPtuiOcm --archive --verbose --dry-run --recursive --compress --human-readable --progress "
     "--stats --update --checksum --itemize-changes --exclude=text --include=path --list-only --partial <archive>...",
     "curl": "-sSfLIviNk46g -m=number -A=text -X=name -r=text -w=plain -o=stdout -H=header -d=plain -G --silent "

@@ -9,7 +9,7 @@ person's approval, or a rule that contains the word itself. The values are writt
 - `<path>`, `<path>...`: one operand, any number of operands; `<command>` is a subcommand with its own entry
 - `--`: can end the options; an entry such as `cargo test --` lists the words allowed after it
 - `reads`: with these words the program changes nothing; `spelled`: a rule must spell out the subcommand
-- `needs:--check,-n`: harmless only with one of these options; `operands-required`: harmless only with an operand
+- `needs:--check,-n`: harmless only with one of these options; `operands-required:2`: harmless only with two operands
 - `operands-with:--list,-l`: operands are harmless only with one of these options
 - `single-dash`: long options have one dash or two; `@git blame`: use the value of that entry
 

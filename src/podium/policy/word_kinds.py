@@ -82,21 +82,44 @@ def _is_search_glob(word: str) -> bool:
     return _compile(_GLOB).fullmatch(word) is not None and not is_hidden and not is_sensitive(word)
 
 
-# SQL -----------------------------------------------------------------------------------------------
+# SQL -------------------------------------------------------------------------------------------------
 
-_SQL_ACTING = r"(?i)load_extension|writefile|readfile|fsdir|edit\s*\(|attach|fts\d_tokenizer|sqlar|zipfile|;\s*\S"
-_SQL_READING = (
-    r"(?i)\s*(?:(?:select|explain)\b.*"
-    r"|pragma\s+(?:\w+_(?:list|info|xinfo)\s*(?:\(['\"]?\w+['\"]?\))?|\w+_(?:version|check)|encoding)\s*;?\s*)"
+# These read only the schema. Queries evaluate views, integrity checks evaluate constraints, and both can call edit().
+_SQL_SCHEMA = (
+    r"(?i) *(?:\.(?:tables|schema|indexes|indices|databases|fullschema|show|version)(?: +[\w.%*-]+)?"
+    r"|pragma +(?:\w+_(?:list|info|xinfo) *(?:\(['\"]?\w+['\"]?\))?|\w+_version|encoding) *;?) *"
 )
-_SQL_DOT = r"\.(?:tables|schema|indexes|indices|databases|fullschema|show|version|dbinfo)(?:\s+[\w.%*-]+)?"
+_SQL_CALLABLE = (
+    "abs and as avg by case coalesce count date datetime else exists from group_concat having ifnull in join length "
+    "like lower max min not nullif on or over round select strftime substr sum then total trim typeof upper using "
+    "values when where"
+)
+_SQL_ACTING = r"(?i)readfile|fsdir|lsdir|zipfile|sqlar|sqlite_dbpage|fts\d|attach"
+
+
+def _is_schema_query(text: str) -> bool:
+    """Return whether a statement or dot command of sqlite3 reads only the schema of the database."""
+    return _compile(_SQL_SCHEMA).fullmatch(text) is not None
 
 
 def _is_harmless_sql(text: str) -> bool:
-    """Return whether an SQL statement only reads the database."""
-    if text.lstrip().startswith("."):
-        return _compile(_SQL_DOT).fullmatch(text.strip()) is not None
-    return _compile(_SQL_READING).fullmatch(text) is not None and _compile(_SQL_ACTING).search(text) is None
+    """Return whether an SQL statement only reads the database if sqlite3 runs in its safe mode.
+
+    Names can be followed by a parenthesis only if they are known functions or keywords. Comments and quoted names,
+    which could stand between a name and its parenthesis, are not accepted.
+    """
+    if _is_schema_query(text):
+        return True
+    is_reading = _compile(_write_select_shape()).fullmatch(text) is not None
+    return is_reading and _compile(_SQL_ACTING).search(text) is None
+
+
+@cache
+def _write_select_shape() -> str:
+    callable_name = rf"(?:{'|'.join(_SQL_CALLABLE.split())})\b"
+    name = r"[a-z_][a-z0-9_]*+(?! *\()"
+    token = rf" ++|{name}|{callable_name}|[0-9]++|'[^']*+'(?! *\()|-(?!-)|[(),.*<>=!%+|]"
+    return rf"(?i) *(?:explain +(?:query +plan +)?)?select\b(?:{token})*+;? *"
 
 
 _CHECKS: dict[str, Callable[[str], bool]] = {
@@ -144,5 +167,6 @@ _CHECKS: dict[str, Callable[[str], bool]] = {
     "awk": has_awk_shape,
     "jq": has_jq_shape,
     "printf-format": has_printf_shape,
+    "schema-query": _is_schema_query,
     "sql": _is_harmless_sql,
 }
