@@ -534,3 +534,69 @@ def test_a_plain_command_is_parsed_as_bash_parses_it(tmp_path: Path, text: str) 
     assert tuple(done.stdout.split("\0")[:-1]) == words
     assert done.stderr == ""
     assert list(tmp_path.iterdir()) == []
+
+
+# Redirections
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ls 2>&1",
+        "ls 2>/dev/null | head",
+        "ls > /dev/null 2>&1 && ls",
+        "cd src 2>/dev/null && cat a",
+        "grep x a 2> /dev/null || echo none",
+    ],
+)
+def test_a_redirection_that_writes_no_file_needs_no_permission(command: str) -> None:
+    assert check(command, {}).decision == "allow"
+    assert check(command, {}, "plan").decision == "allow"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ls 2>&12",
+        "ls 2>&1x",
+        "ls 2>&-",
+        "ls >&2x",
+        "ls >&x",
+        "ls &>x",
+        "ls 2>/dev/nullx",
+        "ls 2>/dev/null/../x",
+        "ls 2>./dev/null",
+        "ls >/dev/sda",
+        "ls >/dev/tcp/a.test/80",
+        "ls >/dev/null >x",
+        "ls >/dev/null>x",
+        "ls 2>&1>x",
+        "ls 2>&1 >x",
+        "ls >|x",
+        "ls >>x",
+        "ls <x",
+        "ls <>x",
+        "ls '2'>&1",
+        "ls 2>&1 &",
+        "ls 2>&1&",
+        "2>&1 ls",
+        "ls | 2>&1",
+        "2>/dev/null",
+        "ls {x}>/dev/null",
+        "ls 2>&1 | sh",
+        "rm x 2>/dev/null",
+        "cat .env 2>/dev/null",
+        "find . -delete 2>/dev/null",
+        "echo $(id) 2>/dev/null",
+        "x=1 ls 2>/dev/null",
+        "git -c a=b log 2>&1",
+    ],
+)
+def test_any_other_redirection_and_any_other_command_with_one_asks(command: str) -> None:
+    assert check(command, {}).decision == "ask"
+
+
+def test_a_rule_covers_a_command_with_a_redirection_that_writes_no_file() -> None:
+    assert check("pytest -q 2>&1 | tail -5", {"allow": ["Bash(pytest *)"]}).decision == "allow"
+    assert check("pytest -q > out.txt 2>&1", {"allow": ["Bash(pytest *)"]}).decision == "ask"
+    assert generalised("pytest -q 2>&1") == "Bash(pytest *)"

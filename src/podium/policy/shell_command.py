@@ -173,7 +173,8 @@ def _find_oddity(text: str, found: _Findings, parts: tuple[Words, ...]) -> str:
         return "it contains control characters or non-ASCII characters"
     if len(found.simple) > MOST_PARTS:
         return f"it has {len(found.simple)} parts, more than {MOST_PARTS}"
-    if other := found.kinds - PLAIN_NODES:
+    # The scanner accepts no other redirections than those that write no file.
+    if other := found.kinds - PLAIN_NODES - (HARMLESS_REDIRECT_NODES if parts else frozenset()):
         said = next((said for kind, said in ODD_NODES.items() if kind in other), "")
         return f"it has {said or 'a ' + min(other).replace('_', ' ')}"
     if not parts:
@@ -213,12 +214,14 @@ ODD_NODES = {
 PLAIN_NODES = split_names(
     'program list pipeline command command_name word number raw_string string string_content concatenation && || | ; "'
 )
+HARMLESS_REDIRECT_NODES = split_names("redirected_statement file_redirect file_descriptor > >&")
 
 # The scanner -----------------------------------------------------------------------------------------
 
 # A tilde is an ordinary character only inside a word, as in HEAD~1. Elsewhere, it means a home folder.
 _WORD = r"""(?:'[^']*'|"[^"$`\\]*"|[A-Za-z0-9_@%+=:,./^-]++|(?<=[A-Za-z0-9])~)++"""
-_TOKEN = re.compile(rf" *(?:(?P<sign>&&|\|\|?|;)|(?P<word>{_WORD}))(?= |&&|\||;|$)| +$")
+_REDIRECT = r"2>&1|[12]?> ?/dev/null"
+_TOKEN = re.compile(rf" *(?:(?P<sign>&&|\|\|?|;)|(?<= )(?P<redirect>{_REDIRECT})|(?P<word>{_WORD}))(?= |&&|\||;|$)| +$")
 
 
 def _scan_commands(text: str) -> tuple[Words, ...]:
