@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -600,3 +602,55 @@ def test_a_rule_covers_a_command_with_a_redirection_that_writes_no_file() -> Non
     assert check("pytest -q 2>&1 | tail -5", {"allow": ["Bash(pytest *)"]}).decision == "allow"
     assert check("pytest -q > out.txt 2>&1", {"allow": ["Bash(pytest *)"]}).decision == "ask"
     assert generalised("pytest -q 2>&1") == "Bash(pytest *)"
+
+
+# Quotes
+
+
+def test_the_words_of_a_plain_command_are_those_that_bash_passes(tmp_path: Path) -> None:
+    chance = random.Random(3)
+    signs = [
+        '"',
+        '"',
+        "'",
+        "\\",
+        "a",
+        "(",
+        "n",
+        " ",
+        "$",
+        "`",
+        "w.",
+        "[",
+        "!",
+        "~",
+        "=",
+        "\\\\",
+        '\\"',
+        "-",
+        "2>&1",
+        "{",
+    ]
+    texts = {"show " + "".join(chance.choices(signs, k=chance.randrange(2, 12))) for _ in range(10_000)}
+    parsed = {text: parse_command(text).parts for text in sorted(texts)}
+    plain = {text: parts[0] for text, parts in parsed.items() if len(parts) == 1}
+
+    script = "\n".join(("show() { printf '%s\\0' $# \"$@\"; }", *plain))
+    shown = subprocess.run(["bash"], input=script.encode(), cwd=tmp_path, capture_output=True, check=True).stdout
+
+    rest = iter(shown.decode().split("\0"))
+    passed = {text: ("show", *islice(rest, int(next(rest)))) for text in plain}
+    assert len(plain) >= 100
+    assert passed == plain
+
+
+@pytest.mark.parametrize("command", [r'rg "fn new\(" src', r'grep -rnE "\w+Error\b" src', r'find . -regex ".*\.py"'])
+def test_a_backslash_before_an_ordinary_character_in_double_quotes_needs_no_permission(command: str) -> None:
+    assert check(command, {}).decision == "allow"
+
+
+@pytest.mark.parametrize(
+    "command", [r'rg "a\"b" src', r'rg "a\$b" src', r'rg "a\`id\`" src', r'rg "a\\" src', r'rg "a\" ; rm "x"']
+)
+def test_a_backslash_that_the_shell_removes_asks(command: str) -> None:
+    assert check(command, {}).decision == "ask"

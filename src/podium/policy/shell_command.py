@@ -218,8 +218,9 @@ HARMLESS_REDIRECT_NODES = split_names("redirected_statement file_redirect file_d
 
 # The scanner -----------------------------------------------------------------------------------------
 
+# In double quotes, a backslash before an ordinary character is an ordinary character, too.
 # A tilde is an ordinary character only inside a word, as in HEAD~1. Elsewhere, it means a home folder.
-_WORD = r"""(?:'[^']*'|"[^"$`\\]*"|[A-Za-z0-9_@%+=:,./^-]++|(?<=[A-Za-z0-9])~)++"""
+_WORD = r"""(?:'[^']*'|"(?:[^"$`\\]|\\(?!["$`\\]))*+"|[A-Za-z0-9_@%+=:,./^-]++|(?<=[A-Za-z0-9])~)++"""
 _REDIRECT = r"2>&1|[12]?> ?/dev/null"
 _TOKEN = re.compile(rf" *(?:(?P<sign>&&|\|\|?|;)|(?<= )(?P<redirect>{_REDIRECT})|(?P<word>{_WORD}))(?= |&&|\||;|$)| +$")
 
