@@ -48,7 +48,6 @@ BOTH = {"path": "a.txt", "content": "x"}
         (f"Action:\n{CALL}\n\n\n", BOTH),
         (f"<tool_call>\n{CALL}\n</tool_call>", BOTH),
         (f"<tool_call>{CALL}", BOTH),
-        (f"<think>I write it.</think>\n{CALL}", BOTH),
         (f"[TOOL_CALLS][{CALL}]", BOTH),
         ('[TOOL_CALLS]write_file[ARGS]{"path": "a.txt"}', PATH_ONLY),
         (f"<|python_tag|>{CALL}", BOTH),

@@ -17,6 +17,7 @@ from ..values.event import ToolUse
 from ..values.model_abilities import ModelAbilities
 from . import model_probes as probes
 from .engine_choice import ModelAddress, make_wire
+from .inline_reasoning import separate_reasoning
 from .model import model_prices
 from .model.conversation import CHARACTERS_A_TOKEN
 from .model.model_wire import ModelCall, ReplyEnd, ReplyPart, ToolCallPart, Wire
@@ -257,7 +258,7 @@ class _ReplyMeter:
 
     def build_reply(self, seconds: float, *, is_cut: bool, error: OutsideFailed | None) -> ProbeReply:
         return ProbeReply(
-            text="".join(self._texts),
+            text=separate_reasoning("".join(self._texts)).text,
             calls=tuple(self._calls),
             pieces=self.pieces,
             first_seconds=self._first_seconds,

@@ -246,6 +246,7 @@ class AcpSession:
             else:
                 await handler.close_calls()
                 await handler.finish_offers()
+                await handler.settle_text()
                 return self._record_reply(place, handler, answer)
         raise AssertionError("unreachable: the last attempt either returns or raises an error")
 
@@ -333,8 +334,11 @@ class AcpSession:
     def _record_reply(self, place: Scope, handler: PromptHandler, answer: Params) -> ModelReplied:
         usage = self._read_usage(answer, handler)
         stop = str(answer.get("stopReason") or "")
-        text = replace_surrogates(place.timeline.redaction.redact_text(handler.text))
-        return place.record_outcome(ModelReplied(model=self._name, text=text, stop=stop, usage=usage))
+        redact = place.timeline.redaction.redact_text
+        text = replace_surrogates(redact(handler.text))
+        reasoning = replace_surrogates(redact(handler.inline_reasoning))
+        replied = ModelReplied(model=self._name, text=text, reasoning=reasoning, stop=stop, usage=usage)
+        return place.record_outcome(replied)
 
     def _record_cut(self, place: Scope, handler: PromptHandler) -> None:
         if not handler.sent:

@@ -16,7 +16,17 @@ from anyio import TASK_STATUS_IGNORED, BrokenResourceError, CancelScope, ClosedR
 from anyio.abc import TaskGroup, TaskStatus
 from anyio.streams.memory import MemoryObjectSendStream
 
-from ...core.engine import EngineAction, EngineSessionSpec, Piece, Postponed, Reasoning, Text, ToolFinished, ToolStarted
+from ...core.engine import (
+    EngineAction,
+    EngineSessionSpec,
+    Piece,
+    Postponed,
+    Reasoning,
+    Superseded,
+    Text,
+    ToolFinished,
+    ToolStarted,
+)
 from ...core.journal_rows import compute_digest
 from ...core.person_message import find_delivered_messages, offer_messages
 from ...core.scope import Scope
@@ -25,6 +35,7 @@ from ...values.action import Action
 from ...values.errors import OutsideFailed, PodiumError
 from ...values.event import ActionRefused, ToolAnswered, ToolCalled, ToolUse
 from ...values.request import replace_surrogates
+from ..inline_reasoning import MessageText
 from .agent_process import CANCELLED, read_mapping, read_objects
 from .agent_program import AgentProgram
 from .agent_tool_call import READING_TOOLS, AgentToolCall
@@ -94,7 +105,7 @@ class PromptHandler:
         self._mode = mode
         self._sandbox = sandbox
         self._tools = tools
-        self._segments: list[list[str]] = [[]]
+        self._segments: list[MessageText] = [MessageText()]
         self._message_id = ""
         self._calls: dict[str, RunningCall] = {}
         self._taken: set[str] = set()
@@ -104,13 +115,17 @@ class PromptHandler:
     @property
     def text(self) -> str:
         """The last part of the reply's text that is not blank. Tool calls divide the text into parts."""
-        texts = ("".join(segment) for segment in reversed(self._segments))
-        return next((text for text in texts if text.strip()), "")
+        return next((said for segment in reversed(self._segments) if (said := segment.text).strip()), "")
+
+    @property
+    def inline_reasoning(self) -> str:
+        """The reasoning that the agent wrote into its messages."""
+        return "\n".join(filter(None, (segment.reasoning for segment in self._segments)))
 
     @property
     def all_text_length(self) -> int:
         """How many characters the agent has written."""
-        return sum(len(piece) for segment in self._segments for piece in segment)
+        return sum(segment.written for segment in self._segments)
 
     def fail(self, error: PodiumError) -> None:
         """End the turn with an error."""
@@ -189,11 +204,22 @@ class PromptHandler:
     async def _add_text(self, text: str, message_id: str) -> None:
         if self.is_ended_by_tool:
             return  # the agent has not noticed yet that its turn is over
-        if message_id != self._message_id and self._message_id and any(map(str.strip, self._segments[-1])):
-            text = f"\n\n{text}"
+        segment = self._segments[-1]
+        if message_id != self._message_id and self._message_id and segment.text.strip():
+            await self.settle_text()
+            segment.end_message()
+            segment.add_text("\n\n")
+            segment.end_message()
+            await self._send(Text("\n\n"))
         self._message_id = message_id or self._message_id
-        self._segments[-1].append(text)
-        await self._send(Text(text))
+        for piece in segment.add_text(text):
+            await self._send(piece)
+
+    async def settle_text(self) -> None:
+        """Replace the text that was sent since the last tool call, if a part of it turned out to be reasoning."""
+        if not (segment := self._segments[-1]).is_shown:
+            await self._send(Superseded())
+            await self._send(Text(segment.text))
 
     def _check_mode(self, mode: object) -> None:
         """End the turn if the agent has left the mode in which it asks for permission."""
@@ -342,7 +368,8 @@ class PromptHandler:
 
     async def _leave_call(self, call: RunningCall) -> None:
         call.ended.set()
-        self._segments.append([])
+        await self.settle_text()
+        self._segments.append(MessageText())
         self._message_id = ""
         await self._send(ToolFinished(call.said.id))
 

@@ -234,13 +234,13 @@ class ModelCaller:
                         async for piece in heard:
                             if reply.is_silent:
                                 throttle.record_success()
-                            reply.add_part(piece)
+                            for shown in reply.add_part(piece):
+                                if answer is not None and isinstance(shown, Text):
+                                    yield Text(part) if (part := answer.add_text(shown.text)) else Reasoning("")
+                                else:
+                                    yield shown
                             if reply.is_stopped:
                                 break
-                            if answer is not None and isinstance(piece, Text):
-                                yield Text(part) if (part := answer.add_text(piece.text)) else Reasoning("")
-                            elif isinstance(piece, Text | Reasoning):
-                                yield piece
                 except OutsideFailed as error:
                     failed = self._build_failure(model, reply, error, tries)
                     slot.record_tokens(failed.usage.tokens)
@@ -254,8 +254,10 @@ class ModelCaller:
                     raise
                 slot.record_tokens(reply.end.usage.tokens)
                 self._input_scale = max(1.0, reply.end.usage.input_tokens / max(expected.input_tokens, 1))
-                replied = read_reply(reply.as_model_replied(), call, so_far=so_far, is_emulated=is_emulated)
-                if reply.is_stopped or (answer is not None and replied.text != answer.decoded):
+                whole = reply.as_model_replied()
+                replied = read_reply(whole, call, so_far=so_far, is_emulated=is_emulated)
+                is_shown = replied.text == answer.decoded if answer is not None else whole.text == reply.shown
+                if reply.is_stopped or not is_shown:
                     yield Superseded()
                     yield Text(replied.text)
                 yield at.record_outcome(replied)

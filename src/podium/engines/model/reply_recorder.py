@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 from msgspec import structs
@@ -13,6 +13,7 @@ from ...values.event import CallCut, CallFailed, ModelReplied, ToolUse
 from ...values.plain_text import escape_unprintable, truncate_text
 from ...values.request import replace_surrogates
 from ...values.usage import Usage
+from ..inline_reasoning import ReasoningSplitter, separate_reasoning
 from .conversation import CHARACTERS_A_TOKEN, count_characters
 from .model_names import is_same_model
 from .model_wire import ModelCall, ReplyEnd, ReplyPart, ToolCallPart
@@ -34,7 +35,9 @@ class ReplyRecorder:
         self._call = call
         self._add_cost = add_cost
         self._said: list[str] = []
+        """The text as the model wrote it, which may contain reasoning."""
         self._thought: list[str] = []
+        self._splitter = ReasoningSplitter()
         self._calls: list[ToolUse] = []
         self._unchecked = 0
         """The number of characters since the reply was last checked for repetition."""
@@ -42,8 +45,13 @@ class ReplyRecorder:
         self.is_stopped = False
         self.end = ReplyEnd(stop="")
 
-    def add_part(self, part: ReplyPart) -> None:
-        """Add a part of the reply."""
+    @property
+    def shown(self) -> str:
+        """The text that `add_part` has returned as the reply so far."""
+        return self._splitter.shown
+
+    def add_part(self, part: ReplyPart) -> Sequence[Text | Reasoning]:
+        """Add a part of the reply, and return what it adds to the reply and to the reasoning."""
         self.is_silent = False
         match part:
             case Text():
@@ -51,15 +59,18 @@ class ReplyRecorder:
                 self._unchecked += len(part.text)
                 if self._unchecked >= CHECK_EVERY:
                     self._check_repetition(self._said)
+                return () if self.is_stopped else self._splitter.add_text(part.text)
             case Reasoning():
                 self._thought.append(part.text)
                 self._unchecked += len(part.text)
                 if self._unchecked >= CHECK_EVERY:
                     self._check_repetition(self._thought)
+                return () if self.is_stopped else (part,)
             case ToolCallPart():
                 self._calls.append(part.call)
             case ReplyEnd():
                 self.end = part
+        return ()
 
     def _check_repetition(self, pieces: list[str]) -> None:
         """End the reply if it repeats itself endlessly, and remove the repetitions.
@@ -80,10 +91,11 @@ class ReplyRecorder:
 
     def as_model_replied(self) -> ModelReplied:
         usage = self._add_cost(self.end.usage)
+        inline, text = separate_reasoning("".join(self._said))
         return ModelReplied(
             model=self._call.model,
-            text=replace_surrogates("".join(self._said)),
-            reasoning=replace_surrogates("".join(self._thought)),
+            text=replace_surrogates(text),
+            reasoning=replace_surrogates("\n".join(filter(None, ("".join(self._thought), inline)))),
             calls=tuple(self._calls),
             stop=self.end.stop,
             sealed=self.end.sealed,
@@ -109,7 +121,9 @@ class ReplyRecorder:
 
     def as_call_cut(self) -> CallCut:
         return CallCut(
-            model=self._call.model, text=replace_surrogates("".join(self._said)), usage=self._estimate_spending()
+            model=self._call.model,
+            text=replace_surrogates(separate_reasoning("".join(self._said)).text),
+            usage=self._estimate_spending(),
         )
 
     def estimate_usage(self, output_tokens: int) -> Usage:

@@ -22,7 +22,6 @@ LONGEST_LITERAL = 100_000
 """The maximum length of arguments that are parsed as a Python literal if they are not JSON."""
 
 _CALL_START = re.compile(r"\s*(?:[\[{<`]|Action:|You may call one or more functions)")
-_THOUGHT = re.compile(r"\A<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
 _FENCE_LINE = re.compile(r"^[ \t]*```", re.MULTILINE)
 _TAG_LINE = re.compile(r"^<tool_calls?>", re.MULTILINE)
 _BETWEEN = re.compile(
@@ -183,11 +182,8 @@ def _may_be_call(text: str) -> bool:
 
 
 def _split_prose(text: str) -> tuple[str, str]:
-    """Return the sentences before the first `<tool_call>` tag at the start of a line, and the rest.
-
-    The model's reasoning at the beginning is removed.
-    """
-    text = _THOUGHT.sub("", text.strip()).strip()
+    """Return the sentences before the first `<tool_call>` tag at the start of a line, and the rest."""
+    text = text.strip()
     prose = ""
     # A tag inside a fence is quoted. An odd number of fence lines before the tag means that a fence is open.
     if (tag := _TAG_LINE.search(text)) is not None and not len(_FENCE_LINE.findall(text, 0, tag.start())) % 2:
