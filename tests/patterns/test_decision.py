@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 from anyio import fail_after
+from msgspec import structs
 
 from podium import Result
 from podium.core.decision_state import DecisionState
 from podium.core.scope import Scope
 from podium.core.timeline import Timeline
-from podium.patterns.ballot import Ballot, cast_ballot, match_option, parse_ballot
+from podium.patterns.ballot import Ballot, cast_ballot, match_answer, match_option, parse_ballot
 from podium.patterns.member_tasks import as_reader
 from podium.store.fault_injection import Fault, refuse_after
 from podium.store.mailbox import post_to_mailbox
@@ -462,7 +463,9 @@ def test_an_agent_plans_reviews_and_votes_alone_reads_only_and_starts_nothing() 
     ("text", "ballot"),
     [
         ("VOTE: tea", Ballot("tea", "")),
-        ("> vote : tea\nwhy", Ballot("tea", "why")),
+        ("- vote : tea\nwhy", Ballot("tea", "why")),
+        ("Ada wrote:\n> VOTE: tea\nI do not agree.", None),
+        ("> VOTE: tea\nVOTE: coffee", Ballot("coffee", "> VOTE: tea")),
         ("VOTE: tea\nno, better:\nVOTE: coffee", Ballot("coffee", "VOTE: tea\nno, better:")),
         ('{"option": "tea", "reason": "r"}', Ballot("tea", "r")),
         ('Here: {"option": "tea"} and that is it.', Ballot("tea", "")),
@@ -481,6 +484,34 @@ def test_a_ballot_is_found_in_text(text: str, ballot: Ballot | None) -> None:
 )
 def test_an_option_is_found_in_any_spelling(text: str, option: str) -> None:
     assert match_option(("tea", "v1."), text) == option
+
+
+MARKED = ("`tab`", "*bold*", "__init__", '"quoted"', "spaces", "`", "a", "*a*")
+
+
+@pytest.mark.parametrize("option", MARKED)
+def test_an_option_with_markup_can_be_chosen_as_it_is_written(option: str) -> None:
+    assert match_option(MARKED, option) == option
+    assert match_option(MARKED, f" {option} ") == option
+
+
+@pytest.mark.parametrize(("text", "option"), [("tab", "`tab`"), ("**Bold**", "*bold*"), ("`__init__`", "__init__")])
+def test_an_option_with_markup_can_be_chosen_without_it(text: str, option: str) -> None:
+    assert match_option(MARKED, text) == option
+
+
+def test_a_person_chooses_by_text_or_by_number() -> None:
+    assert [match_answer(MARKED, text) for text in ("1", "2.", "8", "spaces")] == ["`tab`", "*bold*", "*a*", "spaces"]
+    assert match_answer(("2", "1"), "2") == "2"
+    assert match_answer(MARKED, "9") not in MARKED
+
+
+async def test_members_choose_an_option_with_markup(studio: Studio) -> None:
+    add_team(studio, ada=votes("`tab`"), bob=votes("`tab`"))
+
+    result = await decide(studio, structs.replace(PERSON, options=("spaces", "`tab`"), decide_by="lead"))
+
+    assert read_commit(studio, result).option == "`tab`"
 
 
 async def test_a_member_whose_reply_has_no_ballot_is_asked_once_more_without_that_reply(studio: Studio) -> None:

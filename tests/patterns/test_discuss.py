@@ -184,6 +184,31 @@ async def test_a_coordinator_that_fails_after_a_round_does_not_stop_the_discussi
     assert result.text.startswith(FALLBACK)
 
 
+async def test_a_discussion_in_which_every_member_failed_fails_and_nothing_is_invented(studio: Studio) -> None:
+    for name in ("a", "b"):
+        studio.agent(name, says=[{"fails": {"status": 400}}])
+    add_lead(studio, "discuss", "a", "b", says=["We agreed on tea."])
+
+    result = await studio.run("lead", "Tea or coffee?")
+
+    assert get_discussion_ended(studio, result).by == "nobody_left"
+    assert result.outcome == "failed"
+    assert "no member of its team succeeded" in (result.error or "")
+    assert studio.heard("lead") == []
+
+
+async def test_what_was_said_is_kept_when_every_member_fails_later(studio: Studio) -> None:
+    for name in ("a", "b"):
+        studio.agent(name, says=[broadcast_move(f"{name} speaks"), "ok", {"fails": {"status": 400}}])
+    add_lead(studio, "discuss", "a", "b", says=["go on", "We agreed on tea."])
+
+    result = await studio.run("lead", "Tea or coffee?")
+
+    assert result.outcome == "failed"
+    assert any("a speaks" in part.text for part in result.parts)
+    assert not any("We agreed" in part.text for part in result.parts)
+
+
 async def test_a_discussion_that_only_repeats_itself_ends(studio: Studio) -> None:
     for name in ("a", "b"):
         studio.agent(name, says=[f"{name} says the same"] * 9)

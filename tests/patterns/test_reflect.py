@@ -512,6 +512,38 @@ async def test_an_evaluator_whose_reply_has_no_score_is_asked_once_more_without_
     assert "had no score" in corrected.text
 
 
+@pytest.mark.parametrize("said", ["SCORE: 8", "SCORE: 7.5", "Score: 100", '{"score": 85}', "SCORE: 12/10", "SCORE: -1"])
+async def test_a_score_of_unknown_scale_is_asked_for_again_and_never_meets_the_goal(studio: Studio, said: str) -> None:
+    studio.agent("judge", says=[said, said])
+    add_lead(studio, "reflect", "a", says=[plan(("a", "x")), "whole"], evaluator="judge", max_iterations=1)
+
+    result = await studio.run("lead", "go")
+
+    assert [one.score for one in studio.events(result, Evaluated)] == [0.5]
+    assert len(studio.heard("judge")) == 2
+    assert not result.succeeded
+
+
+@pytest.mark.parametrize(("said", "score"), [("SCORE: 8/10", 0.8), ("SCORE: 85 %", 0.85), ("SCORE: 1", 1.0)])
+async def test_a_score_with_its_scale_is_a_score(studio: Studio, said: str, score: float) -> None:
+    studio.agent("judge", says=[said])
+    add_lead(studio, "reflect", "a", says=[plan(("a", "x")), "whole"], evaluator="judge", max_iterations=1)
+
+    result = await studio.run("lead", "go")
+
+    assert [one.score for one in studio.events(result, Evaluated)] == [score]
+
+
+async def test_a_second_plan_with_the_sentinel_below_it_does_not_meet_the_goal(studio: Studio) -> None:
+    second = f"@worker:a look again\n{DONE}"
+    add_lead(studio, "reflect", "a", says=[plan(("a", "x")), second, f"whole\n{DONE}"])
+
+    result = await studio.run("lead", "go")
+
+    assert result.text == "whole"
+    assert [one.is_complete for one in studio.events(result, Evaluated)] == [True]
+
+
 async def test_an_evaluator_that_never_gives_a_score_leaves_it_at_half(studio: Studio) -> None:
     studio.agent("judge", says=["Looks good to me!", "Yes, really."])
     add_lead(studio, "reflect", "a", says=[plan(("a", "x")), "whole"], evaluator="judge", max_iterations=1)

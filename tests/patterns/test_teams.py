@@ -203,6 +203,44 @@ async def test_a_lead_plans_the_work_of_its_workers_and_answers(studio: Studio) 
     assert "We are few." in studio.heard("a")[0]
     assert "## Your Assigned Task\nlook" in studio.heard("a")[0]
     assert "a is done" in studio.heard("lead")[1]
+
+
+SECOND_PLANS = [
+    "@worker:a look again",
+    "Not yet.\n@worker:nobody look again",
+    '{"assignments": [{"worker": "a", "task": "look again"}]}',
+    '```json\n[{"worker": "a", "task": "look again"}]\n```',
+    '{"assignments": []}',
+]
+
+
+@pytest.mark.parametrize("second", SECOND_PLANS)
+async def test_a_second_plan_in_place_of_the_answer_is_refused_once(studio: Studio, second: str) -> None:
+    add_lead(studio, "orchestrate", "a", says=[plan(("a", "look")), second, "the synthesis"])
+
+    result = await studio.run("lead", "Find out.")
+
+    assert result.text == "the synthesis"
+    assert "nothing is left to assign" in studio.heard("lead")[2]
+    assert len(studio.heard("a")) == 1
+
+
+async def test_a_lead_that_only_plans_has_no_answer(studio: Studio) -> None:
+    add_lead(studio, "orchestrate", "a", says=[plan(("a", "look")), SECOND_PLANS[0], SECOND_PLANS[2]])
+
+    result = await studio.run("lead", "Find out.")
+
+    assert not result.succeeded
+    assert "the reply assigns tasks" in (result.error or "")
+
+
+@pytest.mark.parametrize("answer", ['["tea", "coffee"]', "It is `[]`.", '```json\n[{"name": "tea"}]\n```'])
+async def test_json_that_assigns_nothing_is_an_answer(studio: Studio, answer: str) -> None:
+    add_lead(studio, "orchestrate", "a", says=[plan(("a", "look")), answer])
+
+    result = await studio.run("lead", "Find out.")
+
+    assert result.text == answer
     assert not studio.heard("c")
 
 

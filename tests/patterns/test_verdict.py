@@ -13,7 +13,6 @@ from podium.patterns.verdict import (
     EMPTY_REPLY,
     NO_FEEDBACK,
     PassFail,
-    Score,
     describe_missing,
     feedback,
     is_complete,
@@ -113,7 +112,15 @@ def test_a_judge_that_wants_more_has_not_completed() -> None:
     ],
 )
 def test_a_score_is_read_with_its_rationale(text: str, score: float, rationale: str) -> None:
-    assert parse_score(text) == Score(score, rationale)
+    found = parse_score(text)
+
+    assert (found.score, found.rationale) == (score, rationale)
+
+
+@pytest.mark.parametrize("text", ["SCORE: 8", "SCORE: -0.1", "SCORE: 11/10", '{"score": 85}', "SCORE: 120 %"])
+def test_a_score_that_was_clamped_says_so(text: str) -> None:
+    assert parse_score(text).is_clamped
+    assert not parse_score("SCORE: 8/10").is_clamped
 
 
 @pytest.mark.parametrize("text", ["PASS", "pass.", "**PASS** well done", "PASS\nFAIL: no", "  PASS - fine"])

@@ -7,16 +7,20 @@ the agent has failed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ..core.operation import Operation
 from ..core.session import Reply, Session
 from ..engines.model.written_call import is_machine_text
+from ..values.agent import Agent
+from .member_tasks import list_aliases
+from .plan_reply import read_plan_reply
 from .verdict import is_only_sentinels
 
 ASK_AGAIN = (
     "Your last reply is not an answer: {why}. Do what was asked, and then answer in your own words, in plain sentences."
 )
+SECOND_PLAN = "the reply assigns tasks, but the workers have finished and nothing is left to assign"
 LEAST_WORDS = 5
 """The minimum number of words in an echo. A shorter reply can be an answer even if it repeats words from the request,
 such as the option that it chooses."""
@@ -27,6 +31,19 @@ _HEADING = re.compile(r"^#+ ", re.MULTILINE)
 _QUOTE_MARK = re.compile(r"^>[ \t]?", re.MULTILINE)
 _NOT_WORDS = re.compile(r"[\W_]+")
 _ARTICLES = frozenset(("a", "an", "the"))
+
+
+async def ask_without_plan(op: Operation, session: Session, prompt: str, workers: Mapping[str, Agent]) -> str:
+    """Ask a lead for the answer after its workers have finished. Return the text of its answer.
+
+    If the reply assigns tasks instead, ask once more. Raise AgentFailed if the second reply assigns tasks, too.
+    """
+    for words in (prompt, ASK_AGAIN.format(why=SECOND_PLAN)):
+        reply = await session.ask(words)
+        read = read_plan_reply(reply.text, list(workers), aliases=list_aliases(workers))
+        if not read.assigns_tasks:
+            return read.answer
+    raise op.make_error("failed", f"it gave no answer, even when it was asked again: {SECOND_PLAN}")
 
 
 async def ask_for_answer(op: Operation, session: Session, prompt: str, *, may_reply_by_tool: bool = False) -> Reply:

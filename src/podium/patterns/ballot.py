@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 from typing import Any, NamedTuple
 
 from ..core.decision_state import ABSTAIN, LONGEST_OPTION, DecisionState, judge_ballot
@@ -17,7 +16,7 @@ from .json_output import find_json
 
 LONGEST_REASON = 2000
 
-_VOTE_LINE = re.compile(r"^[ \t>*_`#-]*vote\b[*_ \t]*:[*_ \t]*(?P<option>\S.*)$", re.IGNORECASE | re.MULTILINE)
+_VOTE_LINE = re.compile(r"^[ \t*_`#-]*vote\b[*_ \t]*:[*_ \t]*(?P<option>\S.*)$", re.IGNORECASE | re.MULTILINE)
 
 
 class Ballot(NamedTuple):
@@ -52,17 +51,36 @@ def cast_ballot(scope: Scope, state: DecisionState, voter: str, said: Ballot) ->
 
 
 def match_option(options: Sequence[str], text: str) -> str:
-    """Return the option that matches `text`, ignoring case and markup.
+    """Return the option that matches `text`, ignoring case and markup on both sides.
 
-    Return "" for an abstention, and the text without markup if no option matches.
+    Return "" for an abstention, and the text without markup if no option matches. If several options differ only in
+    their markup, the one that is written exactly like the text is returned.
     """
-    name = text.strip().strip("`*_\"'").strip()
+    written, name = text.strip(), _strip_markup(text)
     bare = name.rstrip(".").casefold()
-    if bare in ("", ABSTAIN):
+    if bare == ABSTAIN or not (bare or written):
         return ""
-    exact = (option for option in options if option == name)
-    same = (option for option in options if option.strip().rstrip(".").casefold() == bare)
-    return next(chain(exact, same), name)
+    for spelled in (written, name):
+        if spelled in options:
+            return spelled
+    same = [option for option in options if _strip_markup(option).rstrip(".").casefold() == bare]
+    if len(same) > 1:
+        same = [option for option in same if option.strip().casefold() == written.casefold()]
+    return same[0] if same else name
+
+
+def match_answer(options: Sequence[str], text: str) -> str:
+    """Return the option that a person chose, by its text or by its number in the list; see `match_option`."""
+    option = match_option(options, text)
+    number = text.strip().rstrip(".")
+    if option not in options and number.isascii() and number.isdecimal() and 1 <= int(number[:9]) <= len(options):
+        return options[int(number[:9]) - 1]
+    return option
+
+
+def _strip_markup(text: str) -> str:
+    """Return a name without the quotes and emphasis around it. A name of only such characters stays as it is."""
+    return text.strip().strip("`*_\"'").strip() or text.strip()
 
 
 def parse_ballot(text: str) -> Ballot | None:

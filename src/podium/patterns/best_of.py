@@ -149,8 +149,17 @@ async def _score_candidate(
     child = op.child(as_writer(judge), "member", at=op.scope.child(f"judge:{candidate.name}"))
     child.reply_format = SCORE_FORMAT
     part = await child.run_as_part(Request(text=words, origin=request.original), timeout=own.worker_timeout)
+    if part.failure is None and parse_score(part.text).is_clamped:
+        # The scale of such a score is unknown, so it cannot be compared with the others.
+        again = op.child(as_writer(judge), "member", at=op.scope.child(f"judge_again:{candidate.name}"), after=child)
+        again.reply_format, again.is_correction = SCORE_FORMAT, True
+        words = render_prompt(own.prompts, "score_again")
+        part = await again.run_as_part(Request(text=words, origin=request.original), timeout=own.worker_timeout)
     # Work that could not be judged gets the lowest score.
-    return parse_score(part.text) if part.failure is None else Score(0.0, f"not judged: {part.failure.message}")
+    if part.failure is not None:
+        return Score(0.0, f"not judged: {part.failure.message}")
+    score = parse_score(part.text)
+    return Score(0.0, f"not judged: its score is not between 0 and 1: {score.rationale}") if score.is_clamped else score
 
 
 def _make_question(op: Operation, passing: Sequence[Candidate]) -> QuestionAsked:

@@ -40,7 +40,7 @@ from ..values.event import (
 from ..values.plain_text import truncate_text
 from ..values.request import Answer, Part, Request
 from ..views.decision_record import DecisionRecord, render_decision
-from .ballot import Ballot, cast_ballot, make_ballot_tool, make_decide_tool, match_option, parse_ballot
+from .ballot import Ballot, cast_ballot, make_ballot_tool, make_decide_tool, match_answer, match_option, parse_ballot
 from .decision_prompts import make_correction_request, make_lead_request, make_second_request, make_vote_request
 from .member_tasks import as_reader, as_writer, resolve_members
 
@@ -250,7 +250,7 @@ class _DecisionRun:
             answered = await ask_question(place, question, unattended=unattended)
             if answered is None:
                 return None
-            option = match_option(self._proposal.options, answered.text)
+            option = match_answer(self._proposal.options, answered.text)
             if option in self._proposal.options:
                 return answered.by or PERSON, option
             text = f"{self._proposal.topic} ({truncate_text(answered.text)!r} is not one of the options)"

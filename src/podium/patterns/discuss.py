@@ -25,7 +25,7 @@ from .discussion_tools import (
     make_member_vote_tool,
 )
 from .in_worker import runs_in_worker
-from .member_tasks import add_shared_context, get_team_options, resolve_members, run_members
+from .member_tasks import add_shared_context, get_team_options, make_team_failure, resolve_members, run_members
 from .stall import StallDetector
 from .team_prompts import TASK_HEADING, render_prompt
 from .verdict import neutralise
@@ -91,6 +91,8 @@ class Discussion:
         )
         if ended == "budget":
             raise self._op.make_error("budget", "the discussion's budget is used up", so_far=self._format_fallback())
+        if ended == "nobody_left":
+            raise self._make_nobody_failure()
         return Answer(text=await self._write_conclusion(ended), parts=self.parts)
 
     async def _find_end_reason(self) -> EndReason | None:
@@ -277,6 +279,12 @@ class Discussion:
     def _find_spoken_text(self, text: str) -> str:
         """Return the text of a reply, or an empty string if it only says PASS, repeats the topic, or calls tools."""
         return find_spoken_text(text, TOOL_NAMES, topic=self._request.original)
+
+    def _make_nobody_failure(self) -> AgentFailed:
+        """Return the failure of a discussion in whose last round every member failed, with what was said before."""
+        failure = make_team_failure(self._op, self.parts).failure
+        so_far = self._format_fallback() if self.channel.list_broadcasts() else ""
+        return AgentFailed(failure, so_far=so_far)
 
     def _format_fallback(self) -> str:
         missed = "".join(f"\n[{neutralise(' '.join(one.split()))}]\n" for one in self._missed)

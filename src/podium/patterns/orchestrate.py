@@ -8,6 +8,7 @@ from ..values.agent import Agent
 from ..values.errors import AgentFailed
 from ..values.event import PlannedAssignment, TeamPlanned
 from ..values.request import Answer, Request
+from .answer_check import ask_without_plan
 from .dispatch import Assignment, Plan, find_shared_tasks
 from .member_tasks import (
     TaskResult,
@@ -47,8 +48,8 @@ async def run_orchestrate(op: Operation, request: Request) -> Answer:
         return Answer(text=planned.answer)
     results = await run_assignments(op, request, workers, plan.assignments)
     require_success(op, results)
-    final = await lead.ask(render_synthesis_prompt(own, request, plan, results))
-    return Answer(text=final.text, parts=tuple(result.part for result in results))
+    text = await ask_without_plan(op, lead, render_synthesis_prompt(own, request, plan, results), workers)
+    return Answer(text=text, parts=tuple(result.part for result in results))
 
 
 def render_plan_prompt(op: Operation, own: TeamOptions, request: Request, workers: dict[str, Agent]) -> str:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from .dispatch import Plan, parse_plan
+from .dispatch import MARKER, Plan, parse_plan
 from .json_output import find_json
 from .verdict import claims_completion
 
@@ -22,6 +22,13 @@ class PlanReply(NamedTuple):
     claims_completion: bool
     problem: str = ""
     """The reason why a reply without assignments cannot be used as an answer, or "" if it can be used."""
+
+    @property
+    def assigns_tasks(self) -> bool:
+        """Whether the reply is a plan, even if none of its tasks can be assigned."""
+        has_unknown_names = bool(self.plan.skipped) and MARKER.search(self.answer) is not None
+        is_empty_plan = bool(self.problem) and self.answer.strip() in ("", "[]")
+        return bool(self.plan.assignments) or has_unknown_names or is_empty_plan
 
 
 def read_plan_reply(text: str, workers: Iterable[str], *, aliases: Mapping[str, str]) -> PlanReply:

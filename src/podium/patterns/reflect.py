@@ -16,6 +16,7 @@ from ..values.agent import Agent
 from ..values.errors import AgentFailed, FailureKind
 from ..values.event import AdjustmentProposed, Evaluated, IterationFailed, MemberChanged, ReflectEnd, ReflectEnded
 from ..values.request import Answer, Part, Request
+from .answer_check import ask_without_plan
 from .best_iteration import find_best_iteration, keep_iteration_files, restore_best_files
 from .delegation_tools import make_delegation_tools
 from .dispatch import Plan
@@ -43,9 +44,11 @@ from .subagents import make_subagent_tools
 from .team_prompts import render_prompt
 from .verdict import (
     EMPTY_REPLY,
+    UNSCORED,
+    Score,
     claims_completion,
     describe_missing,
-    find_score,
+    find_usable_score,
     is_complete,
     needs_iteration,
     neutralise,
@@ -235,7 +238,7 @@ class TeamReflection:
         words = render_synthesis_prompt(self._own, self._request, plan, results)
         if self._evaluator is None:
             words += render_prompt(self._own.prompts, "evaluation")
-        return (await self._lead.ask(words)).text
+        return await ask_without_plan(self._op, self._lead, words, self._workers)
 
     async def _get_verdict(self, iteration: int, *, is_claimed: bool) -> JudgeVerdict:
         """Return the evaluator's verdict. If there is no evaluator, return the verdict in the lead's own reply."""
@@ -252,6 +255,8 @@ class TeamReflection:
             why = f"{judge.name} could not judge the work: {part.failure.describe_to(judge.name)}"
             return JudgeVerdict(False, parse_score("").score, why, judge.name, judge.model)
         found = parse_score(part.text)
+        if found.is_clamped:
+            found = Score(UNSCORED, found.rationale)
         claims = claims_completion(part.text) or (found.score >= GOAL and not needs_iteration(part.text))
         return JudgeVerdict(claims, found.score, found.rationale.strip() or EMPTY_REPLY, judge.name, judge.model)
 
@@ -264,14 +269,15 @@ class TeamReflection:
         first = op.child(judge, "member")
         first.reply_format = SCORE_FORMAT
         part = await first.run_as_part(Request(text=words, origin=origin), timeout=self._own.worker_timeout)
-        has_verdict = find_score(part.text) is not None or claims_completion(part.text) or needs_iteration(part.text)
+        says_verdict = claims_completion(part.text) or needs_iteration(part.text)
+        has_verdict = says_verdict or find_usable_score(part.text) is not None
         if part.failure is not None or has_verdict or _is_evaluated(op, iteration):
             return part
         again = op.child(as_writer(judge), "member", at=op.scope.child(f"score_again#{iteration}"), after=first)
         again.reply_format, again.is_correction = SCORE_FORMAT, True
         words = render_prompt(self._own.prompts, "score_again")
         second = await again.run_as_part(Request(text=words, origin=origin), timeout=self._own.worker_timeout)
-        return part if second.failure is not None or find_score(second.text) is None else second
+        return part if second.failure is not None or find_usable_score(second.text) is None else second
 
 
 def _is_evaluated(op: Operation, iteration: int) -> bool:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from .dispatch import END, MARKER
 
@@ -30,10 +30,14 @@ Trend = Literal["improving", "stable", "degrading"]
 
 
 class Score(Struct, frozen=True):
-    """The quality of the work, from 0 to 1, and the reason."""
+    """The quality of the work, from 0 to 1, and the reason.
+
+    If `is_clamped` is true, the number in the reply was not between 0 and 1, so its scale is unknown.
+    """
 
     score: float
     rationale: str
+    is_clamped: bool = False
 
 
 class PassFail(Struct, frozen=True):
@@ -89,6 +93,12 @@ def parse_score(text: str) -> Score:
     return find_score(text) or Score(UNSCORED, _parse_rationale(told) or text)
 
 
+def find_usable_score(text: str) -> Score | None:
+    """Return the score in an evaluator's reply, or None if there is none between 0 and 1 (`8/10` and `80 %` are)."""
+    found = find_score(text)
+    return None if found is None or found.is_clamped else found
+
+
 def find_score(text: str) -> Score | None:
     """Return the score and rationale in an evaluator's reply, or None if it has no score.
 
@@ -101,9 +111,9 @@ def find_score(text: str) -> Score | None:
         _parse_score_object(told, whole=False),
     ):
         if found is not None:
-            return Score(found.score, found.rationale or text)
+            return structs.replace(found, rationale=found.rationale or text)
     loose = _parse_score_label(_SCORE, told)
-    return None if loose is None else Score(loose.score, _parse_rationale(told) or text)
+    return None if loose is None else structs.replace(loose, rationale=_parse_rationale(told) or text)
 
 
 def parse_pass_fail(text: str) -> PassFail:
@@ -214,7 +224,7 @@ def _parse_score_label(pattern: re.Pattern[str], text: str) -> Score | None:
     if of := found["of"]:
         whole = 100.0 if of == "%" else _parse_number(of[1:].strip()) or 1.0
         value /= whole
-    return Score(_clamp_score(value), _parse_rationale(text, score=found.start()))
+    return _make_score(value, _parse_rationale(text, score=found.start()))
 
 
 def _parse_rationale(text: str, *, score: int = 0) -> str:
@@ -234,8 +244,8 @@ def _parse_score_object(text: str, *, whole: bool) -> Score | None:
         if "score" in told:
             value, why = told["score"], told.get("rationale")
             number = None if isinstance(value, bool) else _parse_number(value)
-            score = UNSCORED if number is None else _clamp_score(number)
-            return Score(score, why.strip() if isinstance(why, str) else "")
+            rationale = why.strip() if isinstance(why, str) else ""
+            return Score(UNSCORED, rationale) if number is None else _make_score(number, rationale)
     return None
 
 
@@ -262,5 +272,5 @@ def _parse_number(value: object) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _clamp_score(number: float) -> float:
-    return min(1.0, max(0.0, number))
+def _make_score(number: float, rationale: str) -> Score:
+    return Score(min(1.0, max(0.0, number)), rationale, is_clamped=not 0.0 <= number <= 1.0)
