@@ -274,6 +274,31 @@ def test_every_answer_is_given_with_its_key_and_only_when_it_is_meant(site: Site
     assert {one.channel for one in given} == {"page"}
 
 
+@pytest.mark.parametrize("step", ["j", "Tab"])
+def test_a_key_answers_the_request_that_has_the_focus_and_is_shown(site: Site, visitor: Visitor, step: str) -> None:
+    add_shell_agent(site, "pusher", "git push --force")
+    add_shell_agent(site, "tester", "cargo check -q")
+    first = site.start_run("pusher")
+    page = visitor.open(site, "/approvals")
+    expect(approve_button(page)).to_be_enabled()
+    second = site.start_run("tester")
+    expect(page.get_by_text("2 waiting")).to_be_visible()
+    items = page.get_by_role("region", name="Requests").get_by_role("link")
+    items.first.focus()
+
+    page.keyboard.press(step)
+    page.keyboard.press("y")
+
+    expect(items.nth(1)).to_be_focused()
+    expect(items.nth(1)).to_have_attribute("aria-current", "true")
+    expect(page.get_by_role("region", name=WHOLE_REQUEST)).to_contain_text("cargo check -q")
+    assert len(site.list_requests()) == 2
+    expect(approve_button(page)).to_be_enabled()
+    page.keyboard.press("y")
+    assert read_answer(site, second).decision == "once"
+    assert [one.summary.id for one in site.list_requests()] == [first]
+
+
 def read_answer(site: Site, run: str) -> PermissionAnswered:
     """Return the only answer to the only request of a run, as soon as the run has received it."""
     [answer] = site.wait_for_events(run, PermissionAnswered)

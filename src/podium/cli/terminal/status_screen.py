@@ -186,6 +186,8 @@ class StatusScreen(App[None]):
 
     def _explain_hasty_answer(self) -> str:
         """Return why the selected request cannot be answered yet, or an empty string if it can."""
+        if self._selected_id() != self._details_id:
+            return "another line is selected; press the key again"
         if self._clock() - self._selected_at < GUARD_SECONDS:
             return "the request has only just appeared; press the key again"
         details = self.query_one("#details", VerticalScroll)

@@ -21,6 +21,12 @@ export function address(screen, id = "", query = {}) {
   return `#/${screen}${place}${tail ? `?${tail}` : ""}`;
 }
 
+/** Go somewhere without a step back to where the page is now. */
+export function replace(screen, id = "", query = {}) {
+  history.replaceState(history.state, "", address(screen, id, query));
+  route.value = parseAddress();
+}
+
 export function go(screen, id = "", query = {}) {
   location.hash = address(screen, id, query);
 }

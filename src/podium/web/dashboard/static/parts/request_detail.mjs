@@ -15,6 +15,11 @@ function contentOf(request) {
   return JSON.stringify([request.id, lines, question, choices, shown, always, denied, action_id, digest]);
 }
 
+/** Move the focus to the request that is shown. */
+export function focusHeading() {
+  document.querySelector(".request-head h2")?.focus();
+}
+
 export function RequestDetail({ row: { request, closing }, open, hasRoute, onAnswered, onDismiss }) {
   const content = contentOf(request);
   const { end, isShown } = useShownToEnd(content);
@@ -22,7 +27,8 @@ export function RequestDetail({ row: { request, closing }, open, hasRoute, onAns
   const text = useRef(null);
   const heading = useRef(null);
   useEffect(() => { text.current.scrollTop = 0; }, [content]);
-  useEffect(() => { if (hasRoute) heading.current.focus(); }, [hasRoute, route.value.id]);
+  // Somebody who goes through the list stays in it.
+  useEffect(() => { if (hasRoute && !document.activeElement?.closest(".approvals-list")) heading.current.focus(); }, [hasRoute, route.value.id]);
   const Buttons = request.kind === "permission" ? PermissionButtons : QuestionButtons;
   return html`<article class="request">
     <header class="request-head">

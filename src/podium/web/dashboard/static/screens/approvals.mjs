@@ -1,12 +1,12 @@
 // Requests that wait for a person: the list on the left, the whole request on the right. On phones one after the other.
 
 import { html, signal, useEffect, useState } from "../vendor.mjs";
-import { address, go, route } from "../router.mjs";
+import { address, go, replace, route } from "../router.mjs";
 import { findClosing, listOpen, useClosedRequests } from "../parts/answering.mjs";
 import { KindBadge } from "../parts/badge.mjs";
 import { Icon } from "../parts/icons.mjs";
 import { Empty, Loading } from "../parts/notices.mjs";
-import { RequestDetail } from "../parts/request_detail.mjs";
+import { focusHeading, RequestDetail } from "../parts/request_detail.mjs";
 import { Age } from "../parts/time.mjs";
 
 const wideScreen = matchMedia("(min-width: 900px)");
@@ -49,7 +49,11 @@ export default function Approvals() {
 }
 
 function Row({ row: { request, closing }, isHere }) {
-  return html`<li><a class="item stack tight" data-item href=${address("approvals", request.id)} aria-current=${isHere ? "true" : null}>
+  // Beside the list, the focused request is the one that is shown, so that a key never answers another one.
+  const select = () => { if (isWide.value && !isHere) replace("approvals", request.id); };
+  const read = () => requestAnimationFrame(focusHeading);
+  return html`<li><a class="item stack tight" data-item href=${address("approvals", request.id)} aria-current=${isHere ? "true" : null}
+      onFocus=${select} onClick=${read}>
     <span class="row"><${KindBadge} kind=${request.kind} /><span class="gap"></span>
       <span class="small quiet nowrap">${closing ? "closed" : html`<${Age} at=${request.asked_at} before="waiting " />`}</span></span>
     <span class=${`lines-2 ${request.kind === "permission" ? "mono" : ""}`}>${request.text}</span>
