@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
+from anyio import create_task_group, to_thread
 
 from podium.values.errors import Mistake
 from podium.workspace.git.repository import Repository
 from podium.workspace.merging.fast_forward import fast_forward
+from podium.workspace.merging.move_note import write_note
 
 from .merging import LINES, Repo, replace_line
 
@@ -248,3 +256,103 @@ async def test_a_repository_that_was_found_before_is_accepted(repo: Repo) -> Non
     )
 
     assert repo.tip() == feat
+
+
+# Two at once, and interrupted
+
+
+async def test_two_merges_of_one_branch_at_the_same_moment_leave_nothing_undone(repo: Repo) -> None:
+    for number in range(5):
+        feat = repo.branch("feat", {f"new-{number}.txt": "1\n"})
+        old, tree = repo.tip(), repo.tree(feat)
+        merges = [
+            repo.git("commit-tree", tree, "-p", old, "-p", feat, "-m", f"Merge feat, {side}") for side in ("a", "b")
+        ]
+        refused: list[str] = []
+
+        async def merge(commit: str, old: str = old, tree: str = tree, refused: list[str] = refused) -> None:
+            try:
+                await fast_forward(repo.path, "main", commit=commit, expected_tree=tree, expected_old=old)
+            except Mistake as error:
+                refused.append(str(error))
+
+        async with create_task_group() as group:
+            for commit in merges:
+                group.start_soon(merge, commit)
+
+        assert repo.tip() in merges
+        assert repo.git("status", "--porcelain") == ""
+        assert [line for line in refused if "merge again" not in line] == []
+        assert len(refused) == 1
+
+
+async def test_a_branch_that_is_moved_meanwhile_keeps_the_files_of_the_other_move(repo: Repo) -> None:
+    repo.branch("feat", {"new.txt": "1\n"})
+    other = repo.branch("other", {"other.txt": "1\n"})
+    repo.git("config", "core.filesRefLockTimeout", "20000")
+    ref = repo.path / ".git" / "refs" / "heads" / "main"
+    held = ref.with_name("main.lock")
+    held.touch()
+
+    def move_main() -> None:
+        wait_for_file(repo.path / "new.txt")
+        ref.write_text(f"{other}\n")
+        held.unlink()
+
+    mover = threading.Thread(target=move_main)
+    mover.start()
+    with pytest.raises(Mistake, match="could not be moved"):
+        await forward_main(repo)
+    await to_thread.run_sync(mover.join)
+
+    assert repo.tip() == other
+    assert repo.git("status", "--porcelain") == ""
+    assert (repo.path / "other.txt").exists()
+    assert not (repo.path / "new.txt").exists()
+
+
+def wait_for_file(file: Path) -> None:
+    while not file.exists():
+        time.sleep(0.0005)
+
+
+MERGES = """
+import anyio, sys
+from podium.workspace.merging.fast_forward import fast_forward
+path, commit, tree, old = sys.argv[1:]
+async def main():
+    await fast_forward(__import__("pathlib").Path(path), "main", commit=commit, expected_tree=tree, expected_old=old)
+anyio.run(main)
+"""
+
+
+@pytest.mark.parametrize("moment", [1, 400])
+async def test_a_move_that_was_killed_while_it_wrote_files_can_be_repeated(repo: Repo, moment: int) -> None:
+    names = [f"new/{number:04}.txt" for number in range(800)]
+    feat = repo.branch("feat", {**dict.fromkeys(names, LINES * 20), "a.txt": LINES * 3, "old.txt": None})
+    script = [sys.executable, "-c", MERGES, str(repo.path), feat, repo.tree(feat), repo.tip()]
+    with subprocess.Popen(script, start_new_session=True) as merging:
+        await to_thread.run_sync(wait_for_file, repo.path / names[moment])
+        os.killpg(merging.pid, signal.SIGKILL)
+
+    await forward_main(repo)
+
+    assert repo.tip() == feat
+    assert repo.git("status", "--porcelain") == ""
+
+
+async def test_work_that_a_person_began_after_an_interrupted_move_stays(repo: Repo) -> None:
+    feat = repo.branch("feat", {"a.txt": replace_line(0, "feat"), "new.txt": "1\n2\n"})
+    checkout = Repository.at(repo.path)
+    write_note(checkout, "main", repo.tip(), feat)
+    (repo.path / "new.txt").write_text("1\n")  # cut off by the interruption
+    (repo.path / "b.txt").write_text("mine\n")
+
+    with pytest.raises(Mistake, match="uncommitted changes"):
+        await forward_main(repo)
+
+    assert (repo.path / "b.txt").read_text() == "mine\n"
+    assert not (repo.path / "new.txt").exists()
+    repo.git("checkout", "b.txt")
+    await forward_main(repo)
+    assert repo.git("status", "--porcelain") == ""

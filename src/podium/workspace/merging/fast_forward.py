@@ -17,6 +17,7 @@ from ...values.plain_text import escape_unprintable, join_some, truncate_text
 from ..git.repository import Checkout, GitLocation, Repository, call_git, read_git_output, split_nul_paths
 from ..git.revision import HEADS, SHORT, branch_tip, contains_commit, decode_path, resolve_location, resolve_tree
 from ..git.snapshot import resolve_commit
+from .move_note import lock_moves, remove_note, reset_half_written, write_note
 
 LONGEST = 600.0
 NAMES_SHOWN = 5
@@ -36,10 +37,11 @@ async def fast_forward(repo: GitLocation, target: str, *, commit: str, expected_
     its checkout cannot be updated safely.
     """
     place = resolve_location(repo)
-    if (new := await _find_new_commit(place, target, commit, expected_tree, expected_old)) is None:
-        return
-    checkout = await _find_safe_checkout(place, target, expected_old, new)
-    await _move(place, checkout, target, expected_old, new)
+    async with lock_moves(place) as lock:
+        if (new := await _find_new_commit(place, target, commit, expected_tree, expected_old)) is None:
+            return
+        checkout = await _find_safe_checkout(place, target, expected_old, new)
+        await _move(place, checkout, target, expected_old, new, lock)
 
 
 async def must_allow_fast_forward(
@@ -47,8 +49,9 @@ async def must_allow_fast_forward(
 ) -> None:
     """Raise Mistake if `fast_forward` with these arguments would be refused now."""
     place = resolve_location(repo)
-    if (new := await _find_new_commit(place, target, commit, expected_tree, expected_old)) is not None:
-        await _find_safe_checkout(place, target, expected_old, new)
+    async with lock_moves(place):
+        if (new := await _find_new_commit(place, target, commit, expected_tree, expected_old)) is not None:
+            await _find_safe_checkout(place, target, expected_old, new)
 
 
 async def move_back(repo: GitLocation, target: str, *, commit: str, old: str) -> None:
@@ -57,11 +60,16 @@ async def move_back(repo: GitLocation, target: str, *, commit: str, old: str) ->
     Raise Mistake if the branch is at another commit, or if the branch or its checkout cannot be updated safely.
     """
     place = resolve_location(repo)
+    async with lock_moves(place) as lock:
+        await _move_back(place, target, commit, old, lock)
+
+
+async def _move_back(place: Repository | Checkout, target: str, commit: str, old: str, lock: int) -> None:
     now = await branch_tip(place, target)
     if now == old:
         checkout = await _find_branch_checkout(place, target)
         if checkout is not None and old != commit and await _has_files_of_commit(checkout, commit):
-            await _update_checkout_files(checkout, target, commit, old)
+            await _update_checkout_files(checkout, target, commit, old, lock)
         return
     if now != commit:
         raise Mistake(
@@ -69,7 +77,7 @@ async def move_back(repo: GitLocation, target: str, *, commit: str, old: str) ->
             f"back to {old[:SHORT]}"
         )
     checkout = await _find_safe_checkout(place, target, commit, old)
-    await _move(place, checkout, target, commit, old)
+    await _move(place, checkout, target, commit, old, lock)
 
 
 async def _find_new_commit(
@@ -107,24 +115,30 @@ async def _find_safe_checkout(place: Repository | Checkout, target: str, old: st
     return checkout
 
 
-async def _move(place: Repository | Checkout, checkout: Repository | None, target: str, old: str, new: str) -> None:
+async def _move(
+    place: Repository | Checkout, checkout: Repository | None, target: str, old: str, new: str, lock: int
+) -> None:
     if checkout is None:
-        await _move_branch(place, target, old, new)
+        await _move_branch(place, target, old, new, lock)
         return
     # Once files have changed, the branch must move or the files must be restored, even if the caller is cancelled.
     with CancelScope(shield=True):
-        await _update_checkout_files(checkout, target, old, new)
+        write_note(checkout, target, old, new)
+        await _update_checkout_files(checkout, target, old, new, lock)
         try:
-            await _move_branch(checkout, target, old, new)
+            await _move_branch(checkout, target, old, new, lock)
         except PodiumError:
-            if await branch_tip(checkout, target) != new:
-                await call_git(checkout, "read-tree", "-m", "-u", new, old, timeout=LONGEST)
+            # If something else has moved the branch, its files are what belongs into the checkout, not those of `old`.
+            if (now := await branch_tip(checkout, target)) != new:
+                await call_git(checkout, "read-tree", "-m", "-u", new, now, timeout=LONGEST, lock=lock)
+            remove_note(checkout)
             raise
+        remove_note(checkout)
 
 
-async def _move_branch(place: GitLocation, target: str, old: str, new: str) -> None:
+async def _move_branch(place: GitLocation, target: str, old: str, new: str, lock: int) -> None:
     """Move the branch, but change no files. Git moves it only if it is still at `old`, so no new commits are lost."""
-    done = await call_git(place, "update-ref", "-m", "podium: fast-forward", HEADS + target, new, old)
+    done = await call_git(place, "update-ref", "-m", "podium: fast-forward", HEADS + target, new, old, lock=lock)
     if done.code != 0:
         raise Mistake(
             f"{escape_unprintable(target)} could not be moved to {new[:SHORT]}: "
@@ -207,12 +221,14 @@ async def _must_be_safe_to_update(checkout: Repository, target: str, old: str, n
         )
 
 
-async def _update_checkout_files(checkout: Repository, target: str, old: str, new: str) -> None:
-    """Update the checkout's files from the commit `old` to the commit `new`. Git updates either all files or none."""
+async def _update_checkout_files(checkout: Repository, target: str, old: str, new: str, lock: int) -> None:
+    """Update the checkout's files from the commit `old` to the commit `new`: all of them, or none."""
     if await _has_files_of_commit(checkout, new):
         return
-    done = await call_git(checkout, "read-tree", "-m", "-u", old, new, timeout=LONGEST)
+    done = await call_git(checkout, "read-tree", "-m", "-u", old, new, timeout=LONGEST, lock=lock)
     if done.code != 0:
+        await reset_half_written(checkout, old, new, lock)
+        remove_note(checkout)
         raise Mistake(
             f"{escape_unprintable(target)} is checked out in {checkout.root}, where its files could "
             "not be updated: "

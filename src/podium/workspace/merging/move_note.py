@@ -1,0 +1,146 @@
+"""The note of a branch's move, written before its checkout's files change, and what is done after an interrupted move.
+
+Git updates a checkout's files one after the other and its index last. If it is killed or the disk is full, some files
+are missing or cut off, and its lock of the index may stay. Such a file is recognised by its content: it begins like the
+file of the new commit.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import msgspec
+from anyio import to_thread
+from msgspec import Struct
+
+from ...system.atomic_file import replace_file
+from ...system.file_lock import wait_file_lock
+from ...values.errors import Mistake, PodiumError
+from ..git.repository import Checkout, Repository, call_git, read_git_output, split_nul_paths
+from ..git.revision import branch_tip
+
+LOCK = "podium-move.lock"
+NOTE = "podium-move.json"
+LONGEST = 600.0
+
+
+class MoveNote(Struct, frozen=True, kw_only=True):
+    """A move of a checked-out branch from the commit `old` to `new`."""
+
+    root: str
+    target: str
+    old: str
+    new: str
+
+
+@asynccontextmanager
+async def lock_moves(place: Repository | Checkout) -> AsyncIterator[int]:
+    """Let nobody else move a branch of this repository until the block ends. Yield the lock's descriptor for git.
+
+    What an interrupted move left half done is undone first.
+    """
+    async with AsyncExitStack() as stack:
+        try:
+            lock = await stack.enter_async_context(wait_file_lock(place.common_dir / LOCK))
+        except OSError as error:
+            raise Mistake(f"{place.common_dir} cannot be written: {error.strerror}; check its permissions") from error
+        note = place.common_dir / NOTE
+        if await to_thread.run_sync(note.exists):
+            await _reset_interrupted_move(note, lock)
+        yield lock
+
+
+def write_note(checkout: Repository, target: str, old: str, new: str) -> None:
+    """Write down that a move begins. The caller holds `lock_moves`."""
+    note = MoveNote(root=str(checkout.root), target=target, old=old, new=new)
+    replace_file(checkout.common_dir / NOTE, msgspec.json.encode(note))
+
+
+def remove_note(checkout: Repository) -> None:
+    """Say that the move has ended."""
+    (checkout.common_dir / NOTE).unlink(missing_ok=True)
+
+
+async def reset_half_written(checkout: Repository, old: str, new: str, lock: int) -> None:
+    """Restore the files that a move from `old` to `new` has changed while the index is still that of `old`.
+
+    Files with any other content are the person's, and stay.
+    """
+    done = await call_git(checkout, "diff-index", "--quiet", "--cached", old, timeout=LONGEST, lock=lock)
+    if done.code != 0:
+        return
+    listed = await read_git_output(checkout, "diff-tree", "-r", "-z", "--no-renames", old, new)
+    restored: list[str] = []
+    for entry, path in zip(*[iter(split_nul_paths(listed))] * 2, strict=True):
+        _, new_mode, old_id, new_id, _ = entry.lstrip(":").split(" ")
+        written = b"" if not int(new_mode, 8) else await _read_blob(checkout, new_id)
+        file = checkout.root / path
+        if not await to_thread.run_sync(_is_cut_off, file, written):
+            continue
+        if int(old_id, 16):
+            restored.append(path)
+        else:
+            await to_thread.run_sync(partial(file.unlink, missing_ok=True))
+    if restored:
+        fed = b"".join(os.fsencode(path) + b"\0" for path in restored)
+        await call_git(checkout, "checkout-index", "-f", "-u", "-z", "--stdin", stdin=fed, timeout=LONGEST, lock=lock)
+
+
+async def _reset_interrupted_move(file: Path, lock: int) -> None:
+    try:
+        note = msgspec.json.decode(await to_thread.run_sync(file.read_bytes), type=MoveNote)
+        checkout = await to_thread.run_sync(Repository.at, Path(note.root))
+        # Git inherits the lock of moves, so the git that took this lock of the index has ended.
+        index_lock = checkout.git_dir / "index.lock"
+        if await to_thread.run_sync(_is_abandoned, index_lock, file):
+            await to_thread.run_sync(partial(index_lock.unlink, missing_ok=True))
+        if await branch_tip(checkout, note.target) == note.old:
+            await reset_half_written(checkout, note.old, note.new, lock)
+    except (OSError, msgspec.MsgspecError, PodiumError):
+        return  # the checks before the next move say what is wrong with the checkout
+    await to_thread.run_sync(partial(file.unlink, missing_ok=True))
+
+
+def _is_abandoned(index_lock: Path, note: Path) -> bool:
+    """Return whether a lock of the index was made by the move that the note is about, and nobody holds it open."""
+    try:
+        made = index_lock.lstat()
+        if made.st_mtime < note.stat().st_mtime:
+            return False
+    except OSError:
+        return False
+    return not _is_open_somewhere(made)
+
+
+def _is_open_somewhere(made: os.stat_result) -> bool:
+    for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
+        try:
+            found = descriptor.stat()
+        except OSError:
+            continue
+        if (found.st_dev, found.st_ino) == (made.st_dev, made.st_ino):
+            return True
+    return False
+
+
+def _is_cut_off(file: Path, written: bytes) -> bool:
+    """Return whether a file is missing, or its content is the beginning of `written`, or all of it."""
+    try:
+        mode = file.lstat().st_mode
+        if stat.S_ISLNK(mode):
+            return os.fsencode(file.readlink()) == written
+        return stat.S_ISREG(mode) and file.stat().st_size <= len(written) and written.startswith(file.read_bytes())
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+
+
+async def _read_blob(checkout: Repository, id: str) -> bytes:
+    done = await call_git(checkout, "cat-file", "blob", id, timeout=LONGEST)
+    return done.out if done.code == 0 else b""
