@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 from ..core.engine import ToolAnswer
 from ..core.gate import InvalidCall, PreparedCall
+from ..tools.check_command import describe_hidden_exit, make_check_command
 from ..tools.command_sandbox import CommandSandbox
 from ..tools.run_checks import CHECK_OUTPUT_TAIL, CHECK_TIMEOUT
 from ..tools.shell import SHELL, CommandOutput, run_command_line
@@ -71,17 +72,19 @@ class CleanChecks:
 
     async def _run_checks(self, commit: str) -> ToolAnswer:
         output = CommandOutput(start=LOG_HALF, end=LOG_HALF)
+        line = (SHELL, "-c", self._command)
         async with temporary_checkout(self._directory, commit) as checkout:
             sandbox = await self._choose_sandbox(checkout.path)
             try:
                 ended = await run_command_line(
-                    [SHELL, "-c", self._command], checkout.path, CHECK_TIMEOUT, output, sandbox.wrap
+                    make_check_command(line), checkout.path, CHECK_TIMEOUT, output, sandbox.wrap
                 )
             finally:
                 sandbox.clean_up()
         passed = ended.code == 0 and not ended.has_timed_out
         how = f"stopped after {CHECK_TIMEOUT:g} s" if ended.has_timed_out else str(ended)
+        hidden = f"; {found}" if passed and (found := describe_hidden_exit(line)) else ""
         tail, whole = output.format_tail(CHECK_OUTPUT_TAIL), str(output)
-        text = f"{'PASS' if passed else 'FAIL'} {self._command} [{how}]\n{tail}".rstrip()
+        text = f"{'PASS' if passed else 'FAIL'} {self._command} [{how}{hidden}]\n{tail}".rstrip()
         is_log_kept = not passed or tail != whole
         return ToolAnswer(text=text, is_error=not passed, log=whole if is_log_kept else "")

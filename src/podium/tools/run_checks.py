@@ -11,6 +11,7 @@ from ..core.gate import InvalidCall, PreparedCall
 from ..core.tool_arguments import Arguments, build_schema, parse_arguments
 from ..values.action import Action
 from ..values.event import ToolUse
+from .check_command import describe_hidden_exit, make_check_command
 from .command_sandbox import CommandSandbox
 from .shell import CommandOutput, run_command_line
 
@@ -74,10 +75,12 @@ class RunChecks:
     async def _run_check(self, name: str, argv: tuple[str, ...]) -> ToolAnswer:
         output = CommandOutput(start=0, end=CHECK_OUTPUT_TAIL)
         try:
-            ended = await run_command_line(list(argv), self._directory, CHECK_TIMEOUT, output, self._sandbox.wrap)
+            command = make_check_command(argv)
+            ended = await run_command_line(command, self._directory, CHECK_TIMEOUT, output, self._sandbox.wrap)
         except InvalidCall as error:
             return ToolAnswer(text=f"FAIL {name}: {error}", is_error=True)
         passed = ended.code == 0 and not ended.has_timed_out
         how = f"stopped after {CHECK_TIMEOUT:g} s" if ended.has_timed_out else str(ended)
-        text = f"{'PASS' if passed else 'FAIL'} {name} [{how}]\n{output}".rstrip()
+        hidden = f"; {found}" if passed and (found := describe_hidden_exit(argv)) else ""
+        text = f"{'PASS' if passed else 'FAIL'} {name} [{how}{hidden}]\n{output}".rstrip()
         return ToolAnswer(text=text, is_error=not passed)

@@ -13,6 +13,7 @@ from ..runs.branch_forecast import forecast_branches, forecast_fields
 from ..runs.merge_candidates import MergeCandidate
 from ..setup.sandbox_choice import choose_sandbox
 from ..setup.settings import Settings
+from ..tools.check_command import describe_hidden_exit, make_check_command
 from ..tools.run_checks import CHECK_OUTPUT_TAIL, CHECK_TIMEOUT
 from ..tools.shell import CommandOutput, run_command_line
 from ..values.event import SCHEMA
@@ -101,12 +102,15 @@ class CheckRunner:
                 self.tell(f"checking: {name}")
                 output = CommandOutput(start=0, end=CHECK_OUTPUT_TAIL)
                 try:
-                    ended = await run_command_line(list(argv), path, CHECK_TIMEOUT, output, sandbox.wrap)
+                    command = make_check_command(argv)
+                    ended = await run_command_line(command, path, CHECK_TIMEOUT, output, sandbox.wrap)
                 except InvalidCall as error:
                     return CheckResult(passed=False, command=name, output=str(error))
                 if ended.code != 0 or ended.has_timed_out:
                     how = f"stopped after {CHECK_TIMEOUT:g} s" if ended.has_timed_out else str(ended)
                     return CheckResult(passed=False, command=f"{name} [{how}]", output=str(output))
+                if hidden := describe_hidden_exit(argv):
+                    self.tell(f"the check {name} passed, but {hidden}")
         finally:
             sandbox.clean_up()
         return CheckResult(passed=True, checks=tuple(self._checks))

@@ -1,0 +1,42 @@
+"""Checks: a failing command is not hidden by the end of a pipe, and what can hide one is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from podium.tools.check_command import describe_hidden_exit
+from podium.tools.run_checks import RunChecks
+from podium.values.event import ToolUse
+
+
+async def run_check(directory: Path, line: str) -> str:
+    tool = RunChecks(directory, {"tests": ("sh", "-c", line)})
+    prepared = await tool.prepare(ToolUse(id="1", name="run_checks"))
+    answer = await prepared.act()
+    assert answer.text.startswith("FAIL") == answer.is_error
+    return answer.text
+
+
+@pytest.mark.parametrize(
+    "line", ["(exit 3) 2>&1 | tail -1", "false | cat | cat", "(echo F; false) | grep F", "false |& tee log"]
+)
+async def test_a_failing_command_in_a_pipe_fails_the_check(tmp_path: Path, line: str) -> None:
+    assert (await run_check(tmp_path, line)).startswith("FAIL tests [exit code ")
+
+
+@pytest.mark.parametrize("line", ["false || true", "false; true", "trap 'exit 0' EXIT; false", "false || :", "false &"])
+async def test_a_check_that_passes_although_a_command_failed_says_how(tmp_path: Path, line: str) -> None:
+    text = await run_check(tmp_path, line)
+
+    assert text.startswith("PASS")
+    assert "may pass although a command in it fails" in text
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["pytest -q", "make lint && make test", "a || b", "cargo test 2>&1", "true", "cd src; pytest", "a & wait"],
+)
+def test_an_honest_check_is_not_suspected(line: str) -> None:
+    assert describe_hidden_exit(("sh", "-c", line)) == ""
