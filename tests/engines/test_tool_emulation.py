@@ -22,6 +22,7 @@ from podium.engines.model.tool_emulation import (
 from podium.engines.model.tool_loop import ModelEngine
 from podium.engines.script import ScriptedWire
 from podium.store.fault_injection import refuse_after
+from podium.values.agent import Member, Team
 from podium.values.event import ModelAskedAgain, ModelReplied, Noticed, TextStreamed, ToolCalled, TurnEnded
 from podium.values.model_abilities import ModelAbilities
 
@@ -223,3 +224,25 @@ def test_references_in_the_schemas_of_tools_still_resolve() -> None:
     assert "$ref" not in json.dumps(schema)
     validate({"tool": "edit", "arguments": {"edits": [{"old": "a", "next": {}}]}}, schema)
     assert inline_references({"type": "string"}) == {"type": "string"}
+
+
+async def test_a_call_without_tools_shows_earlier_replies_as_they_were(studio: Studio) -> None:
+    plan = '[{"worker": "helper", "task": "help"}]'
+    engine, wire = make_engine({"lead": [plan, '{"answer": "the synthesis"}'], "helper": ["helped"]}, tool_calls="text")
+    async with studio.app(engines={"mine": engine}) as app:
+        team = Team(mode="orchestrate", members=(Member(agent="helper"),))
+        lead = Agent(name="lead", engine="mine", prompt="You lead.", team=team)
+        result = await app.run(lead, "go", agents=[Agent(name="helper", engine="mine", description="Helps.")])
+
+    assert result.text == "the synthesis"
+    last = [call for call in wire.heard if "Results" in call.messages[-1].text][-1]
+    assert [message.text for message in last.messages if message.role == "assistant"] == [plan]
+
+
+async def test_an_answer_in_the_form_of_emulated_tools_is_read_without_tools_too(studio: Studio) -> None:
+    engine, _ = make_engine({"lead": ['{"answer": "done"}']}, tool_calls="text")
+    async with studio.app(engines={"mine": engine}) as app:
+        lead = Agent(name="lead", engine="mine", tools=())
+        result = await app.run(lead, "go")
+
+    assert result.text == "done"

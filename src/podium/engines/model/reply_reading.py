@@ -19,10 +19,13 @@ def read_reply(replied: ModelReplied, call: ModelCall, *, so_far: str, is_emulat
     `so_far` is the text of the replies that this one continues. If `is_emulated`, the reply should be a JSON object:
     if it contains an answer, the answer becomes the text.
     """
-    if replied.calls or not call.tools:
+    if replied.calls:
         return replied
-    if is_emulated and (answer := decode_answer(replied.text)) is not None:
+    is_own_form = is_emulated and (call.tools or call.schema is None)
+    if is_own_form and (answer := decode_answer(replied.text)) is not None:
         return structs.replace(replied, text=answer)
+    if not call.tools:
+        return replied
     # With an output schema, JSON in the text is the answer and not a call, unless tools are emulated.
     if call.schema is not None and not is_emulated:
         return replied

@@ -51,7 +51,9 @@ def emulate_tools(call: ModelCall, *, takes_schema: bool) -> ModelCall:
     If there are tools and `takes_schema` is true, the call gets a schema for its reply.
     """
     names = {use.id: use.name for message in call.messages for use in message.calls}
-    messages = tuple(_merge_neighbours(_as_text(message, names) for message in call.messages))
+    # A model copies the form of its earlier replies, so only a call that asks for the wrapped answer shows it.
+    is_wrapped = bool(call.tools)
+    messages = tuple(_merge_neighbours(_as_text(message, names, is_wrapped=is_wrapped) for message in call.messages))
     if not call.tools:
         return structs.replace(call, messages=messages)
     answer = '"your answer as text"' if call.schema is None else "JSON that matches the schema"
@@ -121,17 +123,18 @@ def _describe_type(schema: Mapping[str, Any]) -> str:
 # The conversation
 
 
-def _as_text(message: Message, names: Mapping[str, str]) -> Message:
+def _as_text(message: Message, names: Mapping[str, str], *, is_wrapped: bool) -> Message:
     """Return the message as text: calls become the JSON that the model writes, and a result becomes a user message.
 
-    Text in a message with calls is left out.
+    Text in a message with calls is left out. If `is_wrapped`, an answer becomes the JSON that the model writes, too.
     """
     if message.role == "tool":
         return Message(role="user", text=f"[result of {names.get(message.answers, 'the tool')}]\n{message.text}")
     if message.role == "user" or not (message.calls or message.text):
         return message
     calls = [json.dumps({"tool": use.name, "arguments": use.arguments}, ensure_ascii=False) for use in message.calls]
-    answer = [json.dumps({"answer": message.text}, ensure_ascii=False)] if message.text and not calls else []
+    text = json.dumps({"answer": message.text}, ensure_ascii=False) if is_wrapped else message.text
+    answer = [text] if message.text and not calls else []
     return Message(role="assistant", text="\n".join([*calls, *answer]), model=message.model)
 
 
