@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import traceback
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
@@ -13,12 +12,14 @@ from litestar.di import Provide
 from litestar.exceptions import HTTPException
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
+from litestar.openapi.spec import Components
 
 from .. import __version__
 from ..values.errors import PodiumError
+from ..values.plain_text import escape_unprintable
 from .api.metrics import read_metrics
 from .api.problem import encode_problem, find_status
-from .api.request_guard import AsgiApp, RequestGuard
+from .api.request_guard import OPEN_PATHS, AsgiApp, RequestGuard
 from .api.routes import (
     a2a_endpoint,
     catalogue,
@@ -36,7 +37,9 @@ from .api.routes import (
     teams,
     workers,
 )
+from .api.scopes import SECURITY_SCHEMES, declare_scopes
 from .api.server_context import ServerContext
+from .api.server_log import report_trouble
 from .dashboard.static_files import load_static_files, serve_file, serve_page
 
 ROUTES = (
@@ -93,15 +96,27 @@ def build_app(
         lifespan=[lifespan],
         logging_config=None,
         openapi_config=OpenAPIConfig(
-            title="Podium", version=__version__, path="/api/schema", render_plugins=[JsonRenderPlugin()]
+            title="Podium",
+            version=__version__,
+            path="/api/schema",
+            render_plugins=[JsonRenderPlugin()],
+            components=Components(security_schemes=SECURITY_SCHEMES),
         ),
     )
-    return RequestGuard(app, context.tokens, hosts, public_names=public_names, is_tls=is_tls)  # type: ignore[arg-type]
+    declare_scopes(app, OPEN_PATHS)
+    return RequestGuard(
+        app,  # type: ignore[arg-type]
+        context.tokens,
+        hosts,
+        page_files=[f"/{name}" for name in static_files],
+        public_names=public_names,
+        is_tls=is_tls,
+    )
 
 
 def handle_podium_error(request: Request[Any, Any, Any], error: PodiumError) -> Response[bytes]:
     """Return the response to a Podium error, with the message that the command line prints."""
-    status = find_status(error, path=request.url.path)
+    status = find_status(error, path=request.scope["path"])
     return _build_response(request, status, str(error))
 
 
@@ -118,7 +133,8 @@ def handle_deep_body(request: Request[Any, Any, Any], _: RecursionError) -> Resp
 
 def handle_internal_error(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     """Return a response that contains only the type of an unexpected error, and print the traceback to stderr."""
-    sys.stderr.write(f"podium serve: {request.method} {request.url.path}\n{''.join(traceback.format_exception(error))}")
+    trace = "".join(traceback.format_exception(error))
+    report_trouble(f"{request.scope['method']} {escape_unprintable(request.scope['path'])}\n{trace}")
     why = f"internal error in Podium: {type(error).__name__}; podium serve printed the details"
     return _build_response(request, 500, why)
 
@@ -126,5 +142,5 @@ def handle_internal_error(request: Request[Any, Any, Any], error: Exception) -> 
 def _build_response(
     request: Request[Any, Any, Any], status: int, detail: str, *, headers: dict[str, str] | None = None, **more: object
 ) -> Response[bytes]:
-    error = encode_problem(status, detail, path=request.url.path, **more)
+    error = encode_problem(status, detail, path=request.scope["path"], **more)
     return Response(error.body, status_code=status, media_type=error.media_type, headers=headers)

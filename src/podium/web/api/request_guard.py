@@ -1,6 +1,7 @@
 """Reject HTTP requests that are not allowed, before they reach a route.
 
-A request is rejected if it has the wrong host or no valid token, is too large, or comes from another site's page.
+A request is rejected if it has the wrong host or no valid token, is too large, or comes from another site's page. So is
+a request whose path can be read in two ways: the guard and the router must see the same path.
 
 A browser lets any page send requests to the loopback address, and an attacker's domain can resolve to that address.
 So the `Host` must be one that this server accepts, and requests from pages with other origins are rejected.
@@ -9,12 +10,14 @@ Authentication is a bearer token in a header, which a browser never adds by itse
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import quote, unquote_to_bytes
 
 from .access_tokens import TokenFile
-from .problem import OPENAI_PATH, encode_problem, error_headers
+from .problem import encode_problem, error_headers
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -23,9 +26,16 @@ Send = Callable[[Message], Awaitable[None]]
 AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 LARGEST_BODY = 8 * 1024 * 1024
-OPEN_PATHS = frozenset({"/api/login", "/health"})
-"""The paths of the API that need no token."""
+OPEN_PATHS = frozenset({"/", "/health", "/api/login"})
+"""The paths that need no token: the page, the health check and signing in. The page's own files are added to them."""
 
+PLAIN_PATH = re.compile(rb"/|(?:/(?:[A-Za-z0-9._~!$&'()*+,=:@-]|%[0-9A-Fa-f]{2})+)+/?")
+ENCODED = re.compile(r"%[0-9A-Fa-f]{2}")
+
+ODD_PATH = (
+    "the path of the request can be read in more than one way; "
+    "send it without empty or dot segments, encoded slashes and control characters"
+)
 NO_TOKEN = "no valid token; open the address that podium serve prints, or send the header Authorization: Bearer TOKEN"
 
 SECURITY_HEADERS: tuple[tuple[bytes, bytes], ...] = (
@@ -51,10 +61,12 @@ class RequestGuard:
         tokens: TokenFile,
         hosts: Collection[str],
         *,
+        page_files: Collection[str] = (),
         public_names: Collection[str] = (),
         is_tls: bool = False,
     ) -> None:
         self._app = app
+        self._open_paths = OPEN_PATHS.union(page_files)
         self._tokens = tokens
         self._public_names = frozenset(name.lower() for name in public_names)
         self._hosts = frozenset(host.lower() for host in hosts) | self._public_names
@@ -69,10 +81,16 @@ class RequestGuard:
             await send({"type": "websocket.close", "code": 1008, "reason": ""})
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        path = read_plain_path(scope.get("raw_path") or b"")
+        scope["path"] = path or "/"
+        scope["raw_path"], scope["root_path"] = quote(scope["path"]).encode(), ""
+        if path is None:
+            await _send_problem(send, scope, HTTPStatus.BAD_REQUEST, ODD_PATH)
+            return
         if (refusal := self._find_refusal(scope, headers)) is not None:
             await _send_problem(send, scope, *refusal)
             return
-        if _needs_token(scope["path"]):
+        if path not in self._open_paths:
             token = self._tokens.find_token(_bearer_of(headers))
             if token is None:
                 await _send_problem(send, scope, HTTPStatus.UNAUTHORIZED, NO_TOKEN)
@@ -90,7 +108,7 @@ class RequestGuard:
             return HTTPStatus.FORBIDDEN, f"requests from pages at {origin[:100]!r} are not allowed"
         # A link on another page is allowed to open the dashboard, which shows nothing until the user signs in.
         is_opening = scope["method"] == "GET" and headers.get("sec-fetch-mode") == "navigate"
-        if site not in ("same-origin", "none") and not (is_opening and not scope["path"].startswith("/api/")):
+        if site not in ("same-origin", "none") and not (is_opening and scope["path"] in self._open_paths):
             return HTTPStatus.FORBIDDEN, "requests from pages on other sites are not allowed"
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > LARGEST_BODY:
@@ -105,8 +123,25 @@ class RequestGuard:
         return (f"https://{host}", f"http://{host}") if host in self._public_names else (f"{self._scheme}://{host}",)
 
 
-def _needs_token(path: str) -> bool:
-    return path == "/metrics" or (path.startswith(("/api/", "/a2a/", OPENAI_PATH)) and path not in OPEN_PATHS)
+def read_plain_path(raw: bytes) -> str | None:
+    """Return the decoded path of a request without a slash at its end, or None if the path can be read in two ways.
+
+    Servers, proxies and routers differ in what they make of empty and dot segments, encoded slashes, backslashes, path
+    parameters, paths that are encoded twice and control characters. None of these is in a path that a client of this
+    server needs.
+    """
+    if PLAIN_PATH.fullmatch(raw) is None:
+        return None
+    segments: list[str] = []
+    for one in raw.strip(b"/").split(b"/"):
+        try:
+            segment = unquote_to_bytes(one).decode()
+        except UnicodeDecodeError:
+            return None
+        if segment in (".", "..") or not segment.isprintable() or set("/\\") & set(segment) or ENCODED.search(segment):
+            return None
+        segments.append(segment)
+    return f"/{'/'.join(segments)}"
 
 
 def _bearer_of(headers: dict[str, str]) -> str:

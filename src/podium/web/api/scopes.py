@@ -4,41 +4,72 @@ from __future__ import annotations
 
 from typing import Any
 
-from litestar import Request
+from litestar import Litestar, Request
 from litestar.connection import ASGIConnection
-from litestar.exceptions import PermissionDeniedException
+from litestar.exceptions import NotAuthorizedException, PermissionDeniedException
+from litestar.handlers import HTTPRouteHandler
 from litestar.handlers.base import BaseRouteHandler
+from litestar.openapi.spec import SecurityScheme
+from litestar.routes import HTTPRoute
+from litestar.types import Guard
 
 from .access_tokens import AccessToken, Scope
 
 Connection = ASGIConnection[Any, Any, Any, Any]
 ApiRequest = Request[Any, Any, Any]
 
+SECURITY_SCHEME = "token"
+SECURITY_SCHEMES: dict[str, Any] = {SECURITY_SCHEME: SecurityScheme(type="http", scheme="bearer")}
+
 
 def get_token(connection: Connection) -> AccessToken:
     """Return the access token of a request. The `RequestGuard` middleware has already validated the token."""
-    token = connection.scope["state"]["token"]
-    assert isinstance(token, AccessToken)
+    token = connection.scope["state"].get("token")
+    if not isinstance(token, AccessToken):
+        raise NotAuthorizedException("this needs a token")
     return token
 
 
-def _require(scope: Scope, connection: Connection) -> None:
+def require_scope(connection: Connection, scope: Scope, *, to: str = "this") -> None:
+    """Raise PermissionDeniedException unless the request's token has a scope. `to` says what needs it."""
     token = get_token(connection)
     if scope not in token.scopes:
         has = ", ".join(token.scopes) or "none"
-        raise PermissionDeniedException(f"this needs a token with the scope {scope}; yours has {has}")
+        raise PermissionDeniedException(f"{to} needs a token with the scope {scope}; yours has {has}")
 
 
 def may_read(connection: Connection, handler: BaseRouteHandler) -> None:
     """Require the scope `read`."""
-    _require("read", connection)
+    require_scope(connection, "read")
 
 
 def may_act(connection: Connection, handler: BaseRouteHandler) -> None:
     """Require the scope `act`."""
-    _require("act", connection)
+    require_scope(connection, "act")
 
 
 def may_approve(connection: Connection, handler: BaseRouteHandler) -> None:
     """Require the scope `approve`."""
-    _require("approve", connection)
+    require_scope(connection, "approve")
+
+
+SCOPE_OF_GUARD: dict[Guard, Scope] = {may_read: "read", may_act: "act", may_approve: "approve"}
+
+
+def declare_scopes(app: Litestar, open_paths: frozenset[str]) -> None:
+    """Add the scope that each route needs to the API's OpenAPI document.
+
+    Raise TypeError for a documented route that checks no scope, unless its path is one of `open_paths`.
+    """
+    for route in app.routes:
+        if not isinstance(route, HTTPRoute):
+            continue
+        for handler, _ in route.route_handler_map.values():
+            scopes = _list_scopes(handler)
+            if not scopes and handler.resolve_include_in_schema() and route.path not in open_paths:
+                raise TypeError(f"the route {route.path} checks no scope; add a guard such as may_read")
+            handler.security = [{SECURITY_SCHEME: scopes}] if scopes else None
+
+
+def _list_scopes(handler: HTTPRouteHandler) -> list[str]:
+    return [SCOPE_OF_GUARD[guard] for guard in handler.guards or () if guard in SCOPE_OF_GUARD]

@@ -38,6 +38,7 @@ from ...system.process_group import ProgramNotStarted, start_process
 from ...values.errors import PodiumError
 from ...values.store_address import format_store_setting
 from ..remote_command import EXIT, HEARTBEAT, STDERR, STDOUT, RemoteCommand, encode_frame
+from .server_log import report_trouble
 
 PROGRAM = "podium.cli.remote_main"
 HEARTBEAT_SECONDS = 15.0
@@ -134,7 +135,7 @@ class ServedCommands:
                 if key:
                     await to_thread.run_sync(store_command_reply, self._settings.store, key, bytes(record))
         except (PodiumError, ProgramNotStarted) as error:
-            sys.stderr.write(f"podium serve: {error}\n")
+            report_trouble(str(error))
         finally:
             self._running -= 1
             if key:

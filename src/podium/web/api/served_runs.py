@@ -6,7 +6,6 @@ a run that was started in a terminal, so the server takes it over. If the server
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from anyio import Event, to_thread
@@ -19,6 +18,7 @@ from ...setup.settings import Settings
 from ...store.reader import StoreReader
 from ...values.errors import PodiumError, find_first_error
 from ...values.event import RunStarted
+from .server_log import report_trouble
 
 
 class ServedRuns:
@@ -58,11 +58,6 @@ class _TakeOver:
     def __init__(self) -> None:
         self.is_done = Event()
         self.error: PodiumError | None = None
-
-
-def report_trouble(text: str) -> None:
-    """Write a message about a background problem to the server's log."""
-    sys.stderr.write(f"podium serve: {text}\n")
 
 
 def load_run_settings(settings: Settings, run: str) -> Settings:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -32,7 +31,8 @@ from .connected_clients import ConnectedClients
 from .diff_syntax import DiffSyntax
 from .entry_hub import EntryHub
 from .served_commands import ServedCommands
-from .served_runs import ServedRuns, report_trouble
+from .served_runs import ServedRuns
+from .server_log import report_trouble
 
 RETRY_SECONDS = 1.0
 """How long to wait before the store is read again after an error."""
@@ -116,7 +116,7 @@ class ServerContext:
             try:
                 await self.hub.follow_store()
             except PodiumError as error:
-                sys.stderr.write(f"podium serve: {error}\n")
+                report_trouble(str(error))
                 await sleep(RETRY_SECONDS)
 
 
