@@ -10,6 +10,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
+from ipaddress import IPv6Address, IPv6Network, ip_address
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -31,7 +32,10 @@ SESSION_SECONDS = 12 * 3600.0
 USE_SECONDS = 60.0
 """The minimum time between two updates of a token's last-used time."""
 MOST_CODES = 100
+CODE_BYTES = 18
 MOST_FAILURES = 20
+MOST_CLIENTS = 1000
+"""The number of clients whose wrong codes are remembered."""
 FAILURE_SECONDS = 60.0
 
 
@@ -105,13 +109,18 @@ class TokenFile:
                 return token
         return None
 
-    def revoke_token(self, id: str) -> AccessToken:
-        """Delete a token and return it. Raise Mistake if there is no valid token with this id."""
+    def get_token(self, id: str) -> AccessToken:
+        """Return the valid token with this id. Raise Mistake if there is none."""
         tokens = self.list_tokens()
         found = next((one for one in tokens if one.id == id), None)
         if found is None:
             there_are = ", ".join(one.id for one in tokens) or "none"
             raise Mistake(f"token {id!r} not found; valid tokens: {there_are}")
+        return found
+
+    def revoke_token(self, id: str) -> AccessToken:
+        """Delete a token and return it. Raise Mistake if there is no valid token with this id."""
+        found = self.get_token(id)
         self._change(lambda tokens: tuple(one for one in tokens if one.id != id))
         return found
 
@@ -128,37 +137,61 @@ class TokenFile:
 
 
 class LoginCodes:
-    """One-time codes, each valid for a short time and for one exchange."""
+    """One-time codes, each valid for a short time and for one exchange.
+
+    A code has so many random bits that guessing is hopeless at any speed. The limit on wrong codes, which applies to
+    each client alone, only makes attempts visible and cheap to refuse: no client can keep another one out.
+    """
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._codes: dict[str, tuple[float, tuple[Scope, ...]]] = {}
-        self._failures: list[float] = []
+        self._failures: dict[str, list[float]] = {}
+        """When each client sent its last wrong codes, the client that sent one last at the end."""
 
-    def create_code(self, scopes: Iterable[Scope], *, seconds: float = CODE_SECONDS, size: int = 18) -> str:
+    def create_code(self, scopes: Iterable[Scope], *, seconds: float = CODE_SECONDS) -> str:
         """Return a new code that grants these scopes."""
         if len(self._codes) >= MOST_CODES:
             self._codes.pop(next(iter(self._codes)))
-        code = secrets.token_urlsafe(size)
+        code = secrets.token_urlsafe(CODE_BYTES)
         self._codes[hash_secret(code)] = (self._clock() + seconds, tuple(scopes))
         return code
 
-    def redeem_code(self, code: str) -> tuple[Scope, ...] | None:
+    def is_blocked(self, client: str) -> bool:
+        """Return whether a client has sent too many wrong codes in the last minute."""
+        since = self._clock() - FAILURE_SECONDS
+        return sum(at > since for at in self._failures.get(name_network(client), ())) >= MOST_FAILURES
+
+    def redeem_code(self, code: str, *, client: str = "") -> tuple[Scope, ...] | None:
         """Return the scopes of a code and invalidate it. Return None if the code is unknown, already used or expired.
 
-        After many wrong codes, no code is accepted for a minute, so that nobody can guess one.
+        `client` is the address that sent it. While it is blocked, its codes are neither accepted nor used up.
         """
-        now = self._clock()
-        self._failures = [at for at in self._failures if at > now - FAILURE_SECONDS]
-        if len(self._failures) >= MOST_FAILURES:
+        if self.is_blocked(client):
             return None
+        now = self._clock()
         expires, scopes = self._codes.pop(hash_secret(code), (0.0, ()))
         if expires > now:
             return scopes
-        self._failures.append(now)
+        network = name_network(client)
+        self._failures[network] = [*self._failures.pop(network, ()), now][-MOST_FAILURES:]
+        while len(self._failures) > MOST_CLIENTS:
+            self._failures.pop(next(iter(self._failures)))
         return None
+
+
+def name_network(client: str) -> str:
+    """Return the network that counts as one client: an IPv4 address, or the first 64 bits of an IPv6 address."""
+    try:
+        address = ip_address(client.partition("%")[0])
+    except ValueError:
+        return client[:100]
+    if isinstance(address, IPv6Address):
+        mapped = address.ipv4_mapped
+        return str(IPv6Network((address, 64), strict=False) if mapped is None else mapped)
+    return str(address)
 
 
 def hash_secret(secret: str) -> str:
     """Return the hash that is stored for a secret. Secrets are random, so a fast hash is enough."""
-    return sha256(secret.encode()).hexdigest()
+    return sha256(secret.encode(errors="surrogatepass")).hexdigest()

@@ -30,18 +30,20 @@ async def follow_events(
 
     `after` or the header Last-Event-ID is the cursor; an empty cursor means the beginning of the store. `runs` is a
     comma-separated list of run ids. If it is given, only the entries of these runs are sent; for other runs, the stream
-    only reports that they have changed. `client` is true if a person can answer requests through this client.
+    only reports that they have changed. `client` is true if a person can answer requests through this client; it has
+    no effect for a token without the scope `approve`, which cannot answer.
     """
     cursor = last_event_id if last_event_id is not None else after
     position = await find_position(server.store, server.hub, cursor)
     chosen = None if runs is None else frozenset(filter(None, runs.split(",")))
-    token = get_token(request).id
+    token = get_token(request)
+    can_answer = client and "approve" in token.scopes
     events = stream_entries(
         server.hub,
         position,
         runs=chosen,
-        client=server.clients.connect(token) if client else nullcontext(),
-        may_go_on=lambda: server.is_valid_token(token),
+        client=server.clients.connect(token.id) if can_answer else nullcontext(),
+        may_go_on=lambda: server.is_valid_token(token.id),
     )
     return Stream(events, media_type="text/event-stream", headers={"cache-control": "no-store"})
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from litestar import delete, get, post
-from litestar.exceptions import NotAuthorizedException
+from litestar.exceptions import NotAuthorizedException, TooManyRequestsException
 from litestar.params import FromPath, JSONBody
 from msgspec import Struct
 
 from ....values.event import SCHEMA
-from ..access_tokens import SESSION_SECONDS, AccessToken, Scope
+from ..access_tokens import FAILURE_SECONDS, MOST_FAILURES, SESSION_SECONDS, AccessToken, Scope
 from ..route_parameters import Server
-from ..scopes import ApiRequest, get_token, may_act, may_read
+from ..scopes import ApiRequest, get_token, may_act, may_read, require_scope
 
 
 class Login(Struct, forbid_unknown_fields=True):
@@ -33,9 +33,17 @@ class NewToken(Struct):
 
 
 @post("/api/login", status_code=200, sync_to_thread=False)
-def sign_in(data: JSONBody[Login], server: Server) -> NewToken:
-    """Exchange a one-time code for a token."""
-    scopes = server.codes.redeem_code(data.code)
+def sign_in(data: JSONBody[Login], request: ApiRequest, server: Server) -> NewToken:
+    """Exchange a one-time code for a token.
+
+    After many wrong codes from one address, no code is accepted from that address for a minute.
+    """
+    client = "" if request.client is None else request.client.host
+    if server.codes.is_blocked(client):
+        raise TooManyRequestsException(
+            f"this address sent {MOST_FAILURES} wrong codes in {FAILURE_SECONDS:g} seconds; try again in a minute"
+        )
+    scopes = server.codes.redeem_code(data.code, client=client)
     if scopes is None:
         raise NotAuthorizedException(
             "the code is unknown, already used or expired; press Enter in the terminal where podium serve "
@@ -73,9 +81,12 @@ def list_tokens(server: Server) -> dict[str, Any]:
 
 
 @delete("/api/tokens/{token_id:str}", guards=[may_act], status_code=200, sync_to_thread=False)
-def revoke_token(token_id: FromPath[str], server: Server) -> dict[str, Any]:
-    """Revoke a token."""
-    return {"revoked": server.tokens.revoke_token(token_id).id}
+def revoke_token(token_id: FromPath[str], request: ApiRequest, server: Server) -> dict[str, Any]:
+    """Revoke a token. A token that may approve can be revoked only by another one that may."""
+    found = server.tokens.get_token(token_id)
+    if "approve" in found.scopes and found.id != get_token(request).id:
+        require_scope(request, "approve", to="revoking a token that may approve")
+    return {"revoked": server.tokens.revoke_token(found.id).id}
 
 
 def _token_fields(token: AccessToken) -> dict[str, Any]:
