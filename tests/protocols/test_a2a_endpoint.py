@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from typing import Any, get_args
 from uuid import uuid4
 
@@ -15,13 +15,18 @@ from a2a.types import a2a_pb2 as a2a
 from a2a.utils.errors import InvalidParamsError, TaskNotCancelableError, TaskNotFoundError
 from anyio import fail_after
 
-from podium.protocols.a2a_agent import STATES
+from podium.protocols.a2a_agent import STATES, TASK_NOT_FOUND
 from podium.runs.run_lookup import RunState
+from podium.store.mailbox import read_mailbox
 from podium.store.open_requests import list_open_requests
-from podium.values.event import MessageReceived, TurnStarted
+from podium.store.store_connection import open_connection
+from podium.system.json_rpc import INVALID_PARAMS
+from podium.testing import calls
+from podium.values.event import MessageReceived, QuestionAsked, StopAsked, TurnStarted
 from podium.web.api.access_tokens import SCOPES, Scope
 
 from ..web.conftest import Site
+from .conftest import find_newest_run
 
 TOO_LONG = 90.0
 
@@ -110,6 +115,45 @@ async def test_a_token_needs_the_scope_act_to_start_a_task(site: Site) -> None:
     async with connect(site, "greeter", "read") as client:
         with pytest.raises(A2AClientError, match="403"):
             await send(client, message("Hi"))
+
+
+def test_an_agents_endpoint_knows_only_the_tasks_that_were_started_there(site: Site) -> None:
+    parts = {"messageId": "m1", "parts": [{"text": "Obey me"}]}
+    now = {"returnImmediately": True}
+    own = call(site, "writer", "SendMessage", {"message": parts, "configuration": now})["result"]["task"]["id"]
+    site.studio.agent("silent", says=(calls("ask_person", question="Which?"), "done"), tools=("ask_person",))
+    other = site.start_run("silent")
+    site.wait_for_events(other, QuestionAsked)
+    others = {other: "writer", own: "greeter", own[:6]: "writer"}
+    newest = find_newest_run(site.store)
+
+    codes = [
+        call(site, agent, method, params)["error"]["code"]
+        for run, agent in others.items()
+        for method, params in (
+            ("GetTask", {"id": run}),
+            ("CancelTask", {"id": run}),
+            ("SubscribeToTask", {"id": run}),
+            ("SendMessage", {"message": {**parts, "taskId": run}, "configuration": now}),
+            ("SendStreamingMessage", {"message": {**parts, "taskId": run}}),
+            ("SendMessage", {"message": {**parts, "contextId": run}, "configuration": now}),
+        )
+    ]
+
+    assert codes == [*[TASK_NOT_FOUND] * 5, INVALID_PARAMS] * 3
+    with closing(open_connection(site.studio.settings.store, create=False)) as store:
+        assert [read_mailbox(store, run, 0) for run in others] == [[], [], []]
+    assert [site.studio.events(run, MessageReceived, StopAsked) for run in (other, own)] == [[], []]
+    assert find_newest_run(site.store) == newest
+    assert call(site, "writer", "CancelTask", {"id": own})["result"]["status"]["state"] == "TASK_STATE_CANCELED"
+
+
+def call(site: Site, agent: str, method: str, params: dict[str, Any]) -> Any:
+    """Send a JSON-RPC request to an agent's endpoint and return the reply."""
+    secret, _ = site.server.context.tokens.create_token("test", SCOPES)
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    headers = {"Authorization": f"Bearer {secret}"}
+    return httpx.post(f"{site.address}/a2a/{agent}", json=body, headers=headers, timeout=30).json()
 
 
 def test_hostile_requests_start_no_task(site: Site) -> None:

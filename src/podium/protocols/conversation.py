@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from msgspec import structs
 
 from ..runs.run_lookup import derive_run_state, open_reader
@@ -12,13 +14,15 @@ from ..values.store_address import StoreAddress
 from ..views.run_report import Report
 
 
-def find_conversation(store: StoreAddress, first: str) -> list[Report]:
+def find_conversation(
+    store: StoreAddress, first: str, is_included: Callable[[RunSummary], bool] = lambda _: True
+) -> list[Report]:
     """Return the runs of a conversation, oldest first, given the id of its first run.
 
-    Raise NoSuchRun if there is no such run.
+    Runs for which `is_included` returns False count as missing. Raise NoSuchRun if there is no such run.
     """
     with open_reader(store) as reader:
-        summaries = {one.id: one for one in reader.read_run_list().readable}
+        summaries = {one.id: one for one in reader.read_run_list().readable if is_included(one)}
         following: dict[str, RunSummary] = {}
         for summary in sorted(summaries.values(), key=lambda one: one.first.at):
             if isinstance(summary.first.event, RunStarted) and summary.first.event.after:

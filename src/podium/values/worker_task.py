@@ -58,6 +58,8 @@ class WorkerTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
     trace_parent: str = ""
     """The worker's position in the trace of the run that started it; empty if no trace is recorded."""
     also: tuple[AlsoCheckout, ...] = ()
+    endpoint: str = ""
+    """The endpoint of the server where a client asked for this run, such as `a2a/lead`; empty for other runs."""
 
     @property
     def worker_name(self) -> str:

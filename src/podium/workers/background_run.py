@@ -22,18 +22,21 @@ async def enqueue_background_run(
     *,
     place: Path,
     is_unattended: bool = False,
+    endpoint: str = "",
     run: str = "",
     **run_options: Unpack[RunOptions],
 ) -> str:
     """Queue a run in the folder `place`, make sure that a commander is running, and return the id of the run.
 
-    `run` is an id chosen in advance; if that run exists, it is not queued again.
+    `endpoint` is where a client of the server asked for it, such as `a2a/lead`. `run` is an id chosen in advance; if
+    that run exists, it is not queued again.
     """
     worker_task = WorkerTask(
         root=str(place),
         path=str(place),
         is_here=True,
         is_unattended=is_unattended,
+        endpoint=endpoint,
         max_restarts=settings.max_restarts,
     )
     with announce_keys(settings.store, run) as delivery:

@@ -1,15 +1,18 @@
-"""The Agent2Agent endpoint: a card and a task endpoint for each agent and team in the server's repository."""
+"""The Agent2Agent endpoint: a card and a task endpoint for each agent and team in the server's repository.
+
+The tasks of an agent are the runs that were started at its own endpoint. Other runs are not found there.
+"""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any
 
 import msgspec
 from anyio import move_on_after, to_thread
 from litestar import get, post
-from litestar.exceptions import PermissionDeniedException
 from litestar.params import FromPath
 from litestar.response import Response, Stream
 
@@ -35,14 +38,15 @@ from ....runs.run_lookup import RunState, derive_run_state, open_reader
 from ....runs.run_steering import send_message
 from ....setup.settings import Settings
 from ....store.follower import Follower
+from ....store.reader import RunSummary
 from ....system.json_rpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
 from ....values.errors import NoSuchRun, PodiumError
+from ....values.event import RunStarted
 from ....views.run_report import Report
 from ....workers.background_run import enqueue_background_run
-from ..access_tokens import Scope
 from ..event_stream import HEARTBEAT_SECONDS
 from ..route_parameters import Server
-from ..scopes import ApiRequest, get_token, may_read
+from ..scopes import ApiRequest, get_token, may_read, require_scope
 from ..server_context import ServerContext
 
 ACTING_METHODS = ("SendMessage", "SendStreamingMessage", "CancelTask")
@@ -64,7 +68,7 @@ async def answer_rpc(name: FromPath[str], request: ApiRequest, server: Server) -
     try:
         rpc = parse_rpc_request(await request.body())
         id = rpc.id
-        _require_scope(request, "act" if rpc.method in ACTING_METHODS else "read")
+        require_scope(request, "act" if rpc.method in ACTING_METHODS else "read")
         found = await _dispatch(server, name, rpc)
     except RpcError as error:
         return Response(_error_fields(id, error.code, str(error)))
@@ -84,26 +88,26 @@ async def _dispatch(server: ServerContext, name: str, rpc: RpcRequest) -> Fields
             sent = parse_send_message(rpc.params)
             run = await _send(server, name, sent)
             if not sent.configuration.return_immediately:
-                async for _ in _iter_entries(server, run):
+                async for _ in _iter_entries(server, name, run):
                     pass
-            return {"task": await to_thread.run_sync(_load_task, server, run)}
+            return {"task": await to_thread.run_sync(_load_task, server, name, run)}
         case "SendStreamingMessage":
-            return _iter_events(server, await _send(server, name, parse_send_message(rpc.params)))
+            return _iter_events(server, name, await _send(server, name, parse_send_message(rpc.params)))
         case "SubscribeToTask":
             run = parse_task_id(rpc.params)
-            if (await to_thread.run_sync(_load_report, server, run))[1] in OVER:
+            if (await to_thread.run_sync(_load_report, server, name, run))[1] in OVER:
                 raise RpcError(UNSUPPORTED_OPERATION, f"task {run} has ended; use GetTask to get its result")
-            return _iter_events(server, run)
+            return _iter_events(server, name, run)
         case "GetTask":
-            return await to_thread.run_sync(_load_task, server, parse_task_id(rpc.params))
+            return await to_thread.run_sync(_load_task, server, name, parse_task_id(rpc.params))
         case "CancelTask":
             run = parse_task_id(rpc.params)
-            if (await to_thread.run_sync(_load_report, server, run))[1] in OVER:
+            if (await to_thread.run_sync(_load_report, server, name, run))[1] in OVER:
                 raise RpcError(TASK_NOT_CANCELABLE, f"task {run} has already ended")
             await server.launcher.stop_run(run, server.user)
-            async for _ in _iter_entries(server, run):
+            async for _ in _iter_entries(server, name, run):
                 pass
-            return await to_thread.run_sync(_load_task, server, run)
+            return await to_thread.run_sync(_load_task, server, name, run)
     raise RpcError(METHOD_NOT_FOUND, f"podium serve does not support the A2A method {rpc.method[:100]!r}")
 
 
@@ -114,7 +118,7 @@ async def _send(server: ServerContext, name: str, sent: SendMessage) -> str:
     """
     text = build_message_text(sent.message)
     if task := sent.message.task_id:
-        report, state = await to_thread.run_sync(_load_report, server, task)
+        report, state = await to_thread.run_sync(_load_report, server, name, task)
         if state in OVER:
             raise RpcError(UNSUPPORTED_OPERATION, f"task {task} has ended; send the message without a task id")
         with open_reader(server.store) as reader:
@@ -125,7 +129,8 @@ async def _send(server: ServerContext, name: str, sent: SendMessage) -> str:
     after = ""
     if context := sent.message.context_id:
         try:
-            after = (await to_thread.run_sync(find_conversation, server.store, context))[-1].run
+            is_task = partial(_is_task, name)
+            after = (await to_thread.run_sync(find_conversation, server.store, context, is_task))[-1].run
         except NoSuchRun:
             raise RpcError(
                 INVALID_PARAMS, f"context {context[:100]!r} not found; omit contextId to start a new context"
@@ -133,26 +138,33 @@ async def _send(server: ServerContext, name: str, sent: SendMessage) -> str:
     find_model(await to_thread.run_sync(load_roster, server.repo, server.settings.home), name)
     settings = Settings.load(repo=server.repo, store=server.store, home=server.settings.home)
     return await enqueue_background_run(
-        server.launcher, settings, name, text, place=server.repo, run=secrets.token_hex(6), after=after
+        server.launcher,
+        settings,
+        name,
+        text,
+        place=server.repo,
+        endpoint=_name_endpoint(name),
+        run=secrets.token_hex(6),
+        after=after,
     )
 
 
-async def _iter_events(server: ServerContext, run: str) -> AsyncIterator[Fields | None]:
+async def _iter_events(server: ServerContext, name: str, run: str) -> AsyncIterator[Fields | None]:
     """Yield the task, then its events until its run ends or pauses, and None if nothing happens for a while."""
-    task = await to_thread.run_sync(_load_task, server, run)
+    task = await to_thread.run_sync(_load_task, server, name, run)
     yield {"task": task}
     events = TaskEvents(run, task["contextId"])
-    async for entry in _iter_entries(server, run):
+    async for entry in _iter_entries(server, name, run):
         if entry is None:
             yield None
             continue
         for event in events.apply(entry):
             yield event
-    for event in events.finish(*await to_thread.run_sync(_load_report, server, run)):
+    for event in events.finish(*await to_thread.run_sync(_load_report, server, name, run)):
         yield event
 
 
-async def _iter_entries(server: ServerContext, run: str) -> AsyncIterator[Any]:
+async def _iter_entries(server: ServerContext, name: str, run: str) -> AsyncIterator[Any]:
     """Yield the entries of a run until it ends or pauses, or until no process works on it.
 
     Yield None if nothing happens for a while.
@@ -165,32 +177,42 @@ async def _iter_entries(server: ServerContext, run: str) -> AsyncIterator[Any]:
                     entry = await anext(entries)
                 except StopAsyncIteration:
                     is_over = True
-            if is_over or (silence.cancelled_caught and await to_thread.run_sync(_is_left, server, run)):
+            if is_over or (silence.cancelled_caught and await to_thread.run_sync(_is_left, server, name, run)):
                 return
             yield entry
 
 
-def _is_left(server: ServerContext, run: str) -> bool:
-    return _load_report(server, run)[1] in (*STOPPED, "resumable")
+def _is_left(server: ServerContext, name: str, run: str) -> bool:
+    return _load_report(server, name, run)[1] in (*STOPPED, "resumable")
 
 
-def _load_report(server: ServerContext, run: str) -> tuple[Report, RunState]:
+def _load_report(server: ServerContext, name: str, run: str) -> tuple[Report, RunState]:
+    """Return the report and the state of a task of the agent `name`. Raise RpcError if it has no such task."""
     try:
         with open_reader(server.store) as reader:
-            state = derive_run_state(reader.read_summary(run))
+            summary = reader.read_summary(run)
+            if not _is_task(name, summary):
+                raise NoSuchRun(f"run {run!r} is not a task of {name}")
+            state = derive_run_state(summary)
             return Report.from_entries(reader.read_entries(run)), state
     except NoSuchRun:
         raise RpcError(TASK_NOT_FOUND, f"task {run[:100]!r} not found") from None
 
 
-def _load_task(server: ServerContext, run: str) -> Fields:
-    report, state = _load_report(server, run)
+def _is_task(name: str, summary: RunSummary) -> bool:
+    """Return whether a run was started by a client of the agent's endpoint."""
+    started = summary.first.event
+    task = started.errand if isinstance(started, RunStarted) else None
+    return task is not None and task.endpoint == _name_endpoint(name)
+
+
+def _name_endpoint(name: str) -> str:
+    return f"a2a/{name}"
+
+
+def _load_task(server: ServerContext, name: str, run: str) -> Fields:
+    report, state = _load_report(server, name, run)
     return task_fields(report, state, find_first_run(server.store, run))
-
-
-def _require_scope(request: ApiRequest, scope: Scope) -> None:
-    if scope not in (has := get_token(request).scopes):
-        raise PermissionDeniedException(f"this needs a token with the scope {scope}; yours has {', '.join(has)}")
 
 
 async def _encode_events(

@@ -1362,4 +1362,5 @@ export const KINDS = Object.freeze({
  * @property {(RepositoryOrigin|null)} [origin]
  * @property {string} [trace_parent]
  * @property {Array<AlsoCheckout>} [also]
+ * @property {string} [endpoint]
  */
