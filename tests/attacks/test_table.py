@@ -23,6 +23,8 @@ ROWS = {
     "D10": 0,
     "D11": 1,
     "T3": 0,
+    "T6": 0,
+    "T8": 0,
 }
 """Every attack and its priority."""
 

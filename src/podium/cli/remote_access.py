@@ -15,10 +15,14 @@ Scope = Literal["read", "act", "approve"]
 
 
 class RemoteAccess(NamedTuple):
-    """The scope that a command needs, and its options that work with `--server`."""
+    """The scope that a command needs, and its options that work with `--server`.
+
+    `approve_options` are those of them that need the scope `approve`.
+    """
 
     scope: Scope
     options: tuple[str, ...] = ()
+    approve_options: tuple[str, ...] = ()
 
 
 OUTPUT_OPTIONS = ("--json", "--jsonl", "--plain", "--quiet", "--strict")
@@ -67,7 +71,7 @@ REMOTE_COMMANDS: dict[str, RemoteAccess] = {
         ),
     ),
     "resume": RemoteAccess("act", (*OUTPUT_OPTIONS, "--no-input", "--park", "--all")),
-    "fork": RemoteAccess("act", (*_START, "--at", "--request", "--decide")),
+    "fork": RemoteAccess("act", (*_START, "--at", "--request", "--decide"), ("--decide",)),
     "retry": RemoteAccess("act", (*_START, "--from")),
     "delegate": RemoteAccess(
         "act",

@@ -9,13 +9,18 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Iterator
 from io import BytesIO, TextIOWrapper
+from pathlib import Path
 from typing import IO, Any
 
 import click
 import msgspec
 from click.core import ParameterSource
 
+from ..runs.known_repositories import KnownRepositories, describe_unknown_repository
+from ..setup.settings import Settings
+from ..system.locations import find_repo
 from ..values.errors import Mistake
 from ..web.remote_command import CallerTerminal, RemoteCommand
 from .remote_access import find_access, is_changing
@@ -62,8 +67,17 @@ class RemoteCommandGroup(RootCommandGroup):
             has = ", ".join(self._command.scopes) or "none"
             raise Mistake(f"podium {path} needs a token with the scope {access.scope}; yours has {has}")
 
+        may_approve = "approve" in self._command.scopes
+        if not may_approve:
+            for param in command.params:
+                if isinstance(param.type, click.Path):
+                    param.type = KnownFolder()
+
         def call_with_access(*arguments: Any, **options: Any) -> Any:
-            require_options(click.get_current_context(), path, access.options)
+            ctx = click.get_current_context()
+            require_options(ctx, path, access.options)
+            if not may_approve:
+                require_no_options(ctx, path, access.approve_options)
             return call(*arguments, **options) if call is not None else None
 
         command.callback = call_with_access
@@ -81,12 +95,39 @@ class RemoteCommandGroup(RootCommandGroup):
         group.get_command = find_guarded  # type: ignore[method-assign]  # click offers no other place for this
 
 
+class KnownFolder(click.ParamType[Path]):
+    """A folder on the server's machine that a client without the scope `approve` may name: in a known repository."""
+
+    name = "directory"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        folder, own = str(Path(str(value)).absolute()), find_repo(Path())
+        if (found := KnownRepositories(Settings.load(repo=own).store, own).find(folder)) is None:
+            raise Mistake(describe_unknown_repository(str(value)))
+        return found
+
+
 def require_options(ctx: click.Context, path: str, allowed: tuple[str, ...]) -> None:
     """Raise Mistake if the client gave an option that does not work with --server."""
+    for option in _iter_given_options(ctx):
+        if not set(option.opts) & set(allowed):
+            raise Mistake(
+                f"podium {path} {option.opts[-1]} does not work with --server; run it on the server's machine"
+            )
+
+
+def require_no_options(ctx: click.Context, path: str, refused: tuple[str, ...]) -> None:
+    """Raise Mistake if the client, whose token lacks the scope `approve`, gave an option that needs it."""
+    for option in _iter_given_options(ctx):
+        if set(option.opts) & set(refused):
+            raise Mistake(f"podium {path} {option.opts[-1]} needs a token with the scope approve")
+
+
+def _iter_given_options(ctx: click.Context) -> Iterator[click.Option]:
     for param in ctx.command.params:
         is_given = ctx.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE
-        if is_given and isinstance(param, click.Option) and not set(param.opts) & set(allowed):
-            raise Mistake(f"podium {path} {param.opts[-1]} does not work with --server; run it on the server's machine")
+        if is_given and isinstance(param, click.Option):
+            yield param
 
 
 def apply_terminal(terminal: CallerTerminal, *, has_time_zone: bool) -> None:

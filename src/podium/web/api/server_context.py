@@ -10,10 +10,12 @@ from pathlib import Path
 
 from anyio import CancelScope, create_task_group, sleep, to_thread
 from anyio.abc import TaskGroup
+from litestar.exceptions import PermissionDeniedException
 
 from ...app import App
 from ...protocols.client_runs import ClientRuns
 from ...runs.cost_overview import CostHistoryReader
+from ...runs.known_repositories import KnownRepositories, describe_unknown_repository
 from ...runs.overview import OverviewReader
 from ...runs.run_launcher import RunLauncher
 from ...runs.run_lookup import is_worker_run
@@ -26,7 +28,7 @@ from ...values.errors import Mistake, PodiumError
 from ...values.store_address import StoreAddress
 from ...views.worker_state import WorkerState
 from ...workers.worker_resumption import resume_workers
-from .access_tokens import LoginCodes, TokenFile
+from .access_tokens import AccessToken, LoginCodes, TokenFile
 from .connected_clients import ConnectedClients
 from .diff_syntax import DiffSyntax
 from .entry_hub import EntryHub
@@ -55,6 +57,7 @@ class ServerContext:
         self.costs = CostHistoryReader()
         self.diff_syntax = DiffSyntax()
         self.run_table = RunTableReader(self.settings.store, self.costs)
+        self.known_repositories = KnownRepositories(self.settings.store, self.repo)
         self.user = _find_username()
         self.launcher: RunLauncher
         self.served_runs: ServedRuns
@@ -69,13 +72,18 @@ class ServerContext:
         """Return whether the token with this id has not been revoked and has not expired."""
         return any(one.id == id for one in self.tokens.list_tokens())
 
-    def find_place(self, repo: str) -> Path:
+    def find_place(self, repo: str, *, by: AccessToken) -> Path:
         """Return the repository that contains the folder `repo`, or the server's own repository if `repo` is empty.
 
-        Raise Mistake if `repo` is not a folder on this machine.
+        Raise Mistake if `repo` is not a folder on this machine, and PermissionDeniedException if it is not in a
+        repository that the person already works in, unless the token `by` may approve.
         """
         if not repo:
             return self.repo
+        if "approve" not in by.scopes:
+            if (found := self.known_repositories.find(repo)) is None:
+                raise PermissionDeniedException(describe_unknown_repository(repo))
+            return found
         if "\0" in repo or not Path(repo).is_dir():
             raise Mistake(f"{repo[:200]!r} is not a folder on the server's machine; give the path of a repository")
         return find_repo(Path(repo))

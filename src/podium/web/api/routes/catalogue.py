@@ -14,7 +14,7 @@ from ....runs.model_choice import models_fields
 from ....setup.settings import Settings
 from ....values.event import SCHEMA
 from ..route_parameters import RepoFolder, Server
-from ..scopes import may_read
+from ..scopes import ApiRequest, get_token, may_read
 
 
 @get("/api/doctor", guards=[may_read], sync_to_thread=True)
@@ -27,9 +27,10 @@ def read_doctor(server: Server) -> dict[str, Any]:
 
 
 @get("/api/models", guards=[may_read], sync_to_thread=True)
-def read_models(server: Server, repo: RepoFolder = "") -> dict[str, Any]:
+def read_models(request: ApiRequest, server: Server, repo: RepoFolder = "") -> dict[str, Any]:
     """List the available models. This does not search for model servers on this machine."""
-    settings = Settings.load(repo=server.find_place(repo), store=server.store, home=server.settings.home)
+    place = server.find_place(repo, by=get_token(request))
+    settings = Settings.load(repo=place, store=server.store, home=server.settings.home)
     return _to_fields(models_fields(settings, os.environ, ()))
 
 

@@ -23,7 +23,7 @@ from ....values.errors import Mistake
 from ....values.event import SCHEMA
 from ....views.notification import Notification
 from ..route_parameters import Server
-from ..scopes import may_act, may_read
+from ..scopes import may_act, may_approve, may_read
 from ..server_context import ServerContext
 
 TEST_RUN = "000000000000"
@@ -45,7 +45,7 @@ def read_notifications(server: Server) -> dict[str, Any]:
     return _notification_fields(server)
 
 
-@post("/api/notifications", guards=[may_act], status_code=200, sync_to_thread=True)
+@post("/api/notifications", guards=[may_approve], status_code=200, sync_to_thread=True)
 def change_notifications(data: JSONBody[TerminalWays], server: Server) -> dict[str, Any]:
     """Set how terminals notify the user, in the user's own settings file."""
     set_notify_words(server.settings.home / USER_FILE, data.words)

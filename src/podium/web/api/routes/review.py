@@ -25,9 +25,9 @@ from ....workers.review_round import delegate_review, send_review
 from ....workspace.merging.partial_commit import ChosenFile
 from ..command_once import run_once
 from ..route_parameters import IdempotencyKey, RunPrefix, Server
-from ..scopes import may_act, may_read
+from ..scopes import ApiRequest, may_act, may_read
 from ..server_context import ServerContext
-from .workers import build_merge
+from .workers import build_merge, choose_checks
 
 
 class NewReview(Struct, forbid_unknown_fields=True):
@@ -104,20 +104,26 @@ async def review_changes(
 
 @post("/api/workers/{run:str}/merges", guards=[may_act])
 async def preview_partial_merge(
-    run: RunPrefix, data: JSONBody[NewPartialMerge], server: Server, idempotency_key: IdempotencyKey = None
+    run: RunPrefix,
+    data: JSONBody[NewPartialMerge],
+    request: ApiRequest,
+    server: Server,
+    idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
     """Merge chosen files and hunks of a worker's diff into a new branch, and run the checks.
 
     The target branch is not changed. Nothing is merged if the worker's changes differ from the diff that was shown.
+    `checks` adds commands to the checks in the settings. Commands that are not there need the scope `approve`.
     """
     worker = await _load_worker(server, run)
     context = _make_context(server, worker)
+    checks = choose_checks(request, context.settings.checks, data.checks)
 
     async def build(_: str) -> dict[str, Any]:
         target = data.onto or await read_current_branch(context.repository)
         candidate = await choose_shown_changes(context, worker, target, data.files, shown=data.shown)
         notices = [candidate.notice] if candidate.notice else []
-        return await build_merge(context, [candidate], target, data.checks, notices=notices)
+        return await build_merge(context, [candidate], target, checks, notices=notices)
 
     return await run_once(server.store, idempotency_key, data, build)
 

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from typing import Annotated, Any
 
+from anyio import to_thread
 from litestar import get, post
 from litestar.exceptions import NotFoundException
 from litestar.params import FromQuery, JSONBody, PathParameter, QueryParameter
@@ -30,7 +31,7 @@ from ....views.run_view import RunView
 from ....workers.background_run import enqueue_background_run
 from ..command_once import run_once
 from ..route_parameters import IdempotencyKey, RunPrefix, Server
-from ..scopes import may_act, may_read
+from ..scopes import ApiRequest, get_token, may_act, may_read, require_scope
 from ..server_context import ServerContext
 
 MOST_ENTRIES = 20_000
@@ -197,9 +198,11 @@ def read_entry(
 
 
 @post("/api/runs", guards=[may_act])
-async def start_run(data: JSONBody[NewRun], server: Server, idempotency_key: IdempotencyKey = None) -> dict[str, Any]:
+async def start_run(
+    data: JSONBody[NewRun], request: ApiRequest, server: Server, idempotency_key: IdempotencyKey = None
+) -> dict[str, Any]:
     """Start a run in the background, in its own process."""
-    place = server.find_place(data.repo)
+    place = await to_thread.run_sync(lambda: server.find_place(data.repo, by=get_token(request)))
     settings = Settings.load(
         repo=place, store=server.store, home=server.settings.home, model=data.model or None, budget=data.budget
     )
@@ -273,9 +276,18 @@ def change_budget(run: RunPrefix, data: JSONBody[Budget], server: Server) -> dic
 
 @post("/api/runs/{run:str}/fork", guards=[may_act])
 async def fork(
-    run: RunPrefix, data: JSONBody[NewFork], server: Server, idempotency_key: IdempotencyKey = None
+    run: RunPrefix,
+    data: JSONBody[NewFork],
+    request: ApiRequest,
+    server: Server,
+    idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
-    """Start a run that shares the timeline of another one up to a position."""
+    """Start a run that shares the timeline of another one up to a position.
+
+    Changing a decision is an answer in the person's name, so `decision` needs the scope `approve`.
+    """
+    if data.decision:
+        require_scope(request, "approve", to="changing a decision")
     source = _find_run(server, run)
     decide = (data.decision, data.option) if data.decision else None
 

@@ -18,7 +18,7 @@ from ....values.errors import Mistake, NoSuchRun, StoreCorrupt
 from ....values.event import KINDS, SCHEMA, ArtifactStored, TeamFormed
 from ....views.decision_fields import decision_fields, whole_decision_fields
 from ..route_parameters import RepoFolder, RunPrefix, Server
-from ..scopes import may_read
+from ..scopes import ApiRequest, get_token, may_read
 
 MOST_PLANS = 50
 
@@ -71,9 +71,10 @@ def read_artifact(digest: FromPath[str], server: Server) -> Response[bytes]:
 
 
 @get("/api/decisions", guards=[may_read], sync_to_thread=True)
-def read_decisions(server: Server, repo: RepoFolder = "") -> dict[str, Any]:
+def read_decisions(request: ApiRequest, server: Server, repo: RepoFolder = "") -> dict[str, Any]:
     """List a repository's decisions, newest first."""
-    decisions = list_decisions(server.store, find_decision_repo(server.find_place(repo)))
+    place = find_decision_repo(server.find_place(repo, by=get_token(request)))
+    decisions = list_decisions(server.store, place)
     shown = msgspec.to_builtins([decision_fields(one) for one in reversed(decisions)])
     return {"schema": SCHEMA, "decisions": shown}
 
@@ -82,13 +83,14 @@ def read_decisions(server: Server, repo: RepoFolder = "") -> dict[str, Any]:
 def read_decision(
     run: RunPrefix,
     decision_id: Annotated[str, PathParameter(min_length=1)],
+    request: ApiRequest,
     server: Server,
     repo: RepoFolder = "",
 ) -> dict[str, Any]:
     """Return a decision with its ballots and the text of its record."""
     if not run:
         raise Mistake("the run id is empty; give the id of a run and the id of a decision")
-    place = find_decision_repo(server.find_place(repo))
+    place = find_decision_repo(server.find_place(repo, by=get_token(request)))
     record = find_decision(server.store, place, f"{run}/{decision_id}")
     return {"schema": SCHEMA, "decision": msgspec.to_builtins(whole_decision_fields(record))}
 

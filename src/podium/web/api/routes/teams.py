@@ -18,7 +18,7 @@ from ....roster.team_definition import describe_save_losses, find_overridden_bui
 from ....values.agent import Source
 from ....values.event import SCHEMA
 from ..route_parameters import RepoFolder, Server
-from ..scopes import may_act, may_read
+from ..scopes import ApiRequest, get_token, may_approve, may_read
 
 
 class TeamToSave(NewTeam, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -33,22 +33,23 @@ class TeamToSave(NewTeam, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 @get("/api/agents", guards=[may_read], sync_to_thread=True)
-def list_agents(server: Server, repo: RepoFolder = "") -> dict[str, Any]:
+def list_agents(request: ApiRequest, server: Server, repo: RepoFolder = "") -> dict[str, Any]:
     """List the agents that are available in a repository."""
-    fields: dict[str, Any] = msgspec.to_builtins(roster_fields(_load_roster(server, repo)))
+    fields: dict[str, Any] = msgspec.to_builtins(roster_fields(_load_roster(request, server, repo)))
     return {"schema": SCHEMA, **fields}
 
 
 @get("/api/teams", guards=[may_read], sync_to_thread=True)
-def read_teams(server: Server, repo: RepoFolder = "") -> dict[str, Any]:
+def read_teams(request: ApiRequest, server: Server, repo: RepoFolder = "") -> dict[str, Any]:
     """List the teams that are available in a repository."""
-    return {"schema": SCHEMA, "teams": msgspec.to_builtins(list(list_teams(_load_roster(server, repo))))}
+    roster = _load_roster(request, server, repo)
+    return {"schema": SCHEMA, "teams": msgspec.to_builtins(list(list_teams(roster)))}
 
 
 @get("/api/teams/{name:str}", guards=[may_read], sync_to_thread=True)
-def read_team(name: FromPath[str], server: Server, repo: RepoFolder = "") -> dict[str, Any]:
+def read_team(name: FromPath[str], request: ApiRequest, server: Server, repo: RepoFolder = "") -> dict[str, Any]:
     """Return a team: its mode, its options and its members."""
-    place, home = server.find_place(repo), server.settings.home
+    place, home = server.find_place(repo, by=get_token(request)), server.settings.home
     fields: dict[str, Any] = msgspec.to_builtins(
         team_fields(find_team(name, load_roster(place, home), repo=place, home=home))
     )
@@ -56,20 +57,20 @@ def read_team(name: FromPath[str], server: Server, repo: RepoFolder = "") -> dic
 
 
 @get("/api/agents/{name:str}/graph", guards=[may_read], sync_to_thread=True)
-def read_graph(name: FromPath[str], server: Server, repo: RepoFolder = "") -> dict[str, Any]:
+def read_graph(name: FromPath[str], request: ApiRequest, server: Server, repo: RepoFolder = "") -> dict[str, Any]:
     """Return an agent, the agents that it needs, and how they are connected."""
-    team = _load_roster(server, repo).resolve_team(name)
+    team = _load_roster(request, server, repo).resolve_team(name)
     fields: dict[str, Any] = msgspec.to_builtins(graph_fields({one.name: one for one in team}, team[0].name))
     return {"schema": SCHEMA, **fields}
 
 
-@post("/api/teams", guards=[may_act], sync_to_thread=True)
-def create_team(data: JSONBody[TeamToSave], server: Server) -> dict[str, Any]:
-    """Save a new team of existing agents.
+@post("/api/teams", guards=[may_approve], sync_to_thread=True)
+def create_team(data: JSONBody[TeamToSave], request: ApiRequest, server: Server) -> dict[str, Any]:
+    """Save a new team of existing agents, among the person's own presets. This changes what later runs do.
 
     If another team would be replaced or settings would be lost, and `agreed` is not set, reply 409 with a question.
     """
-    place, home = server.find_place(data.repo), server.settings.home
+    place, home = server.find_place(data.repo, by=get_token(request)), server.settings.home
     preset = build_new_team(data, load_roster(place, home))
     target = None if data.mine else place
     losses = describe_save_losses(preset, repo=target, home=home)
@@ -94,8 +95,8 @@ def _find_saved_name(preset: Preset, roster: Roster, source: Source) -> str:
     return name if used is not None and used.source == source else f"{source}:{name}"
 
 
-def _load_roster(server: Server, repo: str) -> Roster:
-    return load_roster(server.find_place(repo), server.settings.home)
+def _load_roster(request: ApiRequest, server: Server, repo: str) -> Roster:
+    return load_roster(server.find_place(repo, by=get_token(request)), server.settings.home)
 
 
 ROUTES = (list_agents, read_teams, read_team, read_graph, create_team)

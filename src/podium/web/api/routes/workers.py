@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,10 +23,11 @@ from ....store.worker_index import WorkerIndex
 from ....tools.shell import SHELL
 from ....values.agent import Budget
 from ....values.event import SCHEMA
+from ....values.plain_text import truncate_text
 from ....values.worker_task import DEFAULT_WORKER_AGENT
 from ....views.worker_state import WorkerState
 from ....workers.delegate import delegate_to_worker, start_commander
-from ....workers.merge_run import CheckRunner, merge_fields, run_merge_train
+from ....workers.merge_run import CheckRunner, Checks, merge_fields, run_merge_train
 from ....workers.provider_keys import announce_keys
 from ....workspace.git.repository import Repository
 from ....workspace.merging.fast_forward import fast_forward
@@ -33,7 +35,8 @@ from ....workspace.merging.integration_branch import remove_superseded_branches
 from ....workspace.worktrees.cleanup import list_worktrees
 from ..command_once import run_once
 from ..route_parameters import IdempotencyKey, RepoFolder, Server
-from ..scopes import may_act, may_approve, may_read
+from ..scopes import ApiRequest, get_token, may_act, may_approve, may_read, require_scope
+from ..server_context import ServerContext
 
 MOST_OVER = 50
 
@@ -73,12 +76,12 @@ class ReviewedMerge(Struct, forbid_unknown_fields=True):
 
 
 @get("/api/workers", guards=[may_read])
-async def list_workers(server: Server, repo: RepoFolder = "") -> dict[str, Any]:
+async def list_workers(request: ApiRequest, server: Server, repo: RepoFolder = "") -> dict[str, Any]:
     """List the workers in all repositories, or in one, with their state, changed lines and cost.
 
     Of the workers that have ended, only the last `MOST_OVER` are listed.
     """
-    root = str(Repository.at(server.find_place(repo)).main_folder) if repo else None
+    root = str(Repository.at(await _find_place(request, server, repo)).main_folder) if repo else None
 
     def load() -> list[WorkerState]:
         if not server.store.exists():
@@ -97,9 +100,9 @@ async def list_workers(server: Server, repo: RepoFolder = "") -> dict[str, Any]:
 
 
 @get("/api/forecast", guards=[may_read])
-async def read_forecast(server: Server, repo: RepoFolder = "") -> dict[str, Any]:
+async def read_forecast(request: ApiRequest, server: Server, repo: RepoFolder = "") -> dict[str, Any]:
     """Return how the branches of workers would merge into the checked-out branch, and which of them overlap."""
-    context = RepoContext(server.find_place(repo), server.settings)
+    context = RepoContext(await _find_place(request, server, repo), server.settings)
     workers = await to_thread.run_sync(context.load_workers)
     branches = {one.worker_task.branch: one.base for one in workers if one.base and one.worker_task.has_checkout}
     found = await forecast_branches(context.repository.main_folder, branches) if branches else None
@@ -107,17 +110,19 @@ async def read_forecast(server: Server, repo: RepoFolder = "") -> dict[str, Any]
 
 
 @get("/api/worktrees", guards=[may_read])
-async def read_worktrees(server: Server, repo: RepoFolder = "") -> dict[str, Any]:
+async def read_worktrees(request: ApiRequest, server: Server, repo: RepoFolder = "") -> dict[str, Any]:
     """List the worktrees of a repository."""
-    context = RepoContext(server.find_place(repo), server.settings)
+    context = RepoContext(await _find_place(request, server, repo), server.settings)
     found = [worktree_fields(one) for one in await list_worktrees(context.worktrees)]
     return {"schema": SCHEMA, "worktrees": msgspec.to_builtins(found)}
 
 
 @post("/api/workers", guards=[may_act])
-async def delegate(data: JSONBody[NewWorker], server: Server, idempotency_key: IdempotencyKey = None) -> dict[str, Any]:
+async def delegate(
+    data: JSONBody[NewWorker], request: ApiRequest, server: Server, idempotency_key: IdempotencyKey = None
+) -> dict[str, Any]:
     """Start a worker that does a task on its own branch, in its own process and checkout."""
-    place = server.find_place(data.repo)
+    place = await _find_place(request, server, data.repo)
     settings = Settings.load(repo=place, store=server.store, home=server.settings.home, model=data.model)
     agent, *others = load_roster(place, settings.home).resolve_team(data.agent)
     options = WorkerOptions(
@@ -125,7 +130,7 @@ async def delegate(data: JSONBody[NewWorker], server: Server, idempotency_key: I
         after=data.after,
         budget=data.budget,
         is_reader=data.read_only,
-        also=tuple(str(server.find_place(folder)) for folder in data.also),
+        also=tuple([str(await _find_place(request, server, folder)) for folder in data.also]),
     )
 
     async def start(id: str) -> dict[str, Any]:
@@ -149,10 +154,14 @@ async def delegate(data: JSONBody[NewWorker], server: Server, idempotency_key: I
 
 @post("/api/merges", guards=[may_act])
 async def preview_merge(
-    data: JSONBody[NewMerge], server: Server, idempotency_key: IdempotencyKey = None
+    data: JSONBody[NewMerge], request: ApiRequest, server: Server, idempotency_key: IdempotencyKey = None
 ) -> dict[str, Any]:
-    """Merge branches one after another into a new branch, and run the checks at each step. The target does not move."""
-    context = RepoContext(server.find_place(data.repo), server.settings)
+    """Merge branches one after another into a new branch, and run the checks at each step. The target does not move.
+
+    `checks` adds commands to the checks in the settings. Commands that are not there need the scope `approve`.
+    """
+    context = RepoContext(await _find_place(request, server, data.repo), server.settings)
+    checks = choose_checks(request, context.settings.checks, data.checks)
     target = data.onto or await read_current_branch(context.repository)
     notices: list[str] = []
 
@@ -161,33 +170,46 @@ async def preview_merge(
         require_single_repository(candidates, "the dashboard")
         if not candidates:
             return {"schema": SCHEMA, "target": target, "coupled": [], "left_out": [], "notices": notices}
-        return await build_merge(context, candidates, target, data.checks, notices=notices)
+        return await build_merge(context, candidates, target, checks, notices=notices)
 
     return await run_once(server.store, idempotency_key, data, build)
 
 
 async def build_merge(
-    context: RepoContext, candidates: list[MergeCandidate], target: str, checks: tuple[str, ...], *, notices: list[str]
+    context: RepoContext, candidates: list[MergeCandidate], target: str, checks: Checks, *, notices: list[str]
 ) -> dict[str, Any]:
-    """Merge the candidates into a new branch, and return the result as JSON fields.
+    """Merge the candidates into a new branch, run the checks, and return the result as JSON fields.
 
-    `checks` lists commands to run in addition to the checks in the settings. Notices are added to `notices`, and are
-    also in the fields.
+    Notices are added to `notices`, and are also in the fields.
     """
-    commands = {**context.settings.checks, **{text: (SHELL, "-c", text) for text in checks}}
-    check = CheckRunner(context.settings, commands, notices.append)
+    check = CheckRunner(context.settings, checks, notices.append)
     outcome = await run_merge_train(context.repository, candidates, target, check)
     fields: dict[str, Any] = msgspec.to_builtins(merge_fields(outcome))
     return {**fields, "notices": notices}
 
 
 @post("/api/merges/apply", guards=[may_approve], status_code=200)
-async def apply_merge(data: JSONBody[ReviewedMerge], server: Server) -> dict[str, Any]:
+async def apply_merge(data: JSONBody[ReviewedMerge], request: ApiRequest, server: Server) -> dict[str, Any]:
     """Move the target to the result that was reviewed. Nothing moves if the target or the tree has changed."""
-    repository = RepoContext(server.find_place(data.repo), server.settings).repository
+    repository = RepoContext(await _find_place(request, server, data.repo), server.settings).repository
     await fast_forward(repository, data.target, commit=data.commit, expected_tree=data.tree, expected_old=data.base)
     await remove_superseded_branches(repository, data.commit, except_ref=None)
     return {"target": data.target, "commit": data.commit}
+
+
+def choose_checks(request: ApiRequest, configured: Checks, given: tuple[str, ...]) -> Checks:
+    """Return the checks in the settings and the commands that a client added, which need the scope `approve`.
+
+    The name of a check in the settings stands for that check.
+    """
+    commands = [text for text in given if text not in configured]
+    if commands:
+        require_scope(request, "approve", to=f"the check {truncate_text(commands[0])!r}, which is not in the settings,")
+    return {**configured, **{text: (SHELL, "-c", text) for text in commands}}
+
+
+async def _find_place(request: ApiRequest, server: ServerContext, repo: str) -> Path:
+    return await to_thread.run_sync(lambda: server.find_place(repo, by=get_token(request)))
 
 
 ROUTES = (list_workers, read_forecast, read_worktrees, delegate, preview_merge, apply_merge)

@@ -1,0 +1,76 @@
+"""Tell which folders a client of the server may name: the repositories that the person already works in with Podium.
+
+Naming a folder makes Podium read files there and start agents there. A client that only starts and steers work names
+repositories in which the person has let Podium work before, and no others.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..store.reader import RunSummary, StoreReader
+from ..store.worker_index import WorkerIndex
+from ..system.locations import find_repo
+from ..values.event import RunStarted
+from ..values.store_address import PostgresAddress, StoreAddress
+
+
+class KnownRepositories:
+    """The folder `own` and the repositories in which the runs of a store work.
+
+    Other machines write to a PostgreSQL store too, so its runs make no folder of this machine known.
+    """
+
+    def __init__(self, store: StoreAddress, own: Path) -> None:
+        self._store = store
+        self._folders = {os.path.realpath(own)}
+        self._runs: set[str] = set()
+        """The runs whose folders are in `_folders`. The folders of a run never change."""
+
+    def find(self, folder: str) -> Path | None:
+        """Return the repository that contains a folder if it is known, or None.
+
+        The result is None for a path that is not absolute and for a folder that does not exist, too, so that a client
+        learns nothing about other folders. A repository inside a known one must be known itself.
+        """
+        if "\0" in folder or not Path(folder).is_absolute():
+            return None
+        place = Path(os.path.realpath(folder))
+        try:
+            repo = find_repo(place)
+        except OSError:
+            return None
+        if str(repo) not in self._folders:
+            self._read_new_runs()
+        return repo if str(repo) in self._folders and place.is_dir() else None
+
+    def _read_new_runs(self) -> None:
+        if isinstance(self._store, PostgresAddress) or not self._store.exists():
+            return
+        self._folders.update(os.path.realpath(row.root) for row in WorkerIndex(self._store).list_all())
+        with StoreReader(self._store) as reader:
+            if self._runs.issuperset(reader.list_run_ids()):
+                return
+            for summary in reader.read_run_list().readable:
+                self._folders.update(os.path.realpath(one) for one in _iter_folders(summary))
+                self._runs.add(summary.id)
+
+
+def _iter_folders(summary: RunSummary) -> Iterator[str]:
+    started = summary.first.event
+    if not isinstance(started, RunStarted):
+        return
+    if started.errand is not None:
+        yield from started.errand.roots
+    elif started.repo:
+        yield started.repo
+
+
+def describe_unknown_repository(folder: str) -> str:
+    """Return the sentence for a client that named a folder which is not in a known repository."""
+    return (
+        f"{folder[:200]!r} is not in a repository of the server or of an earlier run; start a run there on the "
+        "server's machine first, or use a token with the scope approve"
+    )

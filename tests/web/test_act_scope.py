@@ -1,0 +1,117 @@
+"""A token of scope act starts and steers work, but has no commands, answers or folders of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podium.web.remote_command import read_frames
+
+from . import screen_data as data
+from .api_client import ApiClient
+from .conftest import Site, open_site
+
+
+def slow(*values: object) -> Any:
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
+CHECKS = "checks:\n  lint: 'true'\n"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with open_site(tmp_path_factory.mktemp("act")) as site:
+        (site.studio.settings.home / "config.yaml").write_text(CHECKS)
+        data.write_workers(site)
+        data.make_branch(site.repo, "feat/checked", {"new.txt": "new\n"})
+        data.write_worker(site, "da01", "feat/checked", "Do it", change=(1, 0))
+        yield site
+
+
+@pytest.fixture(scope="module")
+def actor(site: Site) -> Iterator[ApiClient]:
+    with ApiClient(site, scopes=("read", "act")) as client:
+        yield client
+
+
+def list_merges(client: ApiClient, checks: list[str]) -> list[tuple[str, dict[str, Any]]]:
+    """Return the two requests that build a merge, of whole branches and of a part of one."""
+    shown = client.read("/api/workers/da01/diff")["digest"]
+    return [
+        ("/api/merges", {"branches": ["feat/checked"], "checks": checks}),
+        ("/api/workers/da01/merges", {"shown": shown, "files": [{"path": "new.txt"}], "checks": checks}),
+    ]
+
+
+@pytest.mark.parametrize("check", ["touch {}", "lint; touch {}", " lint", "lint\n touch {}", "Lint", ""])
+def test_checks_that_are_not_in_the_settings_need_the_scope_approve(
+    site: Site, actor: ApiClient, tmp_path: Path, check: str
+) -> None:
+    canary, refs = tmp_path / "canary", data.git(site.repo, "for-each-ref")
+
+    replies = [
+        actor.command(path, body, status=403) for path, body in list_merges(actor, ["lint", check.format(canary)])
+    ]
+
+    assert {reply["detail"].partition("settings, ")[2] for reply in replies} == {
+        "needs a token with the scope approve; yours has read, act"
+    }
+    assert not canary.exists()
+    assert data.git(site.repo, "for-each-ref") == refs
+
+
+def test_the_checks_in_the_settings_run_for_everybody_and_can_be_named(actor: ApiClient) -> None:
+    for checks in ([], ["lint"]):
+        for path, body in list_merges(actor, checks):
+            merged = actor.command(path, body)
+            assert merged["checks"] == ["lint"], merged["left_out"]
+
+
+def test_a_token_that_may_approve_adds_checks(site: Site) -> None:
+    with ApiClient(site) as client:
+        for path, body in list_merges(client, ["lint", "test -e new.txt"]):
+            assert client.command(path, body)["checks"] == ["lint", "test -e new.txt"]
+
+
+def test_a_fork_that_changes_a_decision_needs_the_scope_approve(actor: ApiClient) -> None:
+    refused = actor.command("/api/runs/da01/fork", {"decision": "d1", "option": "b"}, status=403)
+
+    assert refused["detail"].startswith("changing a decision needs a token with the scope approve")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("agents", "--repo", "/etc"), "'/etc' is not in a repository of the server or of an earlier run"),
+        (("fork", "da01", "--decide", "d1=b"), "podium fork --decide needs a token with the scope approve"),
+        slow(("agents", "--repo", "/missing"), "'/missing' is not in a repository of the server or of an earlier run"),
+        slow(("run", "answer", "Hi", "--repo", "/etc"), "'/etc' is not in a repository of the server"),
+        slow(("workers", "--repo", ".."), "'..' is not in a repository of the server"),
+        slow(("merge", "feat/checked", "--check", "true"), "podium merge needs a token with the scope approve"),
+    ],
+    ids=lambda one: one if isinstance(one, str) else " ".join(one),
+)
+def test_commands_of_another_machine_have_the_same_limits(
+    actor: ApiClient, arguments: tuple[str, ...], says: str
+) -> None:
+    code, text = call(actor, *arguments)
+
+    assert (code, text.startswith(f"podium: {says}")) == (2, True), text
+
+
+def test_a_command_may_name_the_repository_of_the_server(actor: ApiClient) -> None:
+    code, text = call(actor, "agents", "--repo", ".")
+
+    assert (code, "worker" in text) == (0, True), text
+
+
+def call(client: ApiClient, *arguments: str) -> tuple[int, str]:
+    """Run a command on the server, and return its exit code and what it printed."""
+    response = client.post("/api/commands", json={"arguments": arguments})
+    *output, end = read_frames(BytesIO(response.content).read)
+    return int(end.data), b"".join(frame.data for frame in output).decode()
