@@ -16,6 +16,8 @@ from ..system.locations import find_repo
 from ..values.event import RunStarted
 from ..values.store_address import PostgresAddress, StoreAddress
 
+LONGEST_PATH = 4096
+
 
 class KnownRepositories:
     """The folder `own` and the repositories in which the runs of a store work.
@@ -35,16 +37,12 @@ class KnownRepositories:
         The result is None for a path that is not absolute and for a folder that does not exist, too, so that a client
         learns nothing about other folders. A repository inside a known one must be known itself.
         """
-        if "\0" in folder or not Path(folder).is_absolute():
+        if not Path(folder).is_absolute() or not is_folder(folder):
             return None
-        place = Path(os.path.realpath(folder))
-        try:
-            repo = find_repo(place)
-        except OSError:
-            return None
+        repo = find_repo(Path(os.path.realpath(folder)))
         if str(repo) not in self._folders:
             self._read_new_runs()
-        return repo if str(repo) in self._folders and place.is_dir() else None
+        return repo if str(repo) in self._folders else None
 
     def _read_new_runs(self) -> None:
         if isinstance(self._store, PostgresAddress) or not self._store.exists():
@@ -66,6 +64,14 @@ def _iter_folders(summary: RunSummary) -> Iterator[str]:
         yield from started.errand.roots
     elif started.repo:
         yield started.repo
+
+
+def is_folder(path: str) -> bool:
+    """Return whether a path that a client sent is a folder that this process can see."""
+    try:
+        return len(path) <= LONGEST_PATH and Path(path).is_dir()
+    except (OSError, ValueError):
+        return False
 
 
 def describe_unknown_repository(folder: str) -> str:

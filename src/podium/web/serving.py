@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -22,7 +23,7 @@ from ..workers.schedule_firing import CHECK_SECONDS, describe_unattended_schedul
 from ..workers.unfinished_workers import has_work
 from .api.access_tokens import SCOPES, Scope, TokenFile
 from .api.server_context import ServerContext
-from .api.server_log import LOG_CONFIG
+from .api.server_log import LOG_CONFIG, EscapingFormatter
 from .web_server import build_app
 
 if TYPE_CHECKING:
@@ -195,6 +196,8 @@ async def serve_until_signal(
     settings: Settings, options: ServeOptions, on_ready: Callable[[RunningServer], None]
 ) -> int:
     """Serve until SIGINT or SIGTERM arrives, and return the signal."""
+    if logging.lastResort is not None:  # it prints what libraries log and nothing else handles
+        logging.lastResort.setFormatter(EscapingFormatter())
     async with open_server(settings, options) as server:
         with open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             on_ready(server)

@@ -15,7 +15,7 @@ from litestar.exceptions import PermissionDeniedException
 from ...app import App
 from ...protocols.client_runs import ClientRuns
 from ...runs.cost_overview import CostHistoryReader
-from ...runs.known_repositories import KnownRepositories, describe_unknown_repository
+from ...runs.known_repositories import KnownRepositories, describe_unknown_repository, is_folder
 from ...runs.overview import OverviewReader
 from ...runs.run_launcher import RunLauncher
 from ...runs.run_lookup import is_worker_run
@@ -84,7 +84,7 @@ class ServerContext:
             if (found := self.known_repositories.find(repo)) is None:
                 raise PermissionDeniedException(describe_unknown_repository(repo))
             return found
-        if "\0" in repo or not Path(repo).is_dir():
+        if not is_folder(repo):
             raise Mistake(f"{repo[:200]!r} is not a folder on the server's machine; give the path of a repository")
         return find_repo(Path(repo))
 
