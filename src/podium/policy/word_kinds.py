@@ -94,6 +94,7 @@ _SQL_CALLABLE = (
     "like lower max min not nullif on or over round select strftime substr sum then total trim typeof upper using "
     "values when where"
 )
+LONGEST_QUERY = 1_000
 _SQL_ACTING = r"(?i)readfile|fsdir|lsdir|zipfile|sqlar|sqlite_dbpage|fts\d|attach"
 
 
@@ -108,6 +109,8 @@ def _is_harmless_sql(text: str) -> bool:
     Names can be followed by a parenthesis only if they are known functions or keywords. Comments and quoted names,
     which could stand between a name and its parenthesis, are not accepted.
     """
+    if len(text) > LONGEST_QUERY:
+        return False
     if _is_schema_query(text):
         return True
     is_reading = _compile(_write_select_shape()).fullmatch(text) is not None
