@@ -312,7 +312,7 @@ class Gate:
             id=secrets.token_hex(6),
             action=structs.replace(action, asked_at=now, expires_at=expires, nonce=secrets.token_hex(8)),
             reason=reason,
-            shown=shown,
+            shown=place.timeline.redaction.redact_text(shown),
             always=generalised(action) or "",
             denied=tuple(
                 _describe_denial(denial, now) for denial in place.timeline.denials.get(action.effect_hash, ())

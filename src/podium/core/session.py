@@ -158,7 +158,7 @@ class Session:
 
     async def _take_turn(self, turn: Scope, prompt: str) -> Reply:
         """Run a turn and return its reply; after an empty reply, retry once with a new engine session."""
-        place = turn
+        place, prompt = turn, turn.timeline.redaction.redact_text(prompt)
         ended = place.find_outcome(TurnEnded) or await self._attempt_turn(place, prompt)
         if ended.failure is not None and ended.failure.kind == "empty_reply":
             place.record(SessionRevived(agent=self._spec.agent.name, reason=ended.failure.message))

@@ -26,6 +26,7 @@ from ..values.errors import JournalMismatch
 from ..values.event import (
     KINDS,
     ActionBegan,
+    ActionRefused,
     CallCut,
     CallFailed,
     Entry,
@@ -41,7 +42,10 @@ from ..values.event import (
     QuestionAnswered,
     QuestionAsked,
     RunResumed,
+    RunStarted,
     StopAsked,
+    ToolCalled,
+    TurnEnded,
     WorkerReturned,
     WorkerSent,
     decode_entry,
@@ -60,6 +64,21 @@ if TYPE_CHECKING:
     from .clock import RunTimeouts
 
 E = TypeVar("E", bound=Event)
+
+_ACTED_ON = (
+    ActionBegan,
+    ActionRefused,
+    ModelReplied,
+    PermissionAnswered,
+    PermissionAsked,
+    RunStarted,
+    ToolCalled,
+    TurnEnded,
+)
+"""Events with what is executed or compared later: definitions, rules and calls.
+
+Only known secrets are redacted in them, because a file that a model writes must contain the URLs that it gave.
+"""
 
 
 class UnreturnedWorker(NamedTuple):
@@ -238,7 +257,8 @@ class Timeline:
 
     def _append_entry(self, entry: Entry, *, mail: int | None = None) -> Entry:
         line = encode_entry(entry)
-        if (clean := self.redaction.redact_line(line)) != line:
+        with_urls = not isinstance(entry.event, _ACTED_ON)
+        if (clean := self.redaction.redact_line(line, with_urls=with_urls)) != line:
             # Continue with the redacted entry, because that is what a resumed run will load.
             line, entry = clean, decode_entry(clean)
         event, key = entry.event, entry.key

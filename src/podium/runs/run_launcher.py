@@ -56,6 +56,7 @@ from ..values.fleet_job import FleetJob
 from ..values.limits import Unattended
 from ..values.request import Request
 from ..values.worker_task import WorkerTask
+from ..workspace.git.stored_credentials import read_stored_credentials
 from .decision_context import describe_decisions_in_force
 from .limit_wakeup import describe_late_wakeup, is_paused_now
 from .run_assembly import CommitWork, EngineFor, MakePush, RunAssembly, TraceRun
@@ -314,11 +315,19 @@ class RunLauncher:
         id = id or secrets.token_hex(6)
         beside = beside if started.errand is None else build_worker_insert(id, started.errand, job)
         lease = self._store.begin_run(id, beside)
-        timeline = Timeline(lease.run, lease, redaction=self._redaction)
+        timeline = Timeline(lease.run, lease, redaction=self._build_redaction(started))
         begun = timeline.append(started, scope="")
         for notice in notices:
             timeline.append(Noticed(text=notice), scope="")
         return lease, timeline, begun
+
+    def _build_redaction(self, started: RunStarted) -> Redaction:
+        """Return the redaction for a run: of the secrets in the environment and in its repositories' configuration."""
+        also = () if started.errand is None else (one.path for one in started.errand.also)
+        found: dict[str, str] = {}
+        for folder in filter(None, (started.repo, *also)):
+            found |= read_stored_credentials(Path(folder))
+        return self._redaction.add_secrets(found)
 
     async def _read_run_start(self, run: str) -> RunStarted:
         """Return the first event of a run. Raise RunOver if the run has ended."""
@@ -359,7 +368,7 @@ class RunLauncher:
             first = decode_entry(rows[0].line)
             started = first.event
             assert isinstance(started, RunStarted)
-            timeline = Timeline(id, lease, redaction=self._redaction)
+            timeline = Timeline(id, lease, redaction=self._build_redaction(started))
             timeline.load(rows)
             settings = self.settings.with_record(started.settings)
             earlier_turns = await load_earlier_turns(started.after, self._store.read_rows)

@@ -115,7 +115,9 @@ class RunAgents:
 
         The agents are redacted in the same way as in the store, so that a resumed run uses exactly the same agents.
         """
-        written = self._redaction.redact_line(msgspec.json.encode(roster.resolve_team(agent, extra=extra)))
+        written = self._redaction.redact_line(
+            msgspec.json.encode(roster.resolve_team(agent, extra=extra)), with_urls=False
+        )
         team = apply_team_fallbacks(msgspec.json.decode(written, type=tuple[Agent, ...]))
         if force_model:
             team = tuple(_with_forced_model(one, force_model) for one in team)
