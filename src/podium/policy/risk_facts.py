@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from ..values.action import Action
-from ..values.hidden_characters import escape_if_hidden, is_hidden
+from ..values.hidden_characters import find_hidden
 from ..values.risk_fact import RISK_KINDS, RiskFact, RiskKind
 from .command_words import Words
 from .deleting_commands import DELETING_WORDS, find_deletions
@@ -59,8 +59,8 @@ def _make_fact(kind: RiskKind, examples: Iterable[str]) -> RiskFact:
 
 def _find_all(action: Action) -> Iterator[Finding]:
     texts = [action.tool, *_walk_texts(action.arguments)]
-    hidden = {character: None for text in texts for character in sorted(set(text)) if is_hidden(character)}
-    yield from (("control_characters", escape_if_hidden(character)) for character in hidden)
+    hidden = dict.fromkeys(code for text in texts for code in find_hidden(text))
+    yield from (("control_characters", code) for code in hidden)
     tool, directory = normalise_tool_name(action.tool), action.directory
     if tool == "Bash":
         command = action.arguments.get("command")

@@ -6,30 +6,23 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from functools import cache
-from unicodedata import category
 
-HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+from .hidden_characters import CONTROL_CATEGORIES, escape_hidden
+
+HIDDEN_CATEGORIES = frozenset(CONTROL_CATEGORIES)
 _EMOJI_BLOCKS = ((0x2300, 0x27C0), (0x2B00, 0x2C00), (0x1F000, 0x1FC00))
 _EMOJI_MODIFIERS = "\u200d\u20e3\ufe0e\ufe0f"
 
 
 def escape_unprintable(text: str) -> str:
     """Return `text` on one line: unprintable characters are escaped, and line breaks and tabs become spaces."""
-    return "".join(one if one.isprintable() else _escape_character(one) for one in text)
+    shown = "".join(one if one.isprintable() else _escape_character(one) for one in text)
+    return escape_hidden(shown, keeps_variants=True)
 
 
 def escape_for_terminal(text: str) -> str:
     """Return `text` with control and invisible characters escaped. Line breaks and tabs are kept."""
-    return text if text.isprintable() else "".join(map(_escape_hidden_character, text))
-
-
-def _escape_hidden_character(character: str) -> str:
-    if character in "\n\t" or category(character) not in HIDDEN_CATEGORIES:
-        return character
-    code = ord(character)
-    if code <= 0xFF:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+    return escape_hidden(text, keeps_variants=True)
 
 
 def truncate_text(text: str, longest: int = 60) -> str:

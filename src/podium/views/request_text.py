@@ -13,7 +13,7 @@ from unicodedata import east_asian_width
 import msgspec
 
 from ..values.event import PermissionAsked
-from ..values.hidden_characters import escape_if_hidden
+from ..values.hidden_characters import escape_hidden
 from ..values.risk_fact import RiskFact, RiskKind
 
 AT_A_GLANCE = 72
@@ -80,7 +80,7 @@ def format_risk(fact: RiskFact) -> str:
 
 def format_agent_reason(text: str) -> list[str]:
     """Format an agent's reason as quoted lines, short enough that a terminal does not wrap them."""
-    shown = " ".join("".join(map(escape_if_hidden, text)).split())
+    shown = " ".join(escape_hidden(text).split())
     # A wide character takes two columns, so a filler character follows it while the lines are wrapped.
     padded = "".join(f"{one}\0" if east_asian_width(one) in "WF" else one for one in shown)
     lines = wrap(padded, QUOTE_COLUMNS, break_on_hyphens=False)
@@ -101,13 +101,13 @@ def _quote_example(text: str) -> str:
 
 def escape_hidden_text(text: str) -> str:
     """Escape invisible characters except line breaks, and replace each long sequence of spaces with its length."""
-    return _SPACES.sub(lambda run: f" [{len(run[0])} spaces] ", "".join(map(escape_if_hidden, text)))
+    return _SPACES.sub(lambda run: f" [{len(run[0])} spaces] ", escape_hidden(text))
 
 
 def escape_in_line(name: str) -> str:
     """Escape line breaks and invisible characters in text from an agent or a tool, and truncate long text."""
     shown = name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
-    return "".join(json.dumps(one)[1:-1] if one in "\n\t\r" else escape_if_hidden(one) for one in shown)
+    return escape_hidden("".join(json.dumps(one)[1:-1] if one in "\n\t\r" else one for one in shown))
 
 
 def _format_length(value: object) -> str:

@@ -1,6 +1,7 @@
 // Text from agents with its hidden characters made visible, in the form that the command line uses.
 
-const HIDDEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Zl}\p{Zp}\p{Zs}\u034f\u115f\u1160\u2800\u3164\uffa0\u180b-\u180f\ufe00-\ufe0f\u{e0000}-\u{10ffff}]/gu;
+import { HIDDEN } from "./hidden_characters.mjs";
+
 const LAYOUT = new Set([" ", "\n", "\t"]);
 
 function escapeHidden(character) {
@@ -10,5 +11,5 @@ function escapeHidden(character) {
   return `\\${letter}${code.toString(16).padStart(digits, "0")}`;
 }
 
-/** Return a text with control characters, bidirectional overrides and invisible characters as their codes. */
+/** Return a text with control characters, bidirectional overrides, invisible characters and marks over others as their codes. */
 export const plain = (text) => String(text).replace(HIDDEN, escapeHidden);
