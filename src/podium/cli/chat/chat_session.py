@@ -32,6 +32,7 @@ from ..terminal import exit_codes
 from ..terminal.agent_text import AgentText
 from ..terminal.outcome_text import format_parts
 from ..terminal.request_prompt import BY, RequestPrompter
+from ..terminal.request_wrapping import wrap_request
 from ..terminal.run_display import SilentView
 from ..terminal.run_notices import open_run_notices
 from ..terminal.text import format_duration, format_usage
@@ -65,7 +66,7 @@ class ChatSession:
             console,
             home=current.home,
             store=current.store,
-            tell=lambda text: console.print_line(escape_hidden_text(text)),
+            tell=lambda text: console.print_line(wrap_request(escape_hidden_text(text))),
             channel="chat",
         )
         self._one_at_a_time = Lock()

@@ -17,6 +17,7 @@ from ...values.event import SCHEMA, PermissionAsked
 from ...values.operation_path import parse_agent_name
 from ...views.request_text import escape_hidden_text
 from ..terminal.request_prompt import format_asker, format_permission_request, format_question
+from ..terminal.request_wrapping import wrap_request
 from ..terminal.text import as_json, format_age, print_to_stderr, truncate_line
 
 
@@ -34,16 +35,22 @@ def approvals_command(id: str | None, is_json: bool) -> None:
     elif not requests:
         print_to_stderr("no open requests")
     elif id is not None:
-        click.echo(escape_hidden_text(format_request(requests[0])))
+        _print_shown(format_request(requests[0]))
         print_to_stderr(f"answer it with: {format_answer_commands(requests)}")
     else:
         same = Counter(request_key(one) for one in requests)
         for one in requests:
-            click.echo(escape_hidden_text(format_request_line(one, same[request_key(one)])))
+            _print_shown(format_request_line(one, same[request_key(one)]))
         if sys.stdout.isatty():  # in a pipe, only the list is of interest
             print_to_stderr(
                 f"to show a request in full: podium approvals ID; to answer: {format_answer_commands(requests)}"
             )
+
+
+def _print_shown(text: str) -> None:
+    """Print text about a request, wrapped if it is printed to a terminal."""
+    shown = escape_hidden_text(text)
+    click.echo(wrap_request(shown) if sys.stdout.isatty() else shown)
 
 
 def request_fields(one: OpenRequest) -> dict[str, Any]:

@@ -40,6 +40,7 @@ from ...values.plain_text import format_count
 from ...values.store_address import StoreAddress
 from ...views.request_text import escape_hidden_text, escape_in_line, format_request_lines
 from .answer_report import get_username
+from .request_wrapping import wrap_request
 from .rule_question import format_rule_question
 from .run_display import ProgressView
 from .text import format_duration
@@ -325,8 +326,8 @@ def _format_queue_length(others: int) -> list[str]:
 
 
 def print_request(text: str) -> None:
-    """Print text to standard error with control characters escaped."""
-    click.echo(escape_hidden_text(text), err=True)
+    """Print text to standard error, wrapped and with control characters escaped."""
+    click.echo(wrap_request(escape_hidden_text(text)), err=True)
 
 
 _ENTER = re.compile(r"[\r\n]")

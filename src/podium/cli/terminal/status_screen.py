@@ -27,6 +27,7 @@ from ...values.store_address import StoreAddress
 from ...views.request_text import escape_hidden_text
 from ..commands.approvals import format_request
 from .overview_text import NOTHING, format_statuses, format_waiting
+from .request_wrapping import wrap_request
 from .status_answers import (
     MOST_KEYS,
     describe_keys,
@@ -169,7 +170,8 @@ class StatusScreen(App[None]):
     def _show_details(self) -> None:
         request, run = self._selected_request(), self._selected_run()
         if request is not None:
-            text = escape_hidden_text(f"{format_request(request)}\n\n{describe_keys(request)}")
+            shown = escape_hidden_text(f"{format_request(request)}\n\n{describe_keys(request)}")
+            text = wrap_request(shown, self.query_one("#text", Static).content_size.width)
         elif run is not None:
             text = _describe_run(run)
         else:
