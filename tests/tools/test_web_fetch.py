@@ -132,6 +132,53 @@ async def test_addresses_of_this_machine_and_its_networks_are_refused(host: str)
         ("64:ff9b::7f00:1", False),
         ("64:ff9b::5db8:d822", True),
         ("2002:7f00:1::", False),
+        ("1.1.1.1", True),
+        ("169.254.169.254", False),  # the metadata server of most clouds
+        ("fd00:ec2::254", False),  # AWS
+        ("168.63.129.16", False),  # Azure
+        ("100.100.100.200", False),  # Alibaba
+        ("192.0.0.192", False),  # Oracle
+        ("192.0.0.9", False),
+        ("192.88.99.1", False),
+        ("198.18.0.1", False),
+        ("0.1.2.3", False),
+        ("255.255.255.255", False),
+        ("240.0.0.1", False),
+        ("::", False),
+        ("::1", False),
+        ("::7f00:1", False),
+        ("::5db8:d822", False),
+        ("::ffff:10.0.0.1", False),
+        ("::ffff:93.184.216.34", True),
+        ("::ffff:a83f:8110", False),
+        ("::ffff:0:10.0.0.1", False),
+        ("64:ff9b::a9fe:a9fe", False),
+        ("64:ff9b:1::5db8:d822", False),
+        ("64:ff9b:1:ffff::1", False),
+        ("fec0::1", False),
+        ("feff::1", False),
+        ("febf::1", False),
+        ("fdff::1", False),
+        ("ff02::1", False),
+        ("ff0e::1", False),
+        ("100::1", False),
+        ("2001::1", False),
+        ("2001:0:4136:e378:8000:63bf:3fff:fdd2", False),  # Teredo
+        ("2001:2::1", False),
+        ("2001:10::1", False),
+        ("2001:db8::1", False),
+        ("2002:a83f:8110::1", False),
+        ("2002:a00:1::1", False),
+        ("2002:5db8:d822::1", True),
+        ("3fff::1", False),
+        ("3ffe::1", False),
+        ("4000::1", False),
+        ("5f00::1", False),
+        ("2606:2800:220:1:0:5efe:a00:1", False),  # ISATAP
+        ("2606:4700:4700::1111", True),
+        ("2a00:1450:4001:830::200e", True),
+        ("no address", False),
+        ("10.0.0", False),
     ],
 )
 def test_public_addresses_are_distinguished_from_others(number: str, expected: bool) -> None:
