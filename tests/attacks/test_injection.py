@@ -183,6 +183,7 @@ def test_a_server_of_the_repository_does_not_take_the_place_of_the_persons(desk:
     (desk.repo / ".mcp.json").write_text(json.dumps({"mcpServers": {"files": theirs}}))
     (desk.repo / "podium.yaml").write_text(f"mcpServers: {json.dumps({'files': theirs})}\n")
     desk.write_agent("sly", call("mcp__files__read"), "The end.", tools=["mcp__files"])
+    desk.run_podium("trust", "agents.sly.mcpServers")
 
     done = desk.run_podium("run", "sly", "go")
 

@@ -280,9 +280,12 @@ async def test_a_dry_run_calls_no_hooks(lab: WorkerLab) -> None:
     assert not (lab.repo.path / "events.jsonl").exists()
 
 
-async def test_a_worker_that_ends_calls_the_hooks_from_its_own_checkout(lab: WorkerLab) -> None:
+async def test_a_worker_that_ends_tells_its_hooks_its_own_checkout(lab: WorkerLab) -> None:
     outside = lab.folder / "ended.jsonl"
-    hook = {"command": f"cat >> {outside}; pwd >> {outside}.dir", "sandbox": False}
+    hook = {
+        "command": f'cat >> {outside}; echo "$(printenv PODIUM_REPO) $PWD $(ls -A)" >> {outside}.dir',
+        "sandbox": False,
+    }
     write_hooks(lab, {"worker_ended": hook})
     worker = await lab.delegate("feat/x", write("new.txt"), "done")
 
@@ -291,7 +294,9 @@ async def test_a_worker_that_ends_calls_the_hooks_from_its_own_checkout(lab: Wor
 
     [ended] = [json.loads(line) for line in outside.read_text().splitlines()]
     assert (ended["event"], ended["branch"], ended["outcome"]) == ("worker_ended", "feat/x", "succeeded")
-    assert Path(f"{outside}.dir").read_text().strip() == str(lab.worktree_path("feat/x"))
+    repo, *rest = Path(f"{outside}.dir").read_text().split()
+    assert repo == str(lab.worktree_path("feat/x"))
+    assert [Path(folder).parent for folder in rest] == [lab.folder / "home" / "program-folders"]
 
 
 async def test_a_hook_keeps_a_branch_out_of_a_merge(lab: WorkerLab) -> None:

@@ -16,11 +16,11 @@ from .bench import RAW, SDK, Bench, call_tool, find_tool, make_tool_use, python_
 
 def write_script_server(bench: Bench, described: str) -> McpServer:
     """Write a server as a script that tests change."""
-    path = bench.home / "repo" / "start"
+    path = bench.home / "own" / "start"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"#!/bin/sh\nexec {sys.executable} {RAW} 'described={described}'\n", encoding="utf-8")
     path.chmod(0o755)
-    return McpServer(name="raw", command="./start")
+    return McpServer(name="raw", command=str(path))
 
 
 async def test_a_server_of_the_repository_is_not_started_before_it_is_trusted(bench: Bench, tmp_path: Path) -> None:

@@ -166,7 +166,7 @@ async def test_a_program_gets_its_own_variables_and_little_of_our_environment(be
         token = await call_tool(environment, name="TOKEN")
         zone = await call_tool(environment, name="ZONE")
 
-    assert set(names) - {"LC_CTYPE"} == {"HOME", "PATH", "TOKEN", "ZONE"}
+    assert set(names) - {"LC_CTYPE"} == {"HOME", "PATH", "TOKEN", "ZONE", "PYTHONSAFEPATH", "PODIUM_REPO"}
     assert token.text == "${SEARCH_KEY}"
     assert zone.text == "UTC"
     assert "canary" not in (bench.home / "trust.json").read_text(encoding="utf-8")

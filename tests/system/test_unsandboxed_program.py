@@ -49,7 +49,13 @@ def test_a_path_leads_into_a_checkout_by_its_name_and_by_every_link_on_its_way(
         *(f"{tmp_path}/outside/../repo/x", f"{tmp_path}/missing/../repo/x", f"{repo}/tools/../../repo"),
         *(tmp_path / "folder" / "x", tmp_path / "hop" / "x", tmp_path / "through" / "x"),
     ]
-    outside: list[str | Path] = [tmp_path, tmp_path / "outside" / "x", tmp_path / "repository", tmp_path / "loop" / "x", "/usr/bin"]
+    outside: list[str | Path] = [
+        tmp_path,
+        tmp_path / "outside" / "x",
+        tmp_path / "repository",
+        tmp_path / "loop" / "x",
+        "/usr/bin",
+    ]
 
     assert [path for path in inside if not checkouts.contain(path)] == []
     assert [path for path in outside if checkouts.contain(path)] == []

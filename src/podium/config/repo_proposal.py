@@ -6,7 +6,8 @@ module does not ask the user; the user interfaces do.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
@@ -14,12 +15,18 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct, structs
 
+from ..system.checkouts import find_checkouts
+from ..system.unsandboxed_program import REPO_VARIABLE
+from ..values.errors import Mistake
 from ..values.hook import Hook, HookTable
 from ..values.mcp_server import McpServer, build_trust_name, qualify_with_directory
+from .checkout_content import StartPlan, plan_start
 from .settings_document import ProviderLimits, SettingsDocument, WorktreeSettings
 from .trust import Trust
 
 SERVER = "mcpServers."
+OWN = "yours."
+"""The beginning of the keys of the user's own definitions that use files of a repository."""
 
 Value = McpServer | Struct | tuple[str, ...] | tuple[Hook, ...] | HookTable | str | int
 
@@ -35,6 +42,67 @@ class Proposal(Struct, frozen=True, kw_only=True):
     name: str
     digest: str
     content: str
+
+
+def list_own_servers(servers: Mapping[str, McpServer], repo: Path) -> Iterator[Proposal]:
+    """Yield the user's own servers that use files of a repository, and therefore need the user's trust."""
+    for name, server in servers.items():
+        known = server.fill_in_known_variables(os.environ)
+        plan = _plan_in_repository((known.command, *known.args), known.cwd, known.env, repo)
+        if plan.is_dependent:
+            yield _make_own_proposal(f"mcpServers.{name}", server, server.digest, plan, repo)
+
+
+def list_own_hooks(table: HookTable, repo: Path) -> Iterator[Proposal]:
+    """Yield the user's own hooks outside the sandbox that use files of a repository."""
+    for event, hooks in table.items():
+        for hook in hooks:
+            plan = _plan_in_repository(hook.command, hook.cwd, {}, repo) if needs_no_sandbox(hook) else StartPlan()
+            if plan.is_dependent:
+                key, digest = identify_hook(event, hook)
+                yield _make_own_proposal(key, hook, digest, plan, repo)
+
+
+def needs_no_sandbox(hook: Hook) -> bool:
+    """Return whether a hook is a command for which the user turned the sandbox off."""
+    return bool(hook.command) and not hook.sandbox
+
+
+def identify_hook(event: str, hook: Hook) -> tuple[str, str]:
+    """Return the key and the hash of a definition of a hook for an event."""
+    digest = sha256(msgspec.json.encode(hook, order="sorted")).hexdigest()
+    return f"hooks.{event}.{digest[:8]}", digest
+
+
+def _make_own_proposal(key: str, value: McpServer | Hook, digest: str, plan: StartPlan, repo: Path) -> Proposal:
+    return Proposal(
+        key=f"{OWN}{key}",
+        kind="settings",
+        name=build_own_trust_name(key, repo),
+        digest=plan.compute_digest(digest),
+        content=_encode_with_files(value, plan),
+    )
+
+
+def _plan_in_repository(command: Sequence[str], cwd: str, env: Mapping[str, str], repo: Path) -> StartPlan:
+    """Return where a command starts and what it depends on. A command that is refused depends on nothing."""
+    variables = {**os.environ, REPO_VARIABLE: str(repo)}
+    try:
+        return plan_start(command, cwd=cwd, env=env, repo=repo, checkouts=find_checkouts(repo), variables=variables)
+    except Mistake:
+        return StartPlan()
+
+
+def _encode_with_files(value: McpServer | Hook, plan: StartPlan) -> str:
+    """Return a definition as JSON, with the hashes of the files that it depends on."""
+    fields: dict[str, Any] = msgspec.to_builtins(value)
+    files = {"files": dict(plan.content)} if plan.content else {}
+    return msgspec.json.encode({**fields, **files}, order="sorted").decode()
+
+
+def build_own_trust_name(key: str, repo: Path | None) -> str:
+    """Return the name under which trust in a definition of the user's own that uses files of a repository is stored."""
+    return qualify_with_directory(f"{OWN}{key}", repo)
 
 
 def list_proposals(document: SettingsDocument, repo: Path) -> tuple[Proposal, ...]:
@@ -108,9 +176,11 @@ def _iter_values(document: SettingsDocument) -> Iterator[tuple[str, Value]]:
 
 def make_proposal(key: str, value: Value, repo: Path) -> Proposal:
     """Return the proposal of the repository `repo` to set `key` to `value`."""
-    content = msgspec.json.encode(value, order="sorted").decode()
     if isinstance(value, McpServer):
-        name = build_trust_name(value, repo)
-        return Proposal(key=key, kind="server", name=name, digest=value.digest, content=content)
+        known = value.fill_in_known_variables(os.environ)
+        plan = _plan_in_repository((known.command, *known.args), known.cwd, known.env, repo)
+        name, content = build_trust_name(value, repo), _encode_with_files(value, plan)
+        return Proposal(key=key, kind="server", name=name, digest=plan.compute_digest(value.digest), content=content)
+    content = msgspec.json.encode(value, order="sorted").decode()
     digest = sha256(content.encode()).hexdigest()
     return Proposal(key=key, kind="settings", name=qualify_with_directory(key, repo), digest=digest, content=content)

@@ -110,7 +110,7 @@ def read_mcp_servers(reader: FieldReader, side: Side) -> dict[str, McpServer]:
             entry.add_error("this server needs either a command or a url; set one of them")
             continue
         warn_unfilled_variable(fields)
-        keys = (*(LAUNCH_READERS if "command" in fields else ("url",)), "headers")
+        keys = (*(SERVER_LAUNCH_READERS if "command" in fields else ("url",)), "headers")
         values = {key: SERVER_READERS[key](fields[key]) for key in keys if key in fields}
         found[name] = McpServer(name=name, source=side, **values)
     return found
@@ -266,7 +266,8 @@ ENGINE_ACCESS_READERS: Readers = {
     "readable": FieldReader.read_texts,
 }
 ENGINE_READERS: Readers = {**LAUNCH_READERS, "mode": FieldReader.read_text, **ENGINE_ACCESS_READERS}
-SERVER_READERS: Readers = {**LAUNCH_READERS, "url": FieldReader.read_url, "headers": read_secrets}
+SERVER_LAUNCH_READERS: Readers = {**LAUNCH_READERS, "cwd": FieldReader.read_text}
+SERVER_READERS: Readers = {**SERVER_LAUNCH_READERS, "url": FieldReader.read_url, "headers": read_secrets}
 WORKTREE_READERS: Readers = {
     "setup": read_command,
     "teardown": read_command,

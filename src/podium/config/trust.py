@@ -45,6 +45,11 @@ class Trust:
     def __init__(self, path: Path) -> None:
         self._path = path
 
+    @property
+    def home(self) -> Path:
+        """The home folder that contains the file."""
+        return self._path.parent
+
     @classmethod
     def load(cls, home: Path) -> Trust:
         """Load the user's trust records from this home folder. Raise Mistake if the file cannot be read."""

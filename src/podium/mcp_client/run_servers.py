@@ -16,12 +16,14 @@ from anyio.abc import TaskGroup
 from ..config.trust import Trust
 from ..core.engine import ToolAnswer
 from ..core.gate import ActingTool, InvalidCall, PreparedCall, make_interrupted_answer
+from ..system.checkouts import find_checkouts
 from ..values.action import Action
 from ..values.bounded_schema import TooComplex, iter_schema_errors
 from ..values.errors import Mistake
 from ..values.event import ToolUse
 from ..values.plain_text import escape_unprintable, truncate_text
 from .server_limits import McpTimeouts, ServerUnavailable
+from .server_place import OpenInSandbox, ServerPlace
 from .server_table import McpServer
 from .shared_server import SharedServer
 from .tool_definition import ToolDefinition, build_mcp_tool_name
@@ -32,9 +34,10 @@ PREFIX = "mcp__"
 class Servers:
     """The MCP servers of a run, as an async context manager.
 
-    A server starts on first use and stops at the end of the block. `directory` is the working directory of server
-    programs; trust in a repository's servers applies only in this directory. `environ` contains the values of
-    variables. `notice` is called once with each message for the user.
+    A server starts on first use and stops at the end of the block. `directory` is the run's checkout, and `also` lists
+    its other checkouts; `root` is the repository in which the user's trust applies, by default `directory`. Programs
+    start outside the checkouts, unless a definition names files there: then `open_in_sandbox` starts them. `environ`
+    contains the values of variables. `notice` is called once with each message for the user.
     """
 
     def __init__(
@@ -46,11 +49,19 @@ class Servers:
         trust: Trust,
         notice: Callable[[str], None],
         limits: McpTimeouts | None = None,
+        root: Path | None = None,
+        also: Sequence[Path] = (),
+        open_in_sandbox: OpenInSandbox | None = None,
     ) -> None:
         self._servers = servers
-        self._directory = directory
-        self._environ = environ
-        self._trust = trust
+        self._place = ServerPlace(
+            directory=directory,
+            root=root or directory,
+            checkouts=find_checkouts(directory, root, *also),
+            environ=environ,
+            trust=trust,
+            open_in_sandbox=open_in_sandbox,
+        )
         self._notice = notice
         self._limits = limits or McpTimeouts()
         self._group: TaskGroup | None = None
@@ -113,11 +124,8 @@ class Servers:
         """Start a server and return its tools. If it is not trusted or cannot be started, return no tools."""
         try:
             shared = self._get_shared_server(server)
-            if not shared.is_trusted:
-                self._notify_once(
-                    f"the MCP server {server!r} comes with the repository and is not started until you trust it with "
-                    f"podium trust; starting it would {shared.server.launch_summary}"
-                )
+            if distrust := await shared.explain_distrust():
+                self._notify_once(distrust)
                 return {}
             await shared.open_connection()
         except ServerUnavailable as gone:
@@ -134,9 +142,7 @@ class Servers:
             self._shared[server] = SharedServer(
                 self._servers[server],
                 group=self._group,
-                directory=self._directory,
-                environ=self._environ,
-                trust=self._trust,
+                place=self._place,
                 limits=self._limits,
                 notice=self._notify_once,
             )

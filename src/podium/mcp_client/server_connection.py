@@ -8,12 +8,9 @@ After the task has ended, the connection reports why it ended.
 from __future__ import annotations
 
 import logging
-import os
-import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from math import inf
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -43,10 +40,10 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from .. import __version__
 from ..core.engine import ToolAnswer
-from ..system.trace_parent import trace_variables
 from ..values.errors import Mistake, find_first_error
 from ..values.plain_text import cut_middle, escape_unprintable, truncate_text
 from .server_limits import McpTimeouts, ServerUnavailable
+from .server_place import ServerPlace
 from .server_process import ServerProcess, launch_server_process
 from .server_table import McpServer, ResolvedServer
 from .tool_definition import ToolDefinition
@@ -66,14 +63,12 @@ class Connection:
         self,
         server: McpServer,
         *,
-        directory: Path | None,
-        environ: Mapping[str, str],
+        place: ServerPlace,
         limits: McpTimeouts,
         review: Callable[[list[ToolDefinition]], Awaitable[None]],
     ) -> None:
         self._server = server
-        self._directory = directory
-        self._environ = environ
+        self._place = place
         self._limits = limits
         self._review = review
         self._resolved_server: ResolvedServer | None = None
@@ -102,7 +97,7 @@ class Connection:
         self._scope.deadline = current_time() + self._limits.start
         try:
             with self._scope:
-                self._resolved_server = self._server.resolve_variables(self._environ)
+                self._resolved_server = self._server.resolve_variables(self._place.environ)
                 async with (
                     self._open_transport(self._resolved_server.server) as transport,
                     self._build_client(transport) as client,
@@ -245,10 +240,9 @@ class Connection:
             ):
                 yield streams
             return
-        env = {**filter_environment(self._environ), **trace_variables(), **server.env}
-        command = [_find_program(server.command, env, self._directory), *server.args]
+        opening = self._place.open_program(server, filter_environment(self._place.environ))
         async with launch_server_process(
-            command, env=env, directory=self._directory, grace=self._limits.grace, on_disconnect=self._end_requested.set
+            opening, grace=self._limits.grace, on_disconnect=self._end_requested.set
         ) as program:
             self._program = program
             yield program.read_stream, program.write_stream
@@ -262,17 +256,6 @@ def filter_environment(environ: Mapping[str, str]) -> dict[str, str]:
         # A value that starts with "()" is a shell function that an old version of bash exported.
         if name in environ and not environ[name].startswith("()")
     }
-
-
-def _find_program(command: str, env: Mapping[str, str], directory: Path | None) -> str:
-    """Return the program to start. A bare name is looked up only in absolute folders on the PATH."""
-    if os.sep in command:
-        return command if directory is None else str(directory / command)
-    folders = [folder for folder in env.get("PATH", os.defpath).split(os.pathsep) if Path(folder).is_absolute()]
-    found = shutil.which(command, path=os.pathsep.join(folders))
-    if found is None:
-        raise Mistake(f"program {escape_unprintable(truncate_text(command, 200))!r} not found on the PATH")
-    return found
 
 
 async def _list_tools(client: Client) -> list[ToolDefinition]:

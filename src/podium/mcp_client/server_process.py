@@ -7,10 +7,8 @@ processes of the group even if the server itself exits within the grace period, 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, closing, suppress
-from pathlib import Path
-from subprocess import PIPE
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 
 from anyio import (
     BrokenResourceError,
@@ -26,7 +24,7 @@ from mcp_types import jsonrpc_message_adapter
 
 from ..system.child_process import ProcessExit
 from ..system.line_stream import iterate_lines
-from ..system.process_group import ChildProcess, start_process
+from ..system.process_group import ChildProcess
 from ..values.plain_text import escape_unprintable
 
 LONGEST_MESSAGE = 16 * 1024 * 1024
@@ -115,17 +113,14 @@ class ServerProcess:
 
 @asynccontextmanager
 async def launch_server_process(
-    command: Sequence[str],
+    opening: AbstractAsyncContextManager[ChildProcess],
     *,
-    env: Mapping[str, str],
-    directory: Path | None,
     grace: float,
     on_disconnect: Callable[[], None],
 ) -> AsyncIterator[ServerProcess]:
     """Run a program for the duration of the block. `on_disconnect` is called when its input or output closes."""
-    process = start_process(command, env=env, directory=directory, stdin=PIPE, stdout=PIPE, stderr=PIPE)
-    program = ServerProcess(process, on_disconnect=on_disconnect)
-    with closing(process):
+    async with opening as process:
+        program = ServerProcess(process, on_disconnect=on_disconnect)
         async with create_task_group() as group:
             for task in (program.forward_messages, program.send_messages, program.read_stderr):
                 group.start_soon(task)

@@ -31,7 +31,9 @@ def parse_servers(value: Mapping[str, object], *, source: Source, where: str) ->
 
 
 def _parse_server(name: str, entry: Mapping[str, object], *, source: Source, place: str) -> McpServer:
-    known = {key: entry[key] for key in ("command", "args", "env", "url", "headers") if entry.get(key) is not None}
+    known = {
+        key: entry[key] for key in ("command", "args", "env", "cwd", "url", "headers") if entry.get(key) is not None
+    }
     for key in ("env", "headers"):
         if isinstance(table := known.get(key), Mapping):
             known[key] = {at: _stringify_scalar(of) for at, of in table.items()}

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
-from ..config.trust import Trust, TrustRecord
+from ..config.checkout_content import join_paths
+from ..config.trust import TrustRecord
 from ..core.engine import ToolAnswer
-from ..values.mcp_server import McpServer, build_tool_trust_name, build_trust_name
+from ..values.errors import Mistake
+from ..values.mcp_server import McpServer, build_tool_trust_name
 from ..values.plain_text import escape_unprintable, truncate_text
 from .server_limits import McpTimeouts, ServerUnavailable
+from .server_place import ServerPlace
 from .tool_definition import ToolDefinition, build_mcp_tool_name, describe_change
 
 if TYPE_CHECKING:
@@ -33,9 +35,7 @@ class SharedServer:
         server: McpServer,
         *,
         group: TaskGroup,
-        directory: Path | None,
-        environ: Mapping[str, str],
-        trust: Trust,
+        place: ServerPlace,
         limits: McpTimeouts,
         notice: Callable[[str], None],
     ) -> None:
@@ -44,18 +44,31 @@ class SharedServer:
         self.tools: dict[str, ToolDefinition] = {}
         self._changed: dict[str, str] = {}
         self._group = group
-        self._directory = directory
-        self._place = build_trust_name(server, directory)
-        self._environ = environ
-        self._trust = trust
+        self._place = place
+        self._trust = place.trust
         self._notice = notice
         self._connection: Connection | None = None
         self._starts_left = 2
 
-    @property
-    def is_trusted(self) -> bool:
-        """Whether the server is allowed to start."""
-        return self.server.source == "user" or self._trust.is_trusted("server", self._place, self.server.digest)
+    async def explain_distrust(self) -> str:
+        """Return why the server must not start, or "" if it may. Raise Mistake if its definition cannot be used."""
+        return await to_thread.run_sync(self._explain_distrust)
+
+    def _explain_distrust(self) -> str:
+        server = self.server.fill_in_known_variables(self._place.environ)
+        plan = self._place.plan_start(server)
+        if self._place.is_trusted(self.server, plan):
+            return ""
+        if self.server.source == "repo":
+            what = "comes with the repository"
+        else:
+            what = (
+                f"uses the checkout ({join_paths(plan.content) or self.server.cwd}), which agents' commands can change,"
+            )
+        return (
+            f"the MCP server {self.server.name!r} {what} and is not started until you trust it with podium trust; "
+            f"starting it would {self.server.launch_summary}"
+        )
 
     async def open_connection(self) -> Connection:
         """Return the connection, and open one if necessary. Raise ServerUnavailable if no connection can be opened.
@@ -63,19 +76,29 @@ class SharedServer:
         A server is restarted after a crash, but not if it crashes again before it has answered a call.
         """
         connect = await to_thread.run_sync(_import_connection_class)
+        if self._connection is None or (self._connection.is_over and self._starts_left):
+            # Before every start: its files may have changed since the last one.
+            await self._require_trust()
         # There is no await between this check and the start, so two agents cannot both start the server.
         if self._connection is None or (self._connection.is_over and self._starts_left):
             self._starts_left -= 1
             self._connection = connect(
                 self.server,
-                directory=self._directory,
-                environ=self._environ,
+                place=self._place,
                 limits=self.limits,
                 review=self._review_tools,
             )
             self._group.start_soon(self._connection.run)
         await self._connection.wait_open()
         return self._connection
+
+    async def _require_trust(self) -> None:
+        try:
+            distrust = await self.explain_distrust()
+        except Mistake as mistake:
+            raise ServerUnavailable(str(mistake)) from mistake
+        if distrust:
+            raise ServerUnavailable(distrust)
 
     async def call_tool(self, tool: str, arguments: Mapping[str, Any]) -> ToolAnswer:
         """Call a tool and return its result, or an error result that says why the call failed."""
@@ -132,7 +155,7 @@ class SharedServer:
         now: dict[str, TrustRecord] = {}
         same: set[str] = set()
         for name, tool in offered.items():
-            place = build_tool_trust_name(self.server, self._directory, tool.name)
+            place = build_tool_trust_name(self.server, self._place.root, tool.name)
             seen = TrustRecord(digest=tool.digest, content=tool.canonical_json)
             known = self._trust.find_record("tool", place)
             if known is None:

@@ -21,6 +21,12 @@ from ..config.settings_document import NOTIFY_WORDS, NotifyCommand, NotifyTarget
 from ..engines.model.providers import find_key_names
 from ..system.child_process import run_process
 from ..system.process_group import ProgramNotStarted
+from ..system.unsandboxed_program import (
+    build_unsandboxed_environment,
+    find_current_checkouts,
+    find_unsandboxed_program,
+)
+from ..values.errors import Mistake
 from ..values.plain_text import escape_unprintable, truncate_text
 from ..views.notification import Notification
 
@@ -76,22 +82,33 @@ class Notifier:
     async def _run_command(self, argv: Sequence[str], body: bytes) -> str:
         """Run a command with the notification as its input. Return why it failed, or an empty string on success."""
         output = bytearray()
+        checkouts = find_current_checkouts(self._home)
+        named = [path for word in argv[1:] for path in checkouts.list_named(word)]
+        if named:
+            where = escape_unprintable(truncate_text(named[0], 200))
+            return (
+                f"the command {argv[0]} names {where}, which agents' commands can change; move it out of the checkout"
+            )
 
         def keep_start(chunk: bytes) -> bool:
             output.extend(chunk[: LONGEST_OUTPUT - len(output)])
             return True
 
+        environ = build_unsandboxed_environment(self._environ, checkouts)
         try:
+            program = argv[0]
+            if "/" not in program or program.startswith("/"):
+                program = find_unsandboxed_program(program, environ["PATH"], checkouts)
             # Run in Podium's home, so that a relative path never refers to a file in a repository.
             ended = await run_process(
-                argv,
-                env=self._environ,
+                [program, *argv[1:]],
+                env=environ,
                 directory=self._home,
                 take=keep_start,
                 timeout=self._seconds,
                 stdin=body + b"\n",
             )
-        except ProgramNotStarted as error:
+        except (ProgramNotStarted, Mistake) as error:
             return str(error)
         if ended.has_timed_out:
             return f"the command {argv[0]} took longer than {self._seconds:g} s"

@@ -169,6 +169,7 @@ class RunAssembly:
             unattended=unattended,
             notice=notice,
             guidance=started.guidance,
+            root=None if started.errand is None else Path(started.errand.root),
         )
 
     def _make_allowance(self, timeline: Timeline, settings: Settings, started: RunStarted) -> Allowance:

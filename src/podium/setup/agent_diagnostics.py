@@ -43,6 +43,7 @@ class AgentDiagnostics:
             yield from self._check_start(agent)
             yield from self._check_models(agent)
             yield from self._check_hooks(agent)
+            yield from self._check_servers(agent)
             yield from self._check_tools(agent)
 
     def _check_hooks(self, agent: Agent) -> Iterator[Diagnostic]:
@@ -54,6 +55,19 @@ class AgentDiagnostics:
 
         for _ in iter_untrusted([agent], self._repo, self._settings.home):
             yield _diagnose(agent, "hooks", NOT_TRUSTED, "warning")
+
+    def _check_servers(self, agent: Agent) -> Iterator[Diagnostic]:
+        """Yield a warning if the user's servers will not be started for the agent, because the user must trust that."""
+        if not any(entry.startswith("mcp__") for entry in agent.tools or ()):
+            return
+        # Imported here to keep start-up fast: few agents use servers.
+        from ..config.trust import Trust
+        from .agent_servers import find_own_servers, iter_untrusted_servers
+
+        own = find_own_servers(self._settings.mcp_servers.values())
+        trust = Trust.load(self._settings.home)
+        for _, notice in iter_untrusted_servers([agent], own, self._repo, trust):
+            yield _diagnose(agent, "tools", notice, "warning")
 
     def _check_tools(self, agent: Agent) -> Iterator[Diagnostic]:
         """Yield a warning for each tool that neither Podium nor a plug-in provides."""

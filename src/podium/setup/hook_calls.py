@@ -1,19 +1,22 @@
 """Call hooks and read their replies.
 
-A hook is a command or a plug-in function. Commands run in the sandbox unless the user's settings turn it off. A command
-receives the event as JSON on standard input. If it exits with code 0, its output may be a JSON object with the keys
-`decision`, `reason` and `context`. A hook denies an action or a merge with the decision `deny`. A command can also deny
-it by exiting with any code other than 0. A timeout, too much output or an unknown decision is a failure. If a hook
-fails before an action or a merge, the action or merge is denied.
+A hook is a command or a plug-in function. Commands run in the sandbox unless the user's settings turn it off. Outside
+the sandbox, a command starts in an empty folder and cannot use files of a checkout: a command that names such files
+needs the user's trust in their content, and runs in the sandbox nevertheless.
+
+A command receives the event as JSON on standard input. If it exits with code 0, its output may be a JSON object with
+the keys `decision`, `reason` and `context`. A hook denies an action or a merge with the decision `deny`. A command can
+also deny it by exiting with any code other than 0. A timeout, too much output or an unknown decision is a failure. If a
+hook fails before an action or a merge, the action or merge is denied.
 """
 
 from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping
-from contextlib import ExitStack
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, replace
 from inspect import isawaitable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,11 +25,21 @@ from typing import Any
 import msgspec
 from anyio import move_on_after, to_thread
 
+from ..config.checkout_content import StartPlan, join_paths, plan_start
+from ..config.repo_proposal import build_own_trust_name, identify_hook, needs_no_sandbox
+from ..config.trust import Trust
 from ..core.gate import InvalidCall
 from ..core.run_hooks import HookResult
+from ..system.checkouts import find_checkouts
 from ..system.child_process import OutputBuffer, build_environment, run_process
 from ..system.installed_plugins import find_plugin
 from ..system.process_group import ProgramNotStarted
+from ..system.unsandboxed_program import (
+    REPO_VARIABLE,
+    build_unsandboxed_environment,
+    find_unsandboxed_program,
+    open_start_folder,
+)
 from ..tools.command_sandbox import CommandSandbox
 from ..tools.shell import CommandOutput
 from ..values.errors import Mistake
@@ -40,14 +53,31 @@ ERROR_TAIL = 2 * 1024
 LONGEST_REASON = 1_000
 ALLOWING = ("", "allow", "approve")
 DENYING = ("deny", "block")
-UNSANDBOXED = CommandSandbox(name="none")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _HookStart:
+    """How a hook's command starts: its words, its folder (None for an empty one), and whether it is in the sandbox."""
+
+    command: list[str]
+    folder: Path | None
+    is_sandboxed: bool
 
 
 class HookCalls:
-    """Calls the hooks of one run or merge, in a temporary folder if there is no `directory`. Close it after use."""
+    """Calls the hooks of one run or merge, in a temporary folder if there is no `directory`. Close it after use.
 
-    def __init__(self, settings: Settings, directory: Path | None) -> None:
+    `root` is the repository in which the user's trust applies, by default `directory`, and `also` lists other checkouts
+    of the run.
+    """
+
+    def __init__(
+        self, settings: Settings, directory: Path | None, *, root: Path | None = None, also: Sequence[Path] = ()
+    ) -> None:
         self._settings = settings
+        self._root = root or directory
+        self._checkouts = find_checkouts(directory, root, *also)
+        self._variables = {} if directory is None else {REPO_VARIABLE: str(directory)}
         self._directory = directory
         self._sandboxes: dict[tuple[Path, ...], CommandSandbox] = {}
         self._exit_stack = ExitStack()
@@ -58,8 +88,8 @@ class HookCalls:
             if hook.plugin:
                 result = await _call_plugin(hook, event, payload)
             else:
-                result = await self._run_command(hook, payload)
-        except InvalidCall as error:
+                result = await self._run_command(hook, event, payload)
+        except (InvalidCall, Mistake) as error:
             return HookResult(outcome="failed", reason=str(error).rstrip("."))
         except ProgramNotStarted as error:
             return HookResult(outcome="failed", reason=f"{hook.command[0]} cannot be started: {error}")
@@ -67,21 +97,31 @@ class HookCalls:
         is_too_late = result.outcome == "denied" and not event.startswith("before_")
         return replace(result, outcome="failed") if is_too_late else result
 
-    async def _run_command(self, hook: Hook, payload: bytes) -> HookResult:
-        directory = self._find_directory()
-        command = [_expand_home(word) for word in hook.command]
-        sandbox = await self._find_sandbox(hook, command, directory)
+    async def _run_command(self, hook: Hook, event: HookEvent, payload: bytes) -> HookResult:
         output, errors = OutputBuffer(LARGEST_OUTPUT), CommandOutput(start=0, end=ERROR_TAIL)
-        wrapped = sandbox.wrap_with_input(command) if sandbox.wrap_with_input else command
-        ended = await run_process(
-            wrapped,
-            env=build_environment(),
-            directory=directory,
-            timeout=hook.timeout,
-            take=output.append,
-            take_stderr=errors.append_chunk,
-            stdin=payload,
-        )
+        start = await to_thread.run_sync(self._plan_hook, hook, event)
+        command, environment = start.command, build_environment() | self._variables
+        if start.is_sandboxed:
+            sandbox = await self._find_sandbox(command, self._find_directory())
+            command = sandbox.wrap_with_input(command) if sandbox.wrap_with_input else command
+            opening: Any = nullcontext(start.folder)
+        else:
+            # Variables that name the checkout are left out, except the one that tells where it is.
+            environment = build_unsandboxed_environment(build_environment(), self._checkouts)
+            command = [find_unsandboxed_program(command[0], environment["PATH"], self._checkouts), *command[1:]]
+            environment |= self._variables
+            home = self._settings.home
+            opening = nullcontext(start.folder) if start.folder else open_start_folder(home, self._checkouts)
+        with opening as directory:
+            ended = await run_process(
+                command,
+                env=environment,
+                directory=directory,
+                timeout=hook.timeout,
+                take=output.append,
+                take_stderr=errors.append_chunk,
+                stdin=payload,
+            )
         if ended.has_timed_out:
             return HookResult(outcome="failed", reason=f"timed out after {hook.timeout:g} s")
         if output.is_cut:
@@ -91,10 +131,38 @@ class HookCalls:
             return HookResult(outcome="denied", reason=reason or f"it exited with {ended}")
         return read_reply(bytes(output))
 
-    async def _find_sandbox(self, hook: Hook, command: list[str], directory: Path) -> CommandSandbox:
+    def _plan_hook(self, hook: Hook, event: HookEvent) -> _HookStart:
+        """Return how a hook starts. Raise Mistake if its paths are refused, or the user does not trust its files."""
+        command, here = [_expand_home(word) for word in hook.command], self._find_directory()
+        if not needs_no_sandbox(hook):
+            folder = here / hook.cwd
+            if not folder.resolve().is_relative_to(here.resolve()):
+                raise Mistake(f"cwd: {hook.cwd} is outside the checkout, where a hook in the sandbox cannot start")
+            return _HookStart(command=command, folder=folder, is_sandboxed=True)
+        plan = plan_start(
+            command,
+            cwd=hook.cwd,
+            env={},
+            repo=here if self._variables else None,
+            checkouts=self._checkouts,
+            variables=build_environment() | self._variables,
+        )
+        if not plan.is_dependent:
+            return _HookStart(command=command, folder=plan.folder, is_sandboxed=False)
+        self._require_trust(hook, event, plan)
+        return _HookStart(command=command, folder=plan.folder or here, is_sandboxed=True)
+
+    def _require_trust(self, hook: Hook, event: HookEvent, plan: StartPlan) -> None:
+        key, digest = identify_hook(event, hook)
+        name, trust = build_own_trust_name(key, self._root), Trust.load(self._settings.home)
+        if not trust.is_trusted("settings", name, plan.compute_digest(digest)):
+            raise Mistake(
+                f"the hook uses the checkout ({join_paths(plan.content) or hook.cwd}), which agents' commands can "
+                "change, and is not called until you trust it with podium trust"
+            )
+
+    async def _find_sandbox(self, command: list[str], directory: Path) -> CommandSandbox:
         """Return the sandbox for a hook. Programs that its command names by absolute path are available inside."""
-        if not hook.sandbox:
-            return UNSANDBOXED
         readable = await to_thread.run_sync(_find_named_paths, command, directory)
         if readable not in self._sandboxes:
             settings = self._settings

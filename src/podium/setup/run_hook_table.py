@@ -29,7 +29,10 @@ def make_run_hooks(settings: Settings, timeline: Timeline, started: RunStarted) 
 
     directory = Path(started.repo) if started.repo else None
     repo = directory if started.errand is None else Path(started.errand.root)
-    calls = HookCalls(settings, directory)
+    also = () if started.errand is None else started.errand.also
+    calls = HookCalls(
+        settings, directory, root=repo, also=[Path(path) for one in also for path in (one.root, one.path)]
+    )
     return RunHooks(
         timeline,
         calls.call,

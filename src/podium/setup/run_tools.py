@@ -6,6 +6,7 @@ sandbox is chosen and tested while the model generates its first reply; tool cal
 
 from __future__ import annotations
 
+import sys
 from asyncio import Event
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -34,6 +35,7 @@ from .settings import Settings
 
 if TYPE_CHECKING:
     from ..mcp_client.run_servers import Servers
+    from ..mcp_client.server_place import OpenInSandbox
     from ..tools.command_sandbox import CommandSandbox
     from ..tools.toolset import Toolbox
 
@@ -57,8 +59,11 @@ class RunTools:
         unattended: Unattended | None,
         notice: Callable[[str], None],
         guidance: Guidance | None = None,
+        root: Path | None = None,
     ) -> None:
         self._settings = settings
+        self._root = root or directory
+        """The repository in which the user's trust applies: for a worker, not its checkout."""
         self._needs_servers = any(_is_server_tool(entry) for agent in agents for entry in agent.tools or ())
         self._directory = directory
         self._also = also
@@ -104,10 +109,8 @@ class RunTools:
             there = self._make_toolbox(Path(op.checkout), op.rules, None)
             acting = there.select_acting_tools(agent.tools, without)
         if self._servers is not None:
-            acting += map(
-                self._defer_until_sandbox,
-                await self._servers.acting(agent.tools or (), disallowed=agent.disallowed_tools),
-            )
+            offered = await self._servers.acting(self._select_tools(agent), disallowed=agent.disallowed_tools)
+            acting += map(self._defer_until_sandbox, offered)
         acting += map(self._defer_until_sandbox, installed.values())
         wanted = self._for_all if agent.tools is None else agent.tools
         given = map(self._defer_until_sandbox, box.select_function_tools(wanted, agent.disallowed_tools))
@@ -245,6 +248,18 @@ class RunTools:
             self._servers = await self._exit_stack.enter_async_context(self._build_servers())
         return self
 
+    def _select_tools(self, agent: Agent) -> Sequence[str]:
+        """Return an agent's list of tools, without those of the user's servers that the agent may not start."""
+        # Imported here to keep start-up fast: most runs use no servers.
+        from ..config.trust import Trust
+        from .agent_servers import find_own_servers, select_trusted_tools
+
+        own = find_own_servers(self._settings.mcp_servers.values())
+        entries, notice = select_trusted_tools(agent, own, self._root, Trust.load(self._settings.home))
+        if notice:
+            self._notice_once(f"{agent.name}: {notice}.")
+        return entries
+
     def _build_servers(self) -> Servers:
         # Imported here to keep start-up fast: importing the MCP library takes longer than starting most runs.
         from ..config.trust import Trust
@@ -254,10 +269,24 @@ class RunTools:
         return Servers(
             settings.proposed.mcp_servers | settings.mcp_servers,
             directory=self._directory,
+            root=self._root,
+            also=[Path(path) for one in self._also for path in (one.root, one.path)],
             environ=self._environ,
             trust=Trust.load(settings.home),
             notice=self._notice_once,
+            open_in_sandbox=self._make_server_sandbox(),
         )
+
+    def _make_server_sandbox(self) -> OpenInSandbox | None:
+        """Return the sandbox for servers that use files of the checkout, or None if commands run without one too."""
+        if self._directory is None or not self._settings.sandbox or sys.platform != "linux":
+            return None
+        from .server_sandbox import ServerSandbox  # imported here to keep start-up fast: most runs do not need it
+
+        also = tuple(Path(one.path) for one in self._also)
+        return ServerSandbox(
+            settings=self._settings, checkout=self._directory, also=also, report=self._notice_once
+        ).open_program
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from ..config.repo_proposal import list_proposals, trust_id_for_key
+from ..config.repo_proposal import OWN, list_own_hooks, list_own_servers, list_proposals, trust_id_for_key
 from ..config.settings_document import merge_documents
 from ..config.settings_files import IGNORED, SettingsFiles
 from ..config.trust import Kind, Trust
@@ -18,7 +18,8 @@ from ..values.agent import Agent
 from ..values.errors import Mistake
 from ..values.event import SCHEMA
 from ..values.mcp_server import build_tool_trust_name
-from .agent_hooks import propose_agent_hooks
+from .agent_hooks import propose_agent_hooks, read_agent_hooks
+from .agent_servers import find_own_servers, propose_agent_servers
 
 TrustState = Literal["new", "changed", "trusted"]
 
@@ -55,14 +56,21 @@ class TrustOverview(Struct, frozen=True, kw_only=True):
 def build_trust_overview(files: SettingsFiles, repo: Path, trust: Trust, agents: Iterable[Agent] = ()) -> TrustOverview:
     """Return the settings, hooks and changed MCP tools of a repository that need the user's trust.
 
-    `agents` contains the repository's agents. Their hooks are included. Raise Mistake if the settings files have
-    errors.
+    `agents` contains the agents that can be used in the repository. Their hooks, and the use of the user's servers by
+    the repository's agents, are included. Raise Mistake if the settings files have errors.
     """
     files.require_no_errors()
     # List all proposals: those that the user trusts are in `files.repo`, and the others are in `files.proposed`.
     everything = merge_documents(files.repo, files.proposed)
     places = [(one, files.repo_lines.get(one.key, "")) for one in list_proposals(everything, repo)]
-    places += [(one, agent.path) for agent in agents if (one := propose_agent_hooks(agent, repo)) is not None]
+    mine = (*list_own_servers(files.user.mcp_servers, repo), *list_own_hooks(files.user.hooks, repo))
+    places += [(one, files.user_lines.get(one.key.removeprefix(OWN), "")) for one in mine]
+    own = find_own_servers(files.user.mcp_servers.values())
+    for agent in agents:
+        found = (propose_agent_hooks(agent, repo), propose_agent_servers(agent, own, repo))
+        places += [(one, agent.path) for one in found if one is not None]
+        if agent.source == "user":
+            places += [(one, agent.path) for one in list_own_hooks(read_agent_hooks(agent), repo)]
     items = []
     for one, where in places:
         record = trust.find_record(one.kind, one.name)

@@ -71,7 +71,7 @@ class Checkouts:
 def find_checkouts(*folders: str | Path | None) -> Checkouts:
     """Return these checkouts, with the other worktrees of their repositories. None stands for no folder."""
     found: dict[str, None] = {}
-    for folder in filter(None, folders):
+    for folder in [one for one in folders if one is not None]:
         own = os.path.realpath(os.fspath(folder))
         found.update(dict.fromkeys((own, *_iter_sibling_worktrees(own))))
     return Checkouts(tuple(found), frozenset(_iter_identities(found)))

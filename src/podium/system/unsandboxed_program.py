@@ -17,10 +17,11 @@ from tempfile import TemporaryDirectory
 
 from ..values.errors import Mistake
 from ..values.plain_text import escape_unprintable, truncate_text
-from .checkouts import Checkouts
+from .checkouts import Checkouts, find_checkouts
+from .locations import REPO_MARKERS, find_repo, is_repo_marker
 
 REPO_VARIABLE = "PODIUM_REPO"
-START_FOLDERS = "start"
+START_FOLDERS = "program-folders"
 """The folder in Podium's home that contains the start folders."""
 NO_HOME = "/nonexistent"
 """The home folder of a program if the user's own home folder is in a checkout."""
@@ -77,6 +78,16 @@ def _has_relative_path(value: str) -> bool:
     return any(
         part.startswith(".") or ("/" in part and part[0] != "/") for part in re.split(r"[\s=:,]+", value) if part
     )
+
+
+def find_current_checkouts(home: Path, *others: Path | None) -> Checkouts:
+    """Return the checkout that this process works in, if any, and other checkouts. `home` is Podium's home folder."""
+    try:
+        repo: Path | None = find_repo(Path.cwd(), home=home)
+    except OSError:  # the working folder was removed
+        repo = None
+    is_checkout = repo is not None and any(is_repo_marker(repo / mark, home) for mark in REPO_MARKERS)
+    return find_checkouts(repo if is_checkout else None, *others)
 
 
 def find_unsandboxed_program(name: str, path: str, checkouts: Checkouts) -> str:

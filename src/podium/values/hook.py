@@ -24,7 +24,8 @@ class Hook(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A command, or a plug-in whose function is called.
 
     `tools` limits the hook to these tools; empty means all tools. If `is_foreign` is true, the command was written
-    for another program, and also receives the fields that the other program passes.
+    for another program, and also receives the fields that the other program passes. `cwd` is the folder that the
+    command starts in, relative to the repository; empty means the checkout in the sandbox, and an empty folder outside.
     """
 
     command: tuple[str, ...] = ()
@@ -33,6 +34,7 @@ class Hook(Struct, frozen=True, kw_only=True, omit_defaults=True):
     timeout: float = DEFAULT_HOOK_TIMEOUT
     sandbox: bool = True
     is_foreign: bool = False
+    cwd: str = ""
 
     @property
     def label(self) -> str:

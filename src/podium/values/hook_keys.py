@@ -103,6 +103,7 @@ HOOK_READERS: Readers = {
     "tools": _read_tools,
     "timeout": FieldReader.read_positive_number,
     "sandbox": FieldReader.read_bool,
+    "cwd": FieldReader.read_single_line,
 }
 FOREIGN_HOOK_READERS: Readers = {
     "type": FieldReader.read_single_line,

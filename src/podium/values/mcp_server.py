@@ -32,12 +32,16 @@ _NAME = re.compile(r"[A-Za-z0-9]+(?:(?:_|-+)[A-Za-z0-9]+)*")
 
 
 class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The definition of an MCP server. `source` says whose file contains it: the user's or the repository's."""
+    """The definition of an MCP server. `source` says whose file contains it: the user's or the repository's.
+
+    `cwd` is the folder that its program starts in, relative to the repository; empty means an empty folder.
+    """
 
     name: str
     command: str = ""
     args: tuple[str, ...] = ()
     env: dict[str, str] = {}
+    cwd: str = ""
     url: str = ""
     headers: dict[str, str] = {}
     source: Source = "user"
@@ -48,7 +52,7 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
         The hash covers everything that determines what is started or called.
         """
-        told = (self.command, self.args, self.env, self.url, self.headers)
+        told = (self.command, self.args, self.env, self.url, self.headers, *((self.cwd,) if self.cwd else ()))
         return sha256(msgspec.json.encode(told, order="sorted")).hexdigest()
 
     @property
@@ -58,7 +62,20 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
             names = f" with the headers {', '.join(self.headers)}" if self.headers else ""
             return escape_unprintable(f"call {self.url}{names}")
         env = "".join(f"{name}={shlex.quote(truncate_text(value, 60))} " for name, value in self.env.items())
-        return escape_unprintable(f"start {env}{shlex.join([self.command, *self.args])}")
+        there = f" in the folder {truncate_text(self.cwd, 200)}" if self.cwd else ""
+        return escape_unprintable(f"start {env}{shlex.join([self.command, *self.args])}{there}")
+
+    def fill_in_known_variables(self, environ: Mapping[str, str]) -> "McpServer":
+        """Return the server with the variables in `args` and `env` replaced, except those that are not set."""
+
+        def find_value(match: re.Match[str]) -> str:
+            return environ.get(match[1]) or match[2] or match[0]
+
+        return structs.replace(
+            self,
+            args=tuple(VARIABLE.sub(find_value, text) for text in self.args),
+            env={name: VARIABLE.sub(find_value, text) for name, text in self.env.items()},
+        )
 
     def resolve_variables(self, environ: Mapping[str, str]) -> "ResolvedServer":
         """Return the server with its variables replaced by their values. Raise Mistake if a variable is not set."""

@@ -171,7 +171,7 @@ async def test_another_version_of_the_protocol_is_refused(tmp_path: Path) -> Non
 
 
 async def test_a_missing_program_is_reported(tmp_path: Path) -> None:
-    command = AgentCommand(argv=(str(tmp_path / "none"),), env={}, directory=tmp_path, home=tmp_path)
+    command = AgentCommand(argv=("/nowhere/none",), env={}, directory=tmp_path, home=tmp_path)
 
     with pytest.raises(OutsideFailed, match=r"agent cannot be started: .*none does not exist"):
         async with run_agent_process(command, "agent", NO_SANDBOX):

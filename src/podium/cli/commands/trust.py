@@ -19,6 +19,7 @@ from ...config.repo_proposal import SERVER
 from ...config.settings_files import read_settings_files
 from ...config.trust import Trust
 from ...roster.discovery import load_roster
+from ...setup.agent_servers import SERVERS
 from ...setup.trust_overview import (
     TrustItem,
     TrustOverview,
@@ -38,6 +39,8 @@ from ..terminal.terminal_input import is_attended
 from ..terminal.text import as_json, escape_for_terminal, print_to_stderr
 
 MEANINGS = {
+    "yours.mcpServers.": "a tool server of your own that uses files of this checkout; it runs in the sandbox",
+    "yours.hooks.": "a hook of your own that uses files of this checkout; it runs in the sandbox",
     SERVER: "a tool server, which Podium starts or connects to for agents that use its tools",
     "engines.": "a program that runs in place of model calls",
     "checks.": "a command that agents can run as a check",
@@ -152,12 +155,18 @@ def format_state_counts(overview: TrustOverview) -> str:
 def format_item(item: TrustItem) -> Iterator[str]:
     """Yield lines that show one item in full. If the item has changed, also show the content that was trusted."""
     yield f"{item.state}: {_escape_line_breaks(item.key)}{f' ({item.where})' if item.where else ''}"
-    yield f"  {next(words for beginning, words in MEANINGS.items() if item.key.startswith(beginning))}"
+    yield f"  {_find_meaning(item.key)}"
     if item.state == "changed":
         yield "  trusted content:"
         yield from (f"    {line}" for line in (_format_content(item, item.was) if item.was else ["not recorded"]))
         yield "  current content:"
     yield from (f"    {line}" for line in _format_content(item, item.content))
+
+
+def _find_meaning(key: str) -> str:
+    if key.startswith("agents.") and key.endswith(SERVERS):
+        return "tool servers from your own settings, which Podium starts for an agent of the repository"
+    return next(words for beginning, words in MEANINGS.items() if key.startswith(beginning))
 
 
 def _format_content(item: TrustItem, content: str) -> list[str]:

@@ -17,9 +17,11 @@ from typing import Any, Protocol
 from anyio import CancelScope, Event, create_task_group, fail_after, move_on_after
 
 from ... import __version__
+from ...system.checkouts import find_checkouts
 from ...system.child_process import ProcessExit
 from ...system.json_rpc import METHOD_NOT_FOUND, ConnectionEnded, JsonRpcPeer, Params, RpcError
 from ...system.process_group import ChildProcess, ProgramNotStarted, start_process
+from ...system.unsandboxed_program import build_unsandboxed_environment, find_unsandboxed_program
 from ...values.errors import Mistake, OutsideFailed
 from ...values.plain_text import escape_unprintable
 from ..coordination.coordination_router import CoordinationRouter
@@ -65,10 +67,14 @@ class OpenChild(Protocol):
 
 @asynccontextmanager
 async def open_unconfined(command: AgentCommand) -> AsyncIterator[ChildProcess]:
-    """Start an agent's process without a sandbox."""
-    child = start_process(
-        command.argv, env=command.env, directory=command.directory, stdin=PIPE, stdout=PIPE, stderr=PIPE
-    )
+    """Start an agent's process without a sandbox, but with no program or code of its checkouts.
+
+    It works in the checkout, so Podium cannot prevent the agent itself from running files there.
+    """
+    checkouts = find_checkouts(command.directory, *command.also)
+    env = build_unsandboxed_environment(command.env, checkouts)
+    argv = [find_unsandboxed_program(command.argv[0], env["PATH"], checkouts), *command.argv[1:]]
+    child = start_process(argv, env=env, directory=command.directory, stdin=PIPE, stdout=PIPE, stderr=PIPE)
     with closing(child):
         try:
             yield child

@@ -34,13 +34,15 @@ async def start_agent(
     relay: RelayConfiguration,
     env: Mapping[str, str] | None = None,
     readable: Sequence[Path] = (),
+    directory: Path | None = None,
     grace: float = GRACE,
 ) -> AsyncIterator[ChildProcess]:
     """Start an agent in its checkout's sandbox, and stop it and all its processes when the block ends.
 
     `home` is the agent's home directory, which is created if necessary. The agent can reach only the services of
     `relay`; inside the sandbox, their addresses are MODEL_URL, COORDINATION_URL and PROXY_URL. `env` is added to the
-    few variables that the agent inherits. `readable` lists folders outside the checkout that the agent can read,
+    few variables that the agent inherits. It starts in `directory`, by default the checkout.
+    `readable` lists folders outside the checkout that the agent can read,
     besides its installation folder. `grace` is how long the agent may take to exit after its input is closed; then it
     is killed. If the agent has created files listed in the sandbox's `creatable`, they are reported at the end.
 
@@ -55,7 +57,7 @@ async def start_agent(
         process = start_process(
             command,
             env=build_environment(),
-            directory=sandbox.checkout,
+            directory=directory or sandbox.checkout,
             stdin=PIPE,
             stdout=PIPE,
             stderr=PIPE,

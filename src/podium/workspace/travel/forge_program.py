@@ -10,8 +10,10 @@ import os
 import sys
 from pathlib import Path
 
+from ...system.checkouts import find_checkouts
 from ...system.child_process import OutputBuffer, build_environment, run_process
 from ...system.process_group import ProgramNotStarted
+from ...system.unsandboxed_program import build_unsandboxed_environment
 from ...values.errors import OutsideFailed
 from ...values.plain_text import escape_unprintable, truncate_text
 from ..git.repository import find_trusted_program
@@ -47,7 +49,7 @@ async def run_forge_program(
     try:
         ended = await run_process(
             [*_find_prefix(folder), program, *args],
-            env=_build_environment(),
+            env=_build_environment(folder),
             directory=folder,
             take=output.append,
             take_stderr=errors.append,
@@ -72,10 +74,10 @@ def _find_prefix(folder: Path) -> tuple[str, ...]:
     return () if program is None else (program, "--pdeathsig", "KILL", "--")
 
 
-def _build_environment() -> dict[str, str]:
+def _build_environment(folder: Path) -> dict[str, str]:
     passed = {
         name: value
         for name, value in os.environ.items()
         if name in PASSED_ON or name in SESSION_VARIABLES or name.startswith(PASSED_ON_PREFIXES)
     }
-    return build_environment() | passed | QUIET
+    return build_unsandboxed_environment(build_environment() | passed, find_checkouts(folder)) | QUIET

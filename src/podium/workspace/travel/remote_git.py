@@ -15,6 +15,8 @@ from pathlib import Path
 from anyio import fail_after
 
 from ...system.child_process import build_environment
+from ...system.locations import find_home_folder
+from ...system.unsandboxed_program import build_unsandboxed_environment, find_current_checkouts
 from ...values.errors import OutsideFailed
 from ...values.plain_text import escape_unprintable, truncate_text
 from ..git.repository import TRUSTED, GitResult, find_trusted_program, run_git
@@ -105,7 +107,10 @@ def describe_remote_failure(remote: RemoteUrl, done: GitResult) -> str:
 
 
 def _build_environment(mirror: Path, remote: RemoteUrl, objects: Path | None) -> dict[str, str]:
-    kept = build_environment() | {name: value for name in PASSED_ON if (value := os.environ.get(name))}
+    passed = build_environment() | {name: value for name in PASSED_ON if (value := os.environ.get(name))}
+    # Git runs credential helpers and ssh, which it looks up on the PATH.
+    checkouts = find_current_checkouts(find_home_folder(), None if objects is None else objects.parent.parent)
+    kept = build_unsandboxed_environment(passed, checkouts)
     kept["PATH"] = os.pathsep.join((*TRUSTED, kept["PATH"]))
     numbered = {
         f"GIT_CONFIG_{part}_{number}": value

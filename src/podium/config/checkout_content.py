@@ -1,0 +1,175 @@
+"""Find where the program of a server or hook starts, and which files of a checkout its definition names.
+
+A program outside the sandbox starts in an empty folder, so a relative path in its arguments would mean nothing, and
+is refused unless the definition sets `cwd`. A definition that names a path in a checkout, or that starts there, runs
+files that agents' commands can change. It needs the user's trust, which covers the content of the named files, and its
+program runs in the sandbox.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+
+from ..system.checkouts import Checkouts
+from ..values.errors import Mistake
+from ..values.plain_text import escape_unprintable, truncate_text
+
+SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish"))
+LARGEST_DIGESTED = 64 * 1024 * 1024
+CHUNK = 1024 * 1024
+
+_PART = re.compile(r"[=:,]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartPlan:
+    """Where a program starts, and which files of a checkout it depends on.
+
+    `folder` is None for an empty folder. `content` maps the paths in a checkout that the definition names, relative to
+    the checkout, to the hash of each file, or to a word that says what is there. `paths` contains the same paths in
+    full. A program that depends on a checkout needs the user's trust and runs in the sandbox.
+    """
+
+    folder: Path | None = None
+    content: Mapping[str, str] = field(default_factory=dict)
+    paths: tuple[Path, ...] = ()
+    is_dependent: bool = False
+
+    def compute_digest(self, definition: str) -> str:
+        """Return the hash that the user trusts: that of the definition, combined with the content if there is any."""
+        if not self.is_dependent:
+            return definition
+        return sha256(msgspec.json.encode((definition, self.content), order="sorted")).hexdigest()
+
+
+def plan_start(
+    command: Sequence[str],
+    *,
+    cwd: str,
+    env: Mapping[str, str],
+    repo: Path | None,
+    checkouts: Checkouts,
+    variables: Mapping[str, str],
+) -> StartPlan:
+    """Return where a command starts and what it depends on. Raise Mistake if a relative path in it needs `cwd`.
+
+    `env` contains the variables that the definition sets. `variables` are known to a shell that the command starts.
+    `repo` is the folder to which a relative `cwd` refers.
+    """
+    folder = resolve_cwd(cwd, repo)
+    if folder is None:
+        require_no_relative_path(command)
+    known = {**variables, **env}
+    found = [path for word in (*command, *env.values()) for path in checkouts.list_named(word, known)]
+    if folder is not None:
+        found += [path for path in _iter_relative_paths(command, folder) if checkouts.contain(path)]
+    paths = tuple(Path(path) for path in dict.fromkeys(found))
+    is_dependent = bool(paths) or (folder is not None and checkouts.contain(folder))
+    content = {_name_path(path, checkouts): describe_content(path) for path in paths}
+    return StartPlan(folder=folder, content=content, paths=paths, is_dependent=is_dependent)
+
+
+def resolve_cwd(cwd: str, repo: Path | None) -> Path | None:
+    """Return the folder that `cwd` names, or None if it is not set. Raise Mistake if there is no folder to refer to."""
+    if not cwd:
+        return None
+    folder = Path(os.path.expanduser(cwd))  # noqa: PTH111 - an unknown user is not an error here
+    if repo is None and not folder.is_absolute():
+        raise Mistake(f"cwd: {_show(cwd)} is relative to the repository, and this run has none; give an absolute path")
+    return folder if repo is None else repo / folder
+
+
+def require_no_relative_path(command: Sequence[str]) -> None:
+    """Raise Mistake if a command contains a path that is relative to the folder that its program starts in."""
+    program = command[0] if command else ""
+    if "/" in program and not program.startswith(("/", "~/")):
+        raise Mistake(_explain_relative(f"the program {_show(program)}"))
+    words = list(command[1:])
+    if os.path.basename(program) in SHELLS and len(command) > 2 and command[1].endswith("c"):  # noqa: PTH119 - plain text
+        # In the text of a shell command, a lone dot is also the command that reads a file.
+        named = [word for word in _split_shell_text(command[2]) if word.startswith(("./", "../"))]
+        words = [*named, *command[3:]]
+    for word in words:
+        if any(map(_is_relative, (word, *_PART.split(word)[1:]))):
+            raise Mistake(_explain_relative(f"the argument {_show(word)}"))
+
+
+def _explain_relative(what: str) -> str:
+    return (
+        f"{what} is a relative path, but the program does not start in the repository; give an absolute path, or add "
+        "cwd: . to start the program there, in the sandbox"
+    )
+
+
+def _is_relative(part: str) -> bool:
+    return part in (".", "..") or part.startswith(("./", "../"))
+
+
+def _split_shell_text(text: str) -> list[str]:
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    try:
+        return [part for word in lexer for part in (word, *_PART.split(word)[1:])]
+    except ValueError:  # the shell reports the unmatched quote
+        return text.split()
+
+
+def _iter_relative_paths(command: Sequence[str], folder: Path) -> Iterator[str]:
+    """Yield the existing paths that the words of a command may mean, if its program starts in this folder."""
+    for word in command:
+        for part in dict.fromkeys((word, *_PART.split(word)[1:], *(_split_shell_text(word) if " " in word else ()))):
+            if part and not part.startswith("/") and len(part) < 4096 and "\0" not in part:
+                path = os.path.join(folder, part)  # noqa: PTH118 - plain text
+                if os.path.lexists(path):
+                    yield path
+
+
+def _name_path(path: Path, checkouts: Checkouts) -> str:
+    real = os.path.realpath(path)
+    for folder in checkouts.folders:
+        if real == folder or real.startswith(f"{folder}{os.sep}"):
+            return os.path.relpath(real, folder)
+    return str(path)
+
+
+def describe_content(path: Path) -> str:
+    """Return the SHA-256 hash of a regular file, or a word for what is there instead of one."""
+    try:
+        # Without blocking: a pipe must not hold the check up.
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    except FileNotFoundError:
+        return "missing"
+    except OSError:
+        return "unreadable"
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            return "folder" if stat.S_ISDIR(mode) else "special"
+        digest, left = sha256(), LARGEST_DIGESTED
+        while left > 0 and (chunk := os.read(descriptor, min(CHUNK, left))):
+            digest.update(chunk)
+            left -= len(chunk)
+        return digest.hexdigest()
+    except OSError:
+        return "unreadable"
+    finally:
+        os.close(descriptor)
+
+
+def join_paths(paths: Iterable[str]) -> str:
+    """Return paths as text for a message."""
+    return escape_unprintable(truncate_text(", ".join(paths), 300))
+
+
+def _show(word: str) -> str:
+    return repr(escape_unprintable(truncate_text(word, 200)))
