@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from podium.engines.acp.agent_process import AgentCommand, open_unconfined
 from podium.store.reader import StoreReader
+from podium.values.errors import Mistake, OutsideFailed
 from podium.values.event import HookRan, ToolAnswered
+from podium.workspace.travel.forge_program import run_forge_program
 
 from ..cli.conftest import Desk
 from ..mcp_client.bench import RAW
@@ -91,7 +93,7 @@ def write_program(path: Path, text: str) -> Path:
 
 
 @pytest.fixture
-def clone(desk: Desk, tmp_path: Path) -> Iterator[Clone]:
+def clone(desk: Desk, tmp_path: Path) -> Clone:
     (tmp_path / "canary").mkdir()
     clone = Clone(desk, tmp_path)
     clone.plant_python("mcp_server_time.py")
@@ -314,3 +316,33 @@ def test_a_notification_runs_no_program_of_the_checkout(clone: Clone) -> None:
     assert clone.list_canaries() == []
     assert clone.take_marks() == []
     assert "which agents' commands can change" in done.stderr
+
+
+async def test_neither_a_coding_agent_nor_a_forges_program_is_taken_from_the_checkout(
+    clone: Clone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clone.plant_shell(".venv/bin/gh")
+    monkeypatch.setenv("PATH", f"{clone.repo}/.venv/bin")
+    agent = AgentCommand(argv=("uv", "acp"), env=os.environ, directory=clone.repo, home=clone.outside)
+
+    with pytest.raises(Mistake, match="found only in a checkout"):
+        async with open_unconfined(agent):
+            pass
+    with pytest.raises(OutsideFailed):
+        await run_forge_program("gh", "issue", "list", what="gh issue list", folder=clone.repo)
+
+    assert clone.list_canaries() == []
+    assert clone.take_marks() == []
+
+
+async def test_a_coding_agent_outside_the_sandbox_gets_no_variables_of_the_checkout(clone: Clone) -> None:
+    environ = {"PATH": f"{clone.repo}/.venv/bin:{os.environ['PATH']}", "PYTHONPATH": str(clone.repo)}
+    code = "import os; print(os.environ['PATH'], os.environ.get('PYTHONPATH'), os.environ['PYTHONSAFEPATH'])"
+    agent = AgentCommand(argv=(sys.executable, "-c", code), env=environ, directory=clone.repo, home=clone.outside)
+
+    async with open_unconfined(agent) as process:
+        said = (await process.read_stdout()).decode().split()
+
+    assert str(clone.repo) not in said[0]
+    assert said[1:] == ["None", "1"]
+    assert clone.list_canaries() == []

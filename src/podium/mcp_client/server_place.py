@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, nullcontext
 from dataclasses import dataclass
@@ -103,7 +104,7 @@ class ServerPlace:
         if plan.folder is not None and "/" in program:
             program = str(plan.folder / program)
         if not plan.is_dependent or "/" not in program:
-            program = find_unsandboxed_program(program, variables["PATH"], self.checkouts)
+            program = find_unsandboxed_program(program, {**env, **server.env}.get("PATH", os.defpath), self.checkouts)
         here = nullcontext(plan.folder) if plan.folder else open_start_folder(self.trust.home, self.checkouts)
         with here as folder:
             process = start_process(

@@ -98,7 +98,7 @@ class Notifier:
         try:
             program = argv[0]
             if "/" not in program or program.startswith("/"):
-                program = find_unsandboxed_program(program, environ["PATH"], checkouts)
+                program = find_unsandboxed_program(program, self._environ.get("PATH", os.defpath), checkouts)
             # Run in Podium's home, so that a relative path never refers to a file in a repository.
             ended = await run_process(
                 [program, *argv[1:]],

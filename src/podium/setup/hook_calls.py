@@ -107,9 +107,9 @@ class HookCalls:
             opening: Any = nullcontext(start.folder)
         else:
             # Variables that name the checkout are left out, except the one that tells where it is.
-            environment = build_unsandboxed_environment(build_environment(), self._checkouts)
-            command = [find_unsandboxed_program(command[0], environment["PATH"], self._checkouts), *command[1:]]
-            environment |= self._variables
+            program = find_unsandboxed_program(command[0], environment["PATH"], self._checkouts)
+            command = [program, *command[1:]]
+            environment = build_unsandboxed_environment(build_environment(), self._checkouts) | self._variables
             home = self._settings.home
             opening = nullcontext(start.folder) if start.folder else open_start_folder(home, self._checkouts)
         with opening as directory:

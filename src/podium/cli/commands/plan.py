@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +14,8 @@ from ...runs.run_lookup import open_reader
 from ...runs.work_lookup import WorkRun, iter_work_runs
 from ...setup.settings import Settings
 from ...store.open_requests import OpenRequest, list_run_requests
+from ...system.locations import find_home_folder
+from ...system.unsandboxed_program import build_unsandboxed_environment, find_current_checkouts
 from ...values.errors import Mistake
 from ...values.event import SCHEMA, QuestionAnswered, QuestionAsked
 from ...values.operation_path import parse_agent_name
@@ -80,7 +83,9 @@ def edit_plan(store: StoreAddress, run: WorkRun, one: OpenRequest) -> int:
     plan = one.asked.plan
     assert plan is not None
     text = render_plan_document(plan)
-    edited = click.edit(text, extension=".yaml")
+    # An editor is not looked up in a checkout, where agents' commands can write.
+    environ = build_unsandboxed_environment(os.environ, find_current_checkouts(find_home_folder()))
+    edited = click.edit(text, extension=".yaml", env={"PATH": environ["PATH"], "PYTHONSAFEPATH": "1"})
     if edited is None or edited == text or not edited.strip():
         print_to_stderr("the plan was not changed, so it still needs your approval")
         return 0

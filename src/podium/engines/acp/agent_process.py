@@ -7,6 +7,7 @@ child processes keeps the pipes open.
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, nullcontext
 from dataclasses import dataclass, field
@@ -73,7 +74,10 @@ async def open_unconfined(command: AgentCommand) -> AsyncIterator[ChildProcess]:
     """
     checkouts = find_checkouts(command.directory, *command.also)
     env = build_unsandboxed_environment(command.env, checkouts)
-    argv = [find_unsandboxed_program(command.argv[0], env["PATH"], checkouts), *command.argv[1:]]
+    argv = [
+        find_unsandboxed_program(command.argv[0], command.env.get("PATH", os.defpath), checkouts),
+        *command.argv[1:],
+    ]
     child = start_process(argv, env=env, directory=command.directory, stdin=PIPE, stdout=PIPE, stderr=PIPE)
     with closing(child):
         try:
