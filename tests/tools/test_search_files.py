@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podium import Agent, App, Settings
 from podium.core.gate import InvalidCall
+from podium.testing import ModelServer
 from podium.tools.file_listing import holds_secrets
 from podium.tools.line_search import GrepQuery, Hit, parse_ripgrep_hits, search_files
 from podium.tools.search_files import SHOWN_FILES, Glob, Grep, compile_glob
@@ -218,3 +220,25 @@ def test_files_that_usually_hold_secrets_are_known(path: str) -> None:
 @pytest.mark.parametrize("path", [".env.example", "environment.py", "id_rsa.pub", "src/keys.py"])
 def test_files_that_only_look_like_secrets_are_not(path: str) -> None:
     assert not holds_secrets(path)
+
+
+@pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep is not installed")
+async def test_a_file_with_secrets_that_git_does_not_ignore_stops_no_search(tmp_path: Path) -> None:
+    repo = make_repository(tmp_path / "repo")
+    write_tree(repo, {".env": "needle", "sub/.env": "needle", "b.txt": "needle"})
+    calls: list[Any] = [
+        {"calls": [{"name": "grep", "arguments": arguments}]}
+        for arguments in ({"pattern": "needle"}, {"pattern": "needle", "path": "sub"}, {"pattern": "a("})
+    ]
+    async with ModelServer([*calls, {"says": "Done."}]) as server:
+        environ = {"OPENAI_API_KEY": "sk-canary-0000", "OPENAI_BASE_URL": server.url}
+        settings = Settings.load(environ, home=tmp_path / "home", permission_mode="bypass")
+        agent = Agent(name="looker", prompt="Look.", tools=("Read", "Grep", "Bash"))
+        async with App(settings, environ=environ) as app, app.start(agent, "Look", repo=repo) as run:
+            result = await run.result()
+        answers = [one.text for one in server.calls[-1].call.messages if one.role == "tool"]
+
+    assert result.succeeded, result.error
+    assert answers[0] == "b.txt:1:needle\n[not searched, because agents must not read it: .env, sub/.env]"
+    assert answers[1] == "No line matches needle.\n[not searched, because agents must not read it: sub/.env]"
+    assert answers[2].startswith("grep could not search: ")

@@ -149,3 +149,13 @@ async def test_a_command_of_an_agent_runs_in_the_sandbox(sandbox: Sandbox, tmp_p
 
     assert "Seccomp:\t2\nsandbox\n" in answer.text
     assert not (tmp_path / "canary").exists()
+
+
+@pytest.mark.parametrize("folder", ["/etc", "/usr", "/proc", "/dev", "/run"])
+async def test_a_folder_of_the_system_is_refused_in_one_sentence(tmp_path: Path, folder: str) -> None:
+    with pytest.raises(
+        Mistake, match=f"^{Path(folder).resolve()} is a folder of the system, .*; run them in a subfolder$"
+    ):
+        await Sandbox.find(Path(folder), home=tmp_path / "home")
+
+    assert list(Path("/etc").glob("probe-*")) == []

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from base64 import b64decode
 from collections.abc import Callable, Sequence
@@ -20,6 +21,10 @@ from . import _line_search_program
 
 TIMEOUT = 30.0
 LARGEST_OUTPUT = 8 * 1024 * 1024
+
+_UNREAD = re.compile(rb"(?:rg: )?(?:\./)*(.+): (?:Permission denied|Operation not permitted) \(os error \d+\)")
+_SUMMARY = b'"type":"summary"}'
+"""The end of the last line that ripgrep prints after a complete search."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +48,16 @@ class Hit(Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True, kw_only=True)
 class Hits:
-    """The search hits, ordered by path and line. If `is_cut`, there are more. `error` says why the search failed."""
+    """The search hits, ordered by path and line. If `is_cut`, there are more. `error` says why the search failed.
+
+    `unread` lists files that could not be opened.
+    """
 
     lines: list[Hit] = field(default_factory=list)
     is_cut: bool = False
     has_timed_out: bool = False
     error: str = ""
+    unread: list[str] = field(default_factory=list)
 
 
 async def search_files(directory: Path, paths: Sequence[str], query: GrepQuery, *, timeout: float = TIMEOUT) -> Hits:
@@ -88,7 +97,6 @@ async def search_with_ripgrep(
         "--glob=!.git",
         "--no-ignore-dot",
         "--no-ignore-global",
-        "--no-messages",
         "--no-follow",
         "--sort=path",
         f"--context={query.context}",
@@ -126,19 +134,24 @@ def _collect_hits(
     output: OutputBuffer, ended: ProcessExit, parse_hits: Callable[[bytes], list[Hit]], query: GrepQuery
 ) -> Hits:
     found = Hits(is_cut=output.is_cut, has_timed_out=ended.has_timed_out)
-    matches = 0
+    matches, has_finished = 0, False
     *lines, rest = bytes(output).split(b"\n")
     for line in lines:
+        if (denied := _UNREAD.fullmatch(line)) is not None:
+            found.unread.append(denied[1].decode(errors="replace"))
+            continue
         if not line.startswith(b"{"):
             rest = line
             continue
+        has_finished = has_finished or line.endswith(_SUMMARY)
         for hit in parse_hits(line):
             matches += hit.is_match
             if matches > query.max_matches:
                 found.is_cut = True
                 return found
             found.lines.append(hit)
-    if not found.lines and (ended.code > 1 or (ended.code == 1 and rest.strip())):
+    # Ripgrep also exits with 2 if it could not open some of the files, but then it has searched the others.
+    if not found.lines and not has_finished and (ended.code > 1 or (ended.code == 1 and rest.strip())):
         # Ripgrep exits with 1 if nothing matches. Neither program prints its error messages as JSON.
         found.error = rest.decode(errors="replace").strip() or str(ended)
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fnmatch import translate
 from pathlib import Path
 from typing import Annotated
@@ -19,6 +19,7 @@ from ..core.tool_arguments import Arguments, build_schema, canonical_arguments, 
 from ..system.child_process import Wrap
 from ..values.action import Action
 from ..values.event import ToolUse
+from ..values.plain_text import join_some
 from ..workspace.git.repository import find_trusted_program, locate_checkout
 from . import line_search
 from .checkout_files import LocatedPath, open_checkout
@@ -29,6 +30,8 @@ from .read_write_files import encode_utf8
 SHOWN_FILES = 500
 LONGEST_LINE = 500
 LARGEST_ANSWER = 64 * 1024
+MOST_HIDDEN = 5
+"""The maximum number of files named in a search result because agents must not read them."""
 
 Under = str
 """Where to search, relative to the checkout."""
@@ -188,7 +191,8 @@ class Grep:
                     self._directory, found.path, place=self._place, hidden=lambda path: not is_searched(path)
                 )
                 hits = await line_search.search_files(self._directory, paths, query)
-            return _format_hits(asked, hits)
+            hidden = sorted(path for path in hits.unread if self._hidden(path))
+            return _format_hits(asked, hits, hidden)
 
         return PreparedCall(arguments=canonical_arguments(asked, path=found.path), act=search_lines, is_read_only=True)
 
@@ -205,7 +209,7 @@ def _require_valid_pattern(asked: GrepArguments) -> None:
         ) from error
 
 
-def _format_hits(asked: GrepArguments, hits: line_search.Hits) -> ToolAnswer:
+def _format_hits(asked: GrepArguments, hits: line_search.Hits, hidden: Sequence[str] = ()) -> ToolAnswer:
     if hits.error:
         return ToolAnswer(text=f"grep could not search: {hits.error}", is_error=True)
     shown: list[str] = []
@@ -226,7 +230,11 @@ def _format_hits(asked: GrepArguments, hits: line_search.Hits) -> ToolAnswer:
         shown.append(f"[stopped after {line_search.TIMEOUT:g} s; search in fewer files or with a simpler expression]")
     elif is_cut:
         shown.append("[there are more matches; narrow the expression, the glob or the path]")
-    return ToolAnswer(text="\n".join(shown) or f"No line matches {asked.pattern}.", is_error=hits.has_timed_out)
+    if not hits.lines and not hits.has_timed_out:
+        shown.append(f"No line matches {asked.pattern}.")
+    if hidden:
+        shown.append(f"[not searched, because agents must not read it: {join_some(hidden, MOST_HIDDEN)}]")
+    return ToolAnswer(text="\n".join(shown), is_error=hits.has_timed_out)
 
 
 ALTERNATIVES = 100

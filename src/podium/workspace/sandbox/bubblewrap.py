@@ -76,6 +76,12 @@ PROTECTED_NAMES = (
 LEFTHOOK_NAMES = tuple(f"{dot}lefthook-local.{kind}" for dot in ("", ".") for kind in ("yml", "yaml", "toml", "json"))
 """Lefthook's local configuration files. They are protected like the paths above if Lefthook's main file exists."""
 
+SYSTEM_FOLDERS = frozenset(
+    Path("/", name)
+    for name in ("bin", "boot", "dev", "etc", "lib", "lib64", "opt", "proc", "run", "sbin", "srv", "sys", "usr", "var")
+)
+"""Folders that no checkout can be: programs of the system use what is in them."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Sandbox:
@@ -400,6 +406,8 @@ def _resolve_checkout(checkout: Path, profile: Profile) -> Path:
         raise Mistake(
             f"{checkout} is or contains your home folder, which commands must not see; run them in a subfolder"
         )
+    if checkout in SYSTEM_FOLDERS:
+        raise Mistake(f"{checkout} is a folder of the system, which commands must not change; run them in a subfolder")
     if profile == "workspace" and (checkout / ".git").is_symlink():
         raise Mistake(f"{checkout / '.git'} is a link, which a command could replace; run commands in a worktree")
     return checkout

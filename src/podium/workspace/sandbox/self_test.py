@@ -98,7 +98,7 @@ def _list_closed_folders(sandbox: Sandbox) -> list[Path]:
 def _find_written_probes(sandbox: Sandbox, outside: Path, probe: str) -> list[str]:
     """Return a failure for each forbidden folder that the test command was able to write to. Delete written files."""
     places = [outside, sandbox.home, *_list_closed_folders(sandbox), Path("/usr"), Path("/etc")]
-    written = [place for place in (*places, sandbox.checkout) if os.path.lexists(place / probe)]
+    written = [place for place in dict.fromkeys((*places, sandbox.checkout)) if os.path.lexists(place / probe)]
     for place in written:
         (place / probe).unlink()
     may = [sandbox.checkout] if sandbox.profile == "workspace" else []
