@@ -98,11 +98,11 @@ async def test_a_tunnel_carries_any_bytes_both_ways() -> None:
     async with listen(server.serve) as port:
         request = f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n"
         grants = [HostGrant.parse(f"127.0.0.1:{port}")]
-        answer = await ask_proxy(grants, request.encode(), reports, then=b"\x16\x03\x01")
+        answer = await ask_proxy(grants, request.encode(), reports, then=b"SSH-2.0\x16\x03")
 
     assert answer.startswith(b"HTTP/1.1 200 ")
     assert answer.endswith(HELLO)
-    assert server.received == [b"\x16\x03\x01"]
+    assert server.received == [b"SSH-2.0\x16\x03"]
 
 
 async def test_bytes_sent_with_the_connect_request_are_passed_on() -> None:

@@ -1,7 +1,8 @@
 """An HTTP proxy that lets commands in the sandbox reach the hosts that were granted to them, and no others.
 
-It accepts CONNECT for any protocol, and plain HTTP. Names are resolved outside the sandbox, and Podium connects
-only to the address that was checked. A host that was refused is reported once.
+It accepts CONNECT, and plain HTTP. In a tunnel, the TLS handshake must name the granted host. A tunnel to a port that
+is neither 80 nor 443, which a grant must name, can also carry another protocol. Names are resolved outside the sandbox,
+and Podium connects only to the address that was checked. A host that was refused is reported once.
 """
 
 from __future__ import annotations
@@ -26,15 +27,19 @@ from anyio.abc import ByteReceiveStream, ByteStream, SocketStream
 from yarl import URL
 
 from ...system.public_address import is_public_address
+from ...values.errors import find_first_error
 from ...values.plain_text import escape_unprintable, truncate_text
-from .host_grant import HostGrant, find_grant, split_host
+from .host_grant import DEFAULT_PORTS, HostGrant, find_grant, split_host
 from .http_exchange import HttpExchange, RequestRefused, serve_requests
 from .http_forwarding import CONNECT_SECONDS, forward_request, open_client, select_headers
 from .stream_channel import ServeStream
+from .tls_hello import UNRECOGNIZED_NAME, HelloFilter, HelloRefused
 
 MOST_REPORTS = 20
 """How many refused hosts are reported for one sandboxed program."""
 LONGEST_TARGET = 200
+HELLO_SECONDS = 30.0
+"""How long a client has to send the first message of its TLS handshake."""
 
 
 @asynccontextmanager
@@ -74,11 +79,24 @@ class HostProxy:
         server = await self._connect(host, port)
         async with server:
             early = await exchange.accept_tunnel()
-            if early:
-                await server.send(early)
-            async with create_task_group() as group:
-                group.start_soon(_copy_bytes, stream, server)
-                await _copy_bytes(server, stream)
+            hello = HelloFilter(host, must_be_tls=port in DEFAULT_PORTS, is_number=":" in host or host[-1].isdigit())
+            try:
+                await _begin_tunnel(stream, server, hello, early)
+                async with create_task_group() as group:
+                    group.start_soon(_copy_bytes, server, stream)
+                    await _copy_bytes(stream, server, hello)
+            except HelloRefused as refused:
+                await self._end_refused_tunnel(stream, target, str(refused))
+            except ExceptionGroup as errors:
+                if (refusals := errors.subgroup(HelloRefused)) is None:
+                    raise
+                await self._end_refused_tunnel(stream, target, str(find_first_error(refusals)))
+
+    async def _end_refused_tunnel(self, stream: ByteStream, target: str, why: str) -> None:
+        """Report the refusal, and tell the client in the words of TLS."""
+        self._refuse(target, why)
+        with suppress(BrokenResourceError, ClosedResourceError, OSError):
+            await stream.send(UNRECOGNIZED_NAME)
 
     async def _connect(self, host: str, port: int) -> SocketStream:
         addresses = await self.resolve_host(host, port)
@@ -139,12 +157,28 @@ async def _connect_first(addresses: Sequence[str], port: int) -> SocketStream:
     return await connect_tcp(addresses[-1], port)
 
 
-async def _copy_bytes(source: ByteReceiveStream, target: ByteStream) -> None:
-    """Copy bytes until the source ends, then send an end-of-file to the target."""
+async def _begin_tunnel(source: ByteReceiveStream, target: ByteStream, hello: HelloFilter, early: bytes) -> None:
+    """Pass on the first message of a client that must name its server."""
+    with suppress(EndOfStream, BrokenResourceError, ClosedResourceError, OSError):
+        try:
+            with fail_after(HELLO_SECONDS):
+                if passed := hello.take(early):
+                    await target.send(passed)
+                while not hello.has_passed:
+                    if passed := hello.take(await source.receive()):
+                        await target.send(passed)
+        except TimeoutError:
+            raise HelloRefused("no TLS handshake arrived in time") from None
+
+
+async def _copy_bytes(source: ByteReceiveStream, target: ByteStream, hello: HelloFilter | None = None) -> None:
+    """Copy bytes until the source ends, then send an end-of-file to the target. `hello` checks what is copied."""
     with suppress(BrokenResourceError, ClosedResourceError, OSError):
         with suppress(EndOfStream):
             while True:
-                await target.send(await source.receive())
+                data = await source.receive()
+                if passed := data if hello is None else hello.take(data):
+                    await target.send(passed)
         await target.send_eof()
 
 
