@@ -26,6 +26,7 @@ ROWS = {
     "T3": 0,
     "T6": 0,
     "T8": 0,
+    "T7": 0,
 }
 """Every attack and its priority."""
 

@@ -308,6 +308,6 @@ def _judge_operands(reading: _Reading) -> None:
 def _judge_bundled_letters(words: Words, judged: JudgedWords) -> None:
     """Check a tar command in the old form, with its options as letters without a dash: `tar tzf FILE`."""
     reading = _Reading(words, "tar", compile_use("tar"), judged)
-    if not re.fullmatch(r"[tvzjJa]*f?[vzjJa]*", words[1]) or "t" not in words[1]:
+    if not re.fullmatch(r"[tvzjJa]*+f?[vzjJa]*", words[1]) or "t" not in words[1]:
         reading.add_risk(1, f"tar with {words[1]} does more than list an archive")
     _judge_by_table(words, 2, "tar", judged)

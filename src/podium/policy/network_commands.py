@@ -40,7 +40,8 @@ SUBCOMMANDS = {
 }
 """For each program, the subcommands that use the network."""
 
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/\s@]*@)?(?P<host>[^/\s?#'\"@]+)")
+# Only what follows the scheme is matched, because a search for the scheme's start would take quadratic time.
+_URL = re.compile(r"(?<=[A-Za-z0-9+.-])://(?:[^/\s@]*@)?(?P<host>[^/\s?#'\"@]+)")
 _LOGIN = re.compile(r"[\w.-]+@(?P<host>[\w.-]*\w)(?=:|$)")
 _REMOTE_FILE = re.compile(r"(?:[\w.-]+@)?[\w.-]+:")
 

@@ -119,7 +119,31 @@ def _gitignore_to_regex(pattern: str) -> str:
     if regex is None:
         raise Mistake("as a gitignore pattern, it matches no path; write \\ before a leading # and close every [")
     # A set of characters never matches the slash between folders.
-    return re.sub(r"(\\.)|\[(?!\^/\])", lambda found: found[1] or "(?!/)[", regex)
+    return _limit_backtracking(re.sub(r"(\\.)|\[(?!\^/\])", lambda found: found[1] or "(?!/)[", regex))
+
+
+def _limit_backtracking(regex: str) -> str:
+    """Change the regular expression of a gitignore pattern so that a search takes time linear in the path's length.
+
+    If one wildcard is followed by another, the earliest match for the text between them is as good as any other, so
+    the group never backtracks.
+    """
+    first, *others = regex.split(_SOME_FOLDERS)
+    if others:
+        start = "^(?:.+/)?"
+        if first.startswith(start):
+            first = f"^(?>(?:.+?/)??{first.removeprefix(start)}(?=/))"
+        inner = (f"(?>(?:/.+?)??{piece}(?=/))" for piece in others[:-1])
+        regex = _SOME_FOLDERS.join(("".join((first, *inner)), others[-1]))
+    first, *others = regex.split("[^/]*")
+    pieces = [first]
+    for number, piece in enumerate(others, 1):
+        is_within_name = number < len(others) and "/" not in piece.replace("(?!/)", "").replace("[^/]", "")
+        pieces.append(f"(?>[^/]*?{piece})" if is_within_name else f"[^/]*{piece}")
+    return "".join(pieces)
+
+
+_SOME_FOLDERS = "(?:/.+)?"
 
 
 _CLASS = re.compile(r"\\.|(?P<set>\[[!^]?\]?[^\]]*\]?)", re.DOTALL)
@@ -166,11 +190,15 @@ def is_sensitive(path: str) -> bool:
         return True
     # A program may expand a pattern such as `.e*` itself, so check whether the pattern can match a secret file.
     last = parts.rstrip("/").rpartition("/")[2]
-    return (
-        _WILDCARD.search(last) is not None
-        and re.search("[a-z]", last) is not None
-        and any(fnmatchcase(name, last) for name in (".env", "id_rsa", "id_ed25519", ".netrc"))
+    if _WILDCARD.search(last) is None or re.search("[a-z]", last) is None:
+        return False
+    # Compiling a long pattern is slow, and no name of a file is longer than this.
+    return len(last) > LONGEST_NAME or any(
+        fnmatchcase(name, last) for name in (".env", "id_rsa", "id_ed25519", ".netrc")
     )
+
+
+LONGEST_NAME = 255
 
 
 @lru_cache(maxsize=4096)

@@ -7,7 +7,7 @@ commands run by other programs. An allow rule *permits* only actions that it def
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from ..values.errors import Mistake
@@ -224,14 +224,10 @@ class AgentRule:
 
     text: str
     name: str
-    _pattern: re.Pattern[str] = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        pattern = ".*".join(re.escape(piece) for piece in self.name.split("*"))
-        object.__setattr__(self, "_pattern", re.compile(pattern, re.IGNORECASE | re.DOTALL))
 
     def catches(self, subject: Subject) -> bool:
-        return subject.tool == "Agent" and self._pattern.fullmatch(subject.agent) is not None
+        pattern = WordsPattern(tuple(self.name.casefold().split("*")))
+        return subject.tool == "Agent" and pattern.matches(subject.agent.casefold())
 
     def permits(self, subject: Subject) -> bool:
         return self.catches(subject)

@@ -24,7 +24,7 @@ from .shell_program import (
     is_runner,
 )
 
-DEEPEST = 6
+MOST_COMMANDS = 50
 STRING_RUNNERS = SHELLS | split_names("eval trap watch su ssh script")
 """Programs that can run one of their arguments as a command."""
 
@@ -37,12 +37,24 @@ EXEC_OPTIONS = frozenset(("-exec", "-execdir", "-ok", "-okdir"))
 SYSTEM_PROGRAM = re.compile(r"/(?:usr/(?:local/)?)?s?bin/[^/]+")
 
 
-def find_run_commands(words: Words, *, depth: int = 0) -> list[Words]:
-    """Return the innermost commands that a command may run, or the command itself if it runs no other command."""
-    starts = [start for start in _find_inner_starts(words) if start < len(words)] if depth < DEEPEST else []
-    if not starts:
-        return [words]
-    return [inner for start in starts for inner in find_run_commands(words[start:], depth=depth + 1)]
+def find_run_commands(words: Words) -> list[Words]:
+    """Return the innermost commands that a command may run, or the command itself if it runs no other command.
+
+    Only the first `MOST_COMMANDS` are followed. Each is a part of the words to their end, so none is followed twice.
+    """
+    innermost: list[Words] = []
+    waiting = [words]
+    followed: set[int] = set()
+    while waiting:
+        inner = waiting.pop()
+        starts = [start for start in _find_inner_starts(inner) if start < len(inner)]
+        if not starts or len(followed) >= MOST_COMMANDS:
+            innermost.append(inner)
+            continue
+        new = [start for start in starts if len(inner) - start not in followed][:MOST_COMMANDS]
+        followed.update(len(inner) - start for start in new)
+        waiting.extend(inner[start:] for start in reversed(new))
+    return innermost or [words]
 
 
 def _find_inner_starts(words: Words) -> list[int]:

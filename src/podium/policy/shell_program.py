@@ -15,6 +15,9 @@ from itertools import chain
 from .command_words import Risk, Words, is_known_program, judge_words, split_names
 from .path_rules import is_protected, is_sensitive, locate_path
 
+DEEPEST = 8
+"""The number of commands around a command, as in `nice timeout 5 ls`, up to which it is checked."""
+
 
 def get_program_name(words: Words) -> str:
     """Return the name of a command's program in lower case, without its folder: `rm` for `/bin/RM`."""
@@ -27,21 +30,28 @@ def is_runner(words: Words, name: str) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def find_risks(words: Words) -> tuple[Risk, ...]:
-    """Return the risky words in a simple command, with reasons. A wildcard in a rule never allows a risky word."""
-    return tuple(_find_risks(words))
+def find_risks(words: Words, *, depth: int = 0) -> tuple[Risk, ...]:
+    """Return the risky words in a simple command, with reasons. A wildcard in a rule never allows a risky word.
+
+    `depth` is the number of commands around this one, such as 1 for the `ls` in `nice ls`.
+    """
+    return tuple(_find_risks(words, depth))
 
 
-def _find_risks(words: Words) -> Iterator[Risk]:
+def _find_risks(words: Words, depth: int) -> Iterator[Risk]:
     name = get_program_name(words)
+    if depth > DEEPEST:
+        yield Risk(0, f"more than {DEEPEST} commands run each other")
+        yield from _find_risks_of_paths(enumerate(words))
+        return
     if name == "command" and len(words) == 3 and words[1] in ("-v", "-V"):
         return
     if name in WRAPPERS:
-        yield from _find_wrapper_risks(words, name)
+        yield from _find_wrapper_risks(words, name, depth)
     elif is_runner(words, name):
-        yield from _find_runner_risks(words)
+        yield from _find_runner_risks(words, depth)
     elif INTERPRETER.fullmatch(name):
-        yield from _find_interpreter_risks(words)
+        yield from _find_interpreter_risks(words, depth)
         yield from _find_risks_of_paths(enumerate(words))
     elif is_known_program(name):
         judged = judge_words(words, name)
@@ -126,7 +136,7 @@ def _find_path_risks(at: int, word: str) -> Iterator[Risk]:
 _ADDRESS = re.compile(r"(?:https?|wss?|git|ssh)://")
 
 
-def _find_wrapper_risks(words: Words, name: str) -> Iterator[Risk]:
+def _find_wrapper_risks(words: Words, name: str, depth: int) -> Iterator[Risk]:
     """Yield the risks of a command that runs an inner command: its own risks, and those of the inner command."""
     at = 1
     while at < len(words) and BEFORE_WRAPPED.fullmatch(words[at]):
@@ -138,14 +148,14 @@ def _find_wrapper_risks(words: Words, name: str) -> Iterator[Risk]:
         # The inner command may come from a string or a file, so it cannot be found among the words of this command.
         yield Risk(len(words), f"{name} runs code that does not appear in the command")
     elif at < len(words):
-        yield from (risk._replace(place=at + risk.place) for risk in find_risks(words[at:]))
+        yield from (risk._replace(place=at + risk.place) for risk in find_risks(words[at:], depth=depth + 1))
 
 
 BEFORE_WRAPPED = re.compile(r"-.*|\d+(?:\.\d+)?[smhd]?|[A-Za-z_]\w*=.*", re.DOTALL)
 """Matches an option, a duration, a number or an assignment before the wrapped command."""
 
 
-def _find_runner_risks(words: Words) -> Iterator[Risk]:
+def _find_runner_risks(words: Words, depth: int) -> Iterator[Risk]:
     """Yield the risks of a command such as `uv run pytest`: its own risks, and those of the command that it runs."""
     at = 2
     while at < len(words) and words[at].startswith("-"):
@@ -153,10 +163,10 @@ def _find_runner_risks(words: Words) -> Iterator[Risk]:
         at += 1
     yield Risk(at, f"{words[0]} {words[1]} runs another command")
     if at < len(words):
-        yield from (risk._replace(place=at + risk.place) for risk in find_risks(words[at:]))
+        yield from (risk._replace(place=at + risk.place) for risk in find_risks(words[at:], depth=depth + 1))
 
 
-def _find_interpreter_risks(words: Words) -> Iterator[Risk]:
+def _find_interpreter_risks(words: Words, depth: int) -> Iterator[Risk]:
     """Yield the risks in an interpreter's command line: words that make it run code from anywhere but a script file."""
     for at, word in enumerate(words[1:], 1):
         if word in ("--version", "-V", "--help"):
@@ -168,7 +178,9 @@ def _find_interpreter_risks(words: Words) -> Iterator[Risk]:
         yield Risk(at, f"{word} makes {words[0]} run code")
         if word == "-m" and at + 1 < len(words):
             yield Risk(at + 1, "-m runs a module")
-            yield from (risk._replace(place=at + 1 + risk.place) for risk in find_risks(words[at + 1 :]))
+            yield from (
+                risk._replace(place=at + 1 + risk.place) for risk in find_risks(words[at + 1 :], depth=depth + 1)
+            )
             return
     yield Risk(len(words), f"{words[0]} runs code that does not appear in the command")
 

@@ -20,9 +20,17 @@ PATH_KINDS = frozenset(
 )
 
 
+LONGEST_WORD = 1_000
+"""A longer word is not harmless, except as free text. No pattern is compared with it."""
+FREE_TEXT = frozenset(("anything", "text", "pattern"))
+"""The kinds that accept every word."""
+
+
 def is_harmless_word(kind: str, word: str) -> bool:
     """Return whether a word is a harmless value of this kind."""
-    return _CHECKS[kind](word)
+    if kind in FREE_TEXT:
+        return True
+    return len(word) <= LONGEST_WORD and _CHECKS[kind](word)
 
 
 def _accept(_: str) -> bool:
@@ -68,7 +76,18 @@ def _is_git_format(word: str) -> bool:
     return "%G" not in word and "signature" not in word and "%(describe" not in word
 
 
-_GLOB = r"[\w./-]*(?:\*\*?/)*[\w./-]*\*?[\w-]*\.[A-Za-z0-9]+|[\w-][\w./-]*/\*\*?(?:/\*\.[A-Za-z0-9]+)?"
+# Each piece takes all that it can and gives nothing back, so that matching takes linear time.
+_GLOB = r"(?:[\w./-]*+(?:\*\*?/)++)?[\w./-]*+(?P<star>\*[\w-]*+\.[A-Za-z0-9]++)?"
+_FOLDER_GLOB = r"[\w-][\w./-]*+(?<=/)\*\*?(?:/\*\.[A-Za-z0-9]++)?"
+
+
+def _selects_by_ending(word: str) -> bool:
+    """Return whether a glob selects files with one ending, such as `src/**/*.py`."""
+    found = _compile(_GLOB).fullmatch(word)
+    if found is None or found["star"]:
+        return found is not None
+    ending = word.rpartition(".")[2] if "." in word else ""
+    return ending.isascii() and ending.isalnum()
 
 
 def _is_search_glob(word: str) -> bool:
@@ -79,7 +98,9 @@ def _is_search_glob(word: str) -> bool:
     if word.startswith("!"):
         return True
     is_hidden = word.startswith(".") or "/." in word
-    return _compile(_GLOB).fullmatch(word) is not None and not is_hidden and not is_sensitive(word)
+    if is_hidden or not (_selects_by_ending(word) or _compile(_FOLDER_GLOB).fullmatch(word)):
+        return False
+    return not is_sensitive(word)
 
 
 # SQL -------------------------------------------------------------------------------------------------
