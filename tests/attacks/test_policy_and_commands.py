@@ -290,3 +290,23 @@ async def test_a_script_of_a_small_language_that_acts_is_not_run_unasked(studio:
     assert result.text == "done", result.error
     assert studio.events(result, ActionBegan) == []
     assert not (repo / "ran").exists()
+
+
+# P11
+
+
+async def test_a_wildcard_for_a_program_runs_no_other_program_and_no_wrapper_hides_a_denied_one(
+    studio: Studio, repo: Path
+) -> None:
+    (repo / "mytool").write_text("#!/bin/sh\nfor word; do :; done\nexec $word ran.txt\n")
+    (repo / "mytool").chmod(0o755)
+    set_rules(studio, allow=["Bash(./mytool *)", "Bash(sqlite3 *)", "Bash(bun run *)"], deny=["Bash(touch *)"])
+    asked = ["./mytool --exec touchy", "./mytool -c ./touchy", "sqlite3 a.db '.shell id'", "bun run bash x.sh"]
+    denied = ["./mytool touch", "./mytool --exec=touch", "./mytool 'touch ran.txt'", "./mytool x touch ran.txt"]
+    add_sly_agent(studio, *map(bash, [*asked, *denied]))
+
+    result = await run_sly_agent(studio, repo)
+
+    assert len(studio.events(result, PermissionAsked)) == len(asked)
+    assert studio.events(result, ActionBegan) == []
+    assert not (repo / "ran.txt").exists()

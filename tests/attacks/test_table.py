@@ -15,7 +15,7 @@ PAGE = ROOT / "docs" / "security.md"
 ROWS = {
     **{f"S{n}": 1 if n in (8, 11, 13, 15, 16) else 0 for n in range(1, 21)},
     **{f"F{n}": 1 if n in (7, 8, 9) else 0 for n in range(1, 11)},
-    **{f"P{n}": 1 if n >= 7 else 0 for n in range(1, 11)},
+    **{f"P{n}": 1 if 7 <= n <= 10 else 0 for n in range(1, 12)},
     **{f"A{n}": 1 if n in (10, 11, 13, 14) else 0 for n in range(1, 15)},
     **{f"G{n}": 1 if n in (6, 8, 9, 10, 12) else 0 for n in range(1, 13)},
     **{f"X{n}": 1 if n >= 4 and n != 8 else 0 for n in range(1, 10)},

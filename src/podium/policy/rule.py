@@ -13,7 +13,8 @@ from typing import Protocol
 from ..values.errors import Mistake
 from .command_words import Words
 from .path_rules import PathLocation, PathPattern, compile_path_pattern, locate_path
-from .shell_command import ShellCommand, join_words
+from .possible_commands import find_possible_commands
+from .shell_command import ShellCommand, join_words, place_in_folders
 from .shell_program import find_risks
 
 TOOLS = {
@@ -154,8 +155,9 @@ class PathRule:
             return False
         if self.pattern is None:
             return self.tool != "Read" and bool(command.writes)
-        named = command.mentions if self.tool == "Read" else command.writes
-        found = list(map(locate_path, named))
+        possible = find_possible_commands(command)
+        named = command.mentions + possible.mentions if self.tool == "Read" else command.writes + possible.writes
+        found = list(map(locate_path, place_in_folders(named, command.folders)))
         if self.tool != "Read" and any(where.is_inside and where.path == "." for where in found):
             return True
         return any(map(self.pattern.touches, found))
@@ -241,8 +243,11 @@ class CommandRule:
     pattern: WordsPattern
 
     def catches(self, subject: Subject) -> bool:
-        return subject.command is not None and (
-            self.pattern.is_everything or any(map(self.pattern.matches, subject.command.match_texts))
+        command = subject.command
+        return command is not None and (
+            self.pattern.is_everything
+            or any(map(self.pattern.matches, command.match_texts))
+            or any(map(self.pattern.matches, find_possible_commands(command).match_texts))
         )
 
     def permits(self, subject: Subject) -> bool:

@@ -19,6 +19,7 @@ from ..values.action import Action
 from ..values.errors import Mistake
 from .command_words import Words, split_names
 from .path_rules import escape_path, is_protected, is_sensitive, locate_path
+from .possible_commands import find_possible_commands
 from .rule import CHANGING, READING, CommandRule, Rule, Subject, normalise_tool_name, parse_host, parse_rule
 from .shell_command import ShellCommand, join_words, parse_command
 from .shell_program import (
@@ -143,6 +144,8 @@ def _judge_subject(subject: Subject, rules: _CompiledRules, mode: Mode, *, is_la
     for rule in rules.ask:
         if rule.catches(subject):
             return Verdict("ask", rule.text, f"{rule.text} requires permission")
+    if (rules.deny or rules.ask) and subject.command and find_possible_commands(subject.command).is_too_much:
+        return Verdict("ask", None, "it may run more commands than deny and ask rules can be checked against")
     if why := _find_guard_reason(subject):
         return Verdict("ask", None, f"{why}; no rule can allow that")
     if mode == "bypass":

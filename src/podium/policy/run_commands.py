@@ -13,6 +13,7 @@ from .command_words import Words, is_known_program, split_names
 from .shell_program import (
     BEFORE_WRAPPED,
     COPIERS,
+    EXEC_OPTIONS,
     INTERPRETER,
     PATHLESS,
     RUNNERS,
@@ -33,7 +34,6 @@ BUILTINS = split_names(
     "jobs let local logout mapfile read readarray readonly return set shift shopt suspend times typeset ulimit umask "
     "unalias unset wait"
 )
-EXEC_OPTIONS = frozenset(("-exec", "-execdir", "-ok", "-okdir"))
 SYSTEM_PROGRAM = re.compile(r"/(?:usr/(?:local/)?)?s?bin/[^/]+")
 
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 from .safe_file_options import FILES, READING
 from .safe_git_options import GIT
 from .safe_project_options import OUTSIDE, PROJECT
+from .safe_runner_options import NEVER_RUNNABLE, RUNNABLE
 
 NEVER = (
     "vi vim nvim view vimdiff emacs nano pico ed ex less more most psql mysql mariadb mongosh redis-cli "
@@ -63,4 +64,12 @@ ALIASES = {
 }
 """Maps a program or subcommand without its own entry in `SAFE` to the key of the entry that applies to it."""
 
-SAFE: dict[str, str] = READING | FILES | PROJECT | OUTSIDE | GIT | dict.fromkeys(NEVER.split(), "--version --help")
+SAFE: dict[str, str] = (
+    READING
+    | FILES
+    | PROJECT
+    | OUTSIDE
+    | GIT
+    | RUNNABLE
+    | dict.fromkeys((NEVER + NEVER_RUNNABLE).split(), "--version --help")
+)

@@ -134,7 +134,7 @@ PROJECT = {
     "deno task": "spelled -q <script>",
     "bun": "-v --version --revision <command>",
     "bun test": "-t=text --bail[=number] --timeout=number --coverage --only --todo --test-name-pattern=text <path>...",
-    "bun run": "--silent <script> <path>...",
+    "bun run": "--silent <script-only> <path>...",
 }
 """Programs that build and test a project.
 

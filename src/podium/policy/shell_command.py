@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING
 
 from .command_limits import READABLE, find_parse_objection
 from .command_words import Words, split_names
+from .inert_commands import find_plain_inner_start, runs_no_command
 from .path_rules import is_protected
 from .shell_program import (
+    EXEC_OPTIONS,
     TEXT_READERS,
     WRAPPERS,
     find_changed_paths,
@@ -42,7 +44,7 @@ MOST_WORDS = 200
 MOST_FOLDERS = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ShellCommand:
     """A parsed shell command.
 
@@ -95,7 +97,7 @@ def _parse_command(text: str) -> ShellCommand:
     writes = _merge_unique(found.redirected, map(find_changed_paths, candidates, names))
     mentions = _merge_unique(found.sources, map(find_mentioned_paths, candidates, names))
     if is_placed:
-        writes, mentions = _place_in_folders(writes, folders), _place_in_folders(mentions, folders)
+        writes, mentions = place_in_folders(writes, folders), place_in_folders(mentions, folders)
     return ShellCommand(
         text=text,
         parts=() if odd else parts,
@@ -104,7 +106,7 @@ def _parse_command(text: str) -> ShellCommand:
         simple=tuple(found.simple),
         nested=tuple(found.nested),
         candidates=candidates,
-        match_texts=tuple(dict.fromkeys(_list_match_texts(candidates, names))),
+        match_texts=tuple(dict.fromkeys(list_match_texts(candidates, names))),
         sources=tuple(found.sources),
         writes=writes,
         mentions=mentions,
@@ -129,7 +131,7 @@ def _follow_folders(found: _Findings) -> tuple[str, ...]:
     return tuple(folder for folder in folders if folder not in ("", "."))[:MOST_FOLDERS]
 
 
-def _place_in_folders(paths: tuple[str, ...], folders: tuple[str, ...]) -> tuple[str, ...]:
+def place_in_folders(paths: tuple[str, ...], folders: tuple[str, ...]) -> tuple[str, ...]:
     """Return the paths themselves, plus each path resolved against the checkout and against each of these folders."""
     placed = (posixpath.normpath(posixpath.join(folder, path)) for folder in ("", *folders) for path in paths)
     return _merge_unique(paths, (placed,))
@@ -148,7 +150,7 @@ def _merge_unique(first: Iterable[str], others: Iterable[Iterable[str]]) -> tupl
     return tuple(dict.fromkeys(chain(first, *others)))
 
 
-def _list_match_texts(candidates: Iterable[Words], names: Iterable[str]) -> Iterator[str]:
+def list_match_texts(candidates: Iterable[Words], names: Iterable[str]) -> Iterator[str]:
     """Yield each command as a string for matching.
 
     If the program is given as a path or in upper case, also yield the command with the program's base name in lower
@@ -395,9 +397,19 @@ def _expand_variants(words: Words) -> Iterator[Words]:
         if not words[at].startswith("-") and not (at > 1 and words[at - 1].startswith("-")):
             break
         yield (words[0], *words[at + 1 :])
-    if (name := get_program_name(words)) in WRAPPERS or name == "find" or is_runner(words, name):
-        for start in range(1, min(len(words), MOST_WORDS)):
-            yield words[start:]
+    name = get_program_name(words)
+    if name == "find":
+        first = next((at + 1 for at, word in enumerate(words) if word in EXEC_OPTIONS), len(words))
+    elif name in WRAPPERS or is_runner(words, name):
+        first = 1
+    else:
+        return
+    if runs_no_command(words):
+        return
+    inner = find_plain_inner_start(words)
+    is_only_one = inner and runs_no_command(words[inner:])
+    for start in [inner] if is_only_one else range(first, min(len(words), MOST_WORDS)):
+        yield words[start:]
 
 
 _UNSPLIT = re.compile(r"\$\{?IFS|^\{.*,")

@@ -13,6 +13,7 @@ from functools import lru_cache
 from itertools import chain
 
 from .command_words import Risk, Words, is_known_program, judge_words, split_names
+from .option_names import is_running_word
 from .path_rules import is_protected, is_sensitive, locate_path
 
 DEEPEST = 8
@@ -26,6 +27,8 @@ def get_program_name(words: Words) -> str:
 
 def is_runner(words: Words, name: str) -> bool:
     """Return whether a command starts with a prefix, such as `uv run`, that runs the remaining words as a command."""
+    if words[1:2] == ("exec",) and not is_known_program(name):
+        return True
     return name in RUNNERS and len(words) > 1 and words[1] in RUNNERS[name]
 
 
@@ -60,6 +63,9 @@ def _find_risks(words: Words, depth: int) -> Iterator[Risk]:
             yield from _find_path_risks(0, words[0])
         yield from _find_risks_of_paths(judged.paths)
     else:
+        for at in range(1, len(words)):
+            if is_running_word(words, at):
+                yield Risk(at, f"{words[at]} may make {words[0]} run another program, so a rule must contain it")
         yield from _find_risks_of_paths(enumerate(words))
 
 
@@ -189,16 +195,23 @@ INTERPRETER = re.compile(
     r"(?:python|pypy|ruby|perl|php|lua|node|nodejs|rscript|julia|tclsh|osascript|pwsh|ghci|jshell|groovy|scala|irb)[\d.]*"
 )
 
-SHELLS = split_names("bash sh dash zsh ksh ash fish csh tcsh rbash")
+SHELLS = split_names(
+    "bash sh dash zsh ksh ash fish csh tcsh rbash mksh lksh oksh pdksh yash posh elvish nu xonsh osh ysh rc es scsh"
+)
 TEXT_READERS = SHELLS | split_names(
-    "eval source . su ssh env watch script flock trap alias at batch xargs parallel entr tmux screen expect busybox"
+    "eval source . su ssh env watch script flock trap alias at batch xargs parallel entr tmux screen expect busybox "
+    "hyperfine nix-shell watchexec nodemon concurrently npm-run-all mosh zellij dtach abduco toybox"
 )
 """Programs that read a command from a string or a file."""
 
 WRAPPERS = TEXT_READERS | split_names(
     "sudo doas runuser timeout gtimeout nice ionice chrt taskset nohup setsid stdbuf unbuffer time command builtin "
     "exec coproc strace ltrace gdb perf chroot unshare nsenter setpriv sg systemd-run toybox fakeroot proot numactl "
-    "prlimit xvfb-run npx bunx uvx pipx dbus-run-session firejail bwrap caffeinate rlwrap direnv sshpass torsocks"
+    "prlimit xvfb-run npx bunx uvx pipx dbus-run-session firejail bwrap caffeinate rlwrap direnv sshpass torsocks "
+    "faketime fakechroot pkexec run0 tini dumb-init gosu su-exec chpst setuidgid softlimit envdir chronic cpulimit "
+    "cgexec catchsegv valgrind rr heaptrack eatmydata proxychains proxychains4 tsocks gtime schedtool setarch linux32 "
+    "linux64 dotenv dotenvx cross-env cross-env-shell xterm urxvt rxvt kitty alacritty konsole gnome-terminal "
+    "systemd-inhibit systemd-cat aws-vault envchain with-contenv s6-setuidgid dbus-launch"
 )
 """Programs whose arguments are, or contain, another command."""
 
@@ -209,9 +222,14 @@ RUNNERS = {
     **dict.fromkeys(("npm", "pnpm", "yarn", "mise"), ("exec", "x", "dlx")),
     "uv": ("run", "tool"),
     "bun": ("x",),
+    **dict.fromkeys(("pyenv", "rbenv", "nodenv", "jenv", "goenv", "nvm", "volta", "fnm"), ("exec", "run")),
+    **dict.fromkeys(("op", "doppler", "infisical", "chamber", "sops", "vault"), ("run", "exec", "exec-env")),
     "nix": ("run", "shell", "develop"),
 }
 """For each program, the subcommands whose remaining arguments are a command to run."""
+
+EXEC_OPTIONS = frozenset(("-exec", "-execdir", "-ok", "-okdir"))
+"""The options of `find` before a command."""
 
 PATHLESS = split_names("echo printf true false pwd : whoami basename dirname seq")
 """Programs that open no files."""

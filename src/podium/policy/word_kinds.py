@@ -175,7 +175,17 @@ _CHECKS: dict[str, Callable[[str], bool]] = {
     "refspec": _matching(r"[A-Za-z0-9][\w./-]*(?::[A-Za-z0-9][\w./-]*)?"),
     "target": _matching(r"[\w./%-]+"),
     "package": _matching(r"[\w.][\w./-]*"),
-    "script": _matching(r"(?!env$)(?!.*://)[\w@][\w.:/@-]*"),
+    "script": _matching(
+        r"(?!(?:env|(?:ba|da|k|z)?sh|node|python3?|perl|ruby|php|sudo|xargs)$)(?!.*://)[\w@][\w.:/@-]*"
+    ),
+    # If there is no such script, bun runs the program of this name. No program is named like these.
+    "script-only": _matching(
+        r"(?:test|tests|build|dev|start|lint|format|fmt|check|typecheck|type-check|types|tsc|unit|e2e|coverage|ci|clean"
+        r"|docs|generate|codegen|preview|release|prepare|compile|bundle|bench|storybook|migrate|seed|prettier|eslint)"
+        r"(?:[:-][\w:.-]+)?"
+    ),
+    "label": _matching(r"(?!-)(?:@?[\w.-]*//|:)?[\w./:+-]*"),
+    "flake": _matching(r"(?:\.|(?=#))(?:#[\w.-]+)?"),
     "spec": lambda word: word != "init" and _is_plain_path(word),
     "wide": _matching("wide|name"),
     "requirement": _matching(r"\.|[A-Za-z0-9][\w.-]*(?:\[[\w,-]+\])?(?:[<>=!~]=?[\w.*]+(?:,[<>=!~]=?[\w.*]+)*)?"),
