@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -108,6 +109,48 @@ def test_a_repository_that_a_command_makes_is_moved_aside_and_reported(place: Pl
     assert not trace.exists()
     assert (place.repo / "src" / "main.py").read_text() == "pass\n"
     assert list((place.home / "sandbox" / "set-aside").iterdir()) != []
+
+
+TOPS = {
+    "bare": "git init -q --bare /tmp/r; cp -r /tmp/r/. .; git --git-dir=. config core.bare false; "
+    "git --git-dir=. config core.worktree ..; git --git-dir=. config core.fsmonitor 'touch {trace}; false'",
+    "borrowing": "git init -q --bare own/x; git -C own/x config core.bare false; "
+    "git -C own/x config core.fsmonitor 'touch {trace}; false'; cp own/x/HEAD .; echo own/x >commondir",
+    "with an empty .git": "mkdir -p .git; git init -q --bare /tmp/r; cp -r /tmp/r/. .; "
+    "printf '[core]\n repositoryformatversion = 0\n bare = false\n worktree = .\n"
+    " fsmonitor = touch {trace}; false\n' >config",
+}
+
+
+@pytest.mark.parametrize("how", TOPS)
+def test_a_folder_that_is_no_repository_is_not_made_one_at_its_top(place: Place, how: str) -> None:
+    shutil.rmtree(place.repo / ".git")
+    trace = place.folder / "trace"
+
+    told = SharedSandboxPlace(place.who, place.folder).run_in_turn(
+        f"({TOPS[how].format(trace=trace)}) 2>&1; ls", "cat HEAD config"
+    )
+
+    subprocess.run(["git", "status"], cwd=place.repo, capture_output=True, check=False)
+    subprocess.run(["git", "--git-dir=.", "status"], cwd=place.repo, capture_output=True, check=False)
+    assert not trace.exists()
+    assert "refs" in told[0] or "commondir" in told[0]
+    assert "HEAD: No such file" in told[1]
+    assert (place.repo / "a.txt").read_text() == "one\n"
+
+
+@pytest.mark.slow  # removing the folders takes longest
+def test_a_repository_is_found_behind_20_000_new_folders(place: Place) -> None:
+    trace = place.folder / "trace"
+
+    told = SharedSandboxPlace(place.who, place.folder).run_in_turn(
+        "mkdir a; cd a; for outer in {1..150}; do mkdir $outer; (cd $outer && mkdir {1..140}); done; "
+        f"cd 150/140; mkdir -p z/z; cd z/z; git init -q .; {TRAP.format(trace=trace)}",
+    )
+
+    assert "a/150/140/z/z/.git was moved to" in told[0] or not (place.repo / "a/150/140/z/z/.git").exists()
+    enter_as_person(place, "a/150/140/z/z")
+    assert not trace.exists()
 
 
 async def test_a_run_goes_on_and_its_timeline_says_what_was_moved_aside(studio: Studio, repo: Path) -> None:

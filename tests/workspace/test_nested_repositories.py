@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.workspace.sandbox.checkout_survey import survey_checkout
+from podium.workspace.sandbox.checkout_survey import MOST, survey_checkout
 from podium.workspace.sandbox.nested_repositories import MOST_TOLD, NestedRepositories
 
 OTHER_FILE_SYSTEM = Path("/dev/shm")
@@ -120,3 +120,74 @@ async def test_any_number_of_repositories_is_reported_in_a_few_sentences(tmp_pat
     )
     assert told[-1] == moved
     assert not list(checkout.glob("*/.git"))
+
+
+async def test_a_repository_is_found_behind_more_than_20_000_new_folders(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=OTHER_FILE_SYSTEM) as name:
+        checkout = Path(name)
+        survey = await survey_checkout(checkout)
+        nested = NestedRepositories(
+            checkout, aside=tmp_path / "aside", folders=survey.folders, unexamined=survey.unexamined
+        )
+        script = "for i in {1..150}; do mkdir $i; (cd $i && mkdir {1..140}); done; git init -q 150/140/last"
+        subprocess.run(["bash", "-c", script], cwd=checkout, check=True)
+
+        [sentence] = nested.move_aside()
+
+        assert sentence.startswith("150/140/last/.git was moved to ")
+        assert not is_repository(checkout / "150" / "140" / "last")
+
+
+async def test_new_folders_that_are_too_many_to_search_are_moved_out_of_the_checkout(
+    tmp_path: Path, aside: Path
+) -> None:
+    checkout = tmp_path / "checkout"
+    (checkout / "src").mkdir(parents=True)
+    survey = await survey_checkout(checkout)
+    nested = NestedRepositories(
+        checkout, aside=aside, folders=survey.folders, unexamined=survey.unexamined, most_new=20
+    )
+    for number in range(30):
+        (checkout / "src" / "many" / f"{number}" / "deep").mkdir(parents=True)
+    subprocess.run(["git", "init", "-q", checkout / "src" / "many" / "29" / "deep" / "r"], check=True)
+
+    [sentence] = nested.move_aside()
+
+    assert sentence.startswith("src/many could not be searched for git repositories, because there are too many")
+    assert not (checkout / "src" / "many").exists()
+    assert nested.move_aside() == []
+    [kept] = [*aside.iterdir(), *(checkout / "src").iterdir()]
+    assert kept.is_relative_to(aside) or kept.stat().st_mode & 0o777 == 0
+    kept.chmod(0o700)
+    assert len(list(kept.rglob("29/deep/r/.git/HEAD"))) == 1
+
+
+async def test_a_new_folder_whose_path_is_too_long_to_list_is_moved_out_of_the_checkout(tmp_path: Path) -> None:
+    checkout = tmp_path / "checkout"
+    checkout.mkdir()
+    survey = await survey_checkout(checkout)
+    nested = NestedRepositories(
+        checkout, aside=tmp_path / "aside", folders=survey.folders, unexamined=survey.unexamined
+    )
+    script = "for i in {1..20}; do mkdir $1; cd $1; done; git init -q . 2>/dev/null || mkdir .git"
+    subprocess.run(["bash", "-c", script, "bash", "d" * 240], cwd=checkout, check=True)
+
+    told = nested.move_aside()
+
+    assert any("could not be searched for git repositories" in sentence for sentence in told)
+    assert list(checkout.iterdir()) == []
+
+
+async def test_a_repository_is_found_below_a_folder_behind_many_files(tmp_path: Path) -> None:
+    checkout = tmp_path / "checkout"
+    (checkout / "a" / "b").mkdir(parents=True)
+    subprocess.run(["bash", "-c", f"touch {{1..{MOST}}}"], cwd=checkout, check=True)
+    survey = await survey_checkout(checkout)
+    nested = NestedRepositories(
+        checkout, aside=tmp_path / "aside", folders=survey.folders, unexamined=survey.unexamined
+    )
+    subprocess.run(["git", "init", "-q", checkout / "a" / "b" / "c"], check=True)
+
+    [sentence] = nested.move_aside()
+
+    assert sentence.startswith("a/b/c/.git was moved to ")

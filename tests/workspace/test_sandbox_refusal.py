@@ -116,6 +116,13 @@ async def test_a_git_directory_that_is_a_link_is_refused(tmp_path: Path) -> None
         await Sandbox.find(tmp_path / "repo", home=tmp_path / "podium")
 
 
+async def test_a_bare_repository_is_refused(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", "--bare", tmp_path / "bare.git"], check=True)
+
+    with pytest.raises(Mistake, match=r"bare\.git is a bare git repository, so a command could change"):
+        await Sandbox.find(tmp_path / "bare.git", home=tmp_path / "home")
+
+
 async def test_a_link_in_the_checkout_shows_nothing_outside(tmp_path: Path) -> None:
     repo, secret = tmp_path / "repo", tmp_path / "keys" / "bin"
     secret.mkdir(parents=True)

@@ -41,7 +41,7 @@ from .mounts import (
     find_git_mounts,
     find_tool_mounts,
 )
-from .nested_repositories import NestedRepositories
+from .nested_repositories import NestedRepositories, is_bare_repository
 from .placeholders import Placeholders
 from .resource_limits import ControlGroup, DiskSpace, SandboxLimits
 from .sealed_files import SealedFiles
@@ -410,6 +410,11 @@ def _resolve_checkout(checkout: Path, profile: Profile) -> Path:
         raise Mistake(f"{checkout} is a folder of the system, which commands must not change; run them in a subfolder")
     if profile == "workspace" and (checkout / ".git").is_symlink():
         raise Mistake(f"{checkout / '.git'} is a link, which a command could replace; run commands in a worktree")
+    if profile == "workspace" and is_bare_repository(checkout):
+        raise Mistake(
+            f"{checkout} is a bare git repository, so a command could change its configuration; "
+            "run commands in a worktree, or move its HEAD away if it should be an ordinary folder"
+        )
     return checkout
 
 

@@ -23,7 +23,11 @@ from ..git.tracked_files import TrackedFiles, list_ignored_folders, read_tracked
 from .nested_repositories import FolderState, Identity, identify, is_git_shaped, read_folder_state
 
 MOST = 20_000
-"""The number of files and folders after which no more folders are examined. Folders near the root come first."""
+"""The number of files and folders after which only folders are examined. Folders near the root come first."""
+MOST_FOLDERS = 20_000
+"""The maximum number of folders that are examined. Each of them is looked at again after every command."""
+MOST_LISTED = 300_000
+"""The number of files and folders after which no more folders are examined."""
 MOST_PROTECTED = 200
 """The maximum number of protected paths in subfolders. Each protected path delays the start of every command."""
 LEFT_OUT = frozenset(("node_modules", "__pycache__", ".tox", ".nox", ".mypy_cache", ".ruff_cache"))
@@ -92,7 +96,7 @@ class _Walk:
         queue = deque(map(str, folders))
         while queue:
             folder = queue.popleft()
-            if self._seen >= MOST:
+            if self._seen >= MOST_LISTED or len(self.folders) >= MOST_FOLDERS:
                 self.unexamined.add(folder)
                 continue
             # Read the state before the entries, so that any later change is noticed.
@@ -102,20 +106,27 @@ class _Walk:
             except OSError:
                 self.unexamined.add(folder)
                 continue
+            is_brief = self._seen >= MOST
+            is_top = folder == self._checkout
             self._seen += len(entries)
-            if folder != self._checkout and is_git_shaped(entry.name for entry in entries):
+            if not is_top and is_git_shaped(entry.name for entry in entries):
                 self.repositories.append(self._path_of(folder))
                 self.unexamined.add(folder)
             else:
                 self.folders[folder] = state
-            queue.extend(entry.path for entry in entries if self._examine_entry(entry, is_top=folder == self._checkout))
+            queue.extend(
+                entry.path for entry in entries if self._examine_entry(entry, is_top=is_top, is_brief=is_brief)
+            )
 
-    def _examine_entry(self, entry: os.DirEntry[str], *, is_top: bool) -> bool:
-        """Record an entry, and return whether it is a folder whose content must be examined."""
+    def _examine_entry(self, entry: os.DirEntry[str], *, is_top: bool, is_brief: bool) -> bool:
+        """Record an entry, and return whether it is a folder whose content must be examined.
+
+        If `is_brief` is true, only folders and repositories are recorded.
+        """
         is_git = entry.name == ".git"
         if is_git:
             self.unexamined.add(entry.path)
-        if entry.is_symlink():
+        if entry.is_symlink() or (is_brief and not is_git and not entry.is_dir(follow_symlinks=False)):
             return False
         path = self._path_of(entry.path)
         if not is_top and changes_what_runs(path):

@@ -2,7 +2,9 @@
 
 Git runs programs that a repository's configuration specifies. So a repository that a command created could run
 programs as soon as the user, or the user's shell prompt, runs git in it. After each command, the folders that have
-changed are examined. A command cannot hide a change, because the kernel sets a folder's change time.
+changed are examined, and everything in the folders that a command has created. A command cannot hide a change, because
+the kernel sets a folder's change time. It cannot hide a repository among other folders either: new folders that cannot
+be searched are moved aside as a whole.
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ from ...values.errors import Mistake
 from ...values.plain_text import escape_unprintable
 from ..git.repository import Repository
 
-MOST_CHANGED = 20_000
-"""The maximum number of folders to examine after a command."""
+MOST_NEW = 200_000
+"""The maximum number of new folders to examine after a command. If there are more, the rest are moved aside."""
 MOST_TOLD = 8
 UNSURE_FOR = 50_000_000
 """For this many nanoseconds after a change, a folder can change again without getting a new timestamp."""
@@ -63,20 +65,44 @@ def is_git_shaped(names: Iterable[str]) -> bool:
     return "head" in found and ("commondir" in found or {"objects", "refs"} <= found)
 
 
-class NestedRepositories:
-    """Finds the repositories that commands create below a checkout, and moves their `.git` or `HEAD` to `aside`.
+def is_bare_repository(folder: Path) -> bool:
+    """Return whether git uses the folder itself as a git directory, because it has no `.git` that git can use."""
+    with suppress(OSError):
+        return is_git_shaped(os.listdir(folder)) and not _has_git_data(folder)  # noqa: PTH208 - only names are needed
+    return False
 
-    `folders` maps each folder that existed before the first command to its state. `unexamined` maps each path
-    that was not examined to its identity. These paths are ignored unless a command replaces the file or folder there.
+
+def _has_git_data(folder: Path) -> bool:
+    with suppress(OSError):
+        return is_git_shaped(os.listdir(folder / ".git"))  # noqa: PTH208 - only names are needed
+    return (folder / ".git").is_file()
+
+
+class NestedRepositories:
+    """Finds the repositories that commands create in a checkout, and moves their `.git` or `HEAD` to `aside`.
+
+    The checkout itself counts, too, unless its `.git` already makes it a repository. `folders` maps each folder that
+    existed before the first command to its state. `unexamined` maps each path that was not examined to its identity.
+    These paths are ignored unless a command replaces the file or folder there. After `most_new` new folders, the rest
+    are moved aside without being searched.
     """
 
     def __init__(
-        self, checkout: Path, *, aside: Path, folders: Mapping[str, FolderState], unexamined: Mapping[str, Identity]
+        self,
+        checkout: Path,
+        *,
+        aside: Path,
+        folders: Mapping[str, FolderState],
+        unexamined: Mapping[str, Identity],
+        most_new: int = MOST_NEW,
     ) -> None:
         self._checkout = checkout
         self._aside = aside
         self._folders = dict(folders)
         self._unexamined = unexamined
+        self._most_new = most_new
+        self._closed: set[str] = set()
+        """The closed folders that contain what was moved aside without being searched."""
 
     def move_aside(self) -> list[str]:
         """Disable the git repositories that commands have created, and return messages about them.
@@ -94,22 +120,45 @@ class NestedRepositories:
 
     def _move_new_repositories(self) -> list[str]:
         told: list[str] = []
-        queue = deque(self._list_changed())
+        # Each folder comes with the outermost new folder that contains it, or None if the folder is not new.
+        queue: deque[tuple[str, str | None]] = deque((folder, None) for folder in self._list_changed())
+        unsearched: dict[str, None] = {}
         examined = 0
         while queue:
-            examined += 1
-            if examined > MOST_CHANGED:
-                told.insert(0, f"more than {MOST_CHANGED} folders changed, and not all were searched for repositories")
-                break
-            folder = queue.popleft()
+            folder, newest = queue.popleft()
+            examined += newest is not None
+            if newest is not None and (examined > self._most_new or newest in unsearched):
+                unsearched[newest] = None
+                continue
             state = read_folder_state(folder)
             entries = self._list_entries(folder)
+            if entries is None:
+                told += [] if newest else [f"{self._format(folder)} cannot be searched for repositories"]
+                unsearched |= {newest: None} if newest else {}
+                continue
             self._folders[folder] = state
             if marker := self._find_marker(folder, entries):
                 self._folders[folder] = UNSURE
                 told += self._move_marker(marker)
-            queue.extend(self._list_new_folders(folder, entries))
-        return told
+            queue.extend((new, newest or new) for new in self._list_new_folders(folder, entries))
+        return [*self._move_unsearched(unsearched), *told]
+
+    def _move_unsearched(self, folders: Iterable[str]) -> list[str]:
+        """Move new folders that could not be searched for repositories out of the checkout."""
+        moved: list[Path] = []
+        told: list[str] = []
+        for folder in map(Path, folders):
+            try:
+                moved += [folder] if self._move_aside(folder, is_searched=False) is not None else []
+            except OSError as error:
+                told.append(f"{self._format(folder)} cannot be searched for repositories or moved: {error.strerror}")
+        if not moved:
+            return told
+        names = ", ".join(self._format(folder) for folder in moved[:MOST_TOLD])
+        names += f" and {len(moved) - MOST_TOLD} more folders" if len(moved) > MOST_TOLD else ""
+        why = "because there are too many new folders, or folders that cannot be listed"
+        where = f"moved to {self._aside} or to a closed folder next to the old path"
+        return [f"{names} could not be searched for git repositories, {why}; {where}", *told]
 
     def _list_changed(self) -> list[str]:
         """Return the known folders that have changed, and forget the folders that no longer exist."""
@@ -128,11 +177,10 @@ class NestedRepositories:
             del self._folders[folder]
         return changed
 
-    def _list_entries(self, folder: str) -> dict[str, bool]:
-        """Return the names in a folder, and whether each is a folder.
+    def _list_entries(self, folder: str) -> dict[str, bool] | None:
+        """Return the names in a folder, and whether each is a folder. Return None if the folder cannot be read.
 
-        If a command made the folder inaccessible, restore the owner's permissions first. If the folder still cannot be
-        read, return an empty dictionary.
+        If a command made the folder inaccessible, restore the owner's permissions first.
         """
         for attempt in (1, 2):
             try:
@@ -140,9 +188,11 @@ class NestedRepositories:
             except PermissionError:
                 if attempt == 1:
                     _allow_owner(folder)
-            except OSError:
+            except (FileNotFoundError, NotADirectoryError):
+                return {}
+            except OSError:  # for example, because its path is too long
                 break
-        return {}
+        return None
 
     def _list_new_folders(self, folder: str, entries: Mapping[str, bool]) -> list[str]:
         places = (f"{folder}/{name}" for name, is_folder in entries.items() if is_folder)
@@ -151,17 +201,19 @@ class NestedRepositories:
     def _find_marker(self, folder: str, entries: Mapping[str, bool]) -> Path | None:
         """Return the path that makes git treat a folder as a repository, or None if the folder is not a repository."""
         place = Path(folder)
-        if place == self._checkout:
-            return None
+        is_top = place == self._checkout
         for name, is_folder in entries.items():
             # A `.git` folder is examined separately: git does not treat an empty one as a repository.
-            if name.lower() == ".git" and not is_folder and not self._is_left_alone(f"{folder}/{name}"):
+            is_marker = name.lower() == ".git" and not is_folder and not (is_top and name == ".git")
+            if is_marker and not self._is_left_alone(f"{folder}/{name}"):
                 return None if self._is_our_own(place) else place / name
-        if not is_git_shaped(entries):
+        if not is_git_shaped(entries) or (is_top and _has_git_data(place)):
             return None
         return place if place.name.lower() == ".git" else next(place / one for one in entries if one.lower() == "head")
 
     def _is_left_alone(self, place: str) -> bool:
+        if place in self._closed:
+            return _is_closed(place)
         return place in self._unexamined and self._unexamined[place] == identify(place)
 
     def _is_our_own(self, folder: Path) -> bool:
@@ -172,27 +224,37 @@ class NestedRepositories:
         return False
 
     def _move_marker(self, marker: Path) -> list[str]:
-        path = _format_path(marker.relative_to(self._checkout))
+        path = self._format(marker)
         try:
-            parent = _open_without_links(self._checkout, marker.parent)
-        except OSError:  # the folder no longer exists, or a folder above it has become a link
-            return []
-        try:
-            place = self._rename(parent, marker)
+            place = self._move_aside(marker)
         except OSError as error:
             return [f"{path} makes git treat its folder as a repository, but could not be moved away: {error.strerror}"]
-        finally:
-            os.close(parent)
+        if place is None:
+            return []
         return [
             f"{path} was moved to {_format_path(place)}, because it made git treat its folder as a repository, "
             "and git can run programs that are named in a repository's configuration"
         ]
 
-    def _rename(self, parent: int, marker: Path) -> Path:
+    def _format(self, place: str | Path) -> str:
+        return _format_path(Path(place).relative_to(self._checkout))
+
+    def _move_aside(self, marker: Path, *, is_searched: bool = True) -> Path | None:
+        """Move a file or folder aside and return its new path, or None if it no longer exists."""
+        try:
+            parent = _open_without_links(self._checkout, marker.parent)
+        except OSError:  # the folder no longer exists, or a folder above it has become a link
+            return None
+        try:
+            return self._rename(parent, marker, is_searched=is_searched)
+        finally:
+            os.close(parent)
+
+    def _rename(self, parent: int, marker: Path, *, is_searched: bool) -> Path:
         """Move `marker` into `aside`, and return its new path.
 
         If that fails, for example because `aside` is on another file system, move `marker` into a new folder next to
-        its old path, and return the path of that folder.
+        its old path, and return the path of that folder. If what is moved was not searched, close the new folder.
         """
         token = secrets.token_hex(4)
         label = _format_path(marker.relative_to(self._checkout)).replace("/", "-")[-40:]
@@ -205,6 +267,9 @@ class NestedRepositories:
         except OSError:
             holder = f"set-aside-{token}"
             _rename_in_place(parent, marker.name, holder)
+            if not is_searched:
+                os.chmod(holder, 0, dir_fd=parent)
+                self._closed.add(str(marker.parent / holder))
             return marker.parent / holder
         return target
 
@@ -237,6 +302,12 @@ def _open_without_links(top: Path, folder: Path) -> int:
         finally:
             os.close(above)
     return descriptor
+
+
+def _is_closed(folder: str) -> bool:
+    with suppress(OSError):
+        return not stat.S_IMODE(os.lstat(folder).st_mode)
+    return False
 
 
 def _allow_owner(folder: str) -> None:
