@@ -27,6 +27,7 @@ ROWS = {
     "T6": 0,
     "T8": 0,
     "T7": 0,
+    "T4": 0,
     "T5": 0,
 }
 """Every attack and its priority."""

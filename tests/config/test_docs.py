@@ -11,6 +11,7 @@ from podium.config.settings_document import NEEDS_TRUST, SPELLED
 from podium.config.settings_files import IGNORED, read_settings_files
 from podium.config.settings_keys import (
     ENGINE_READERS,
+    INSTALL_READERS,
     KEYS,
     LIMIT_READERS,
     PROVIDER_READERS,
@@ -45,6 +46,7 @@ NESTED_KEYS = {
     "worktrees": WORKTREE_READERS,
     "providers": PROVIDER_READERS,
     "limits": LIMIT_READERS,
+    "installs": INSTALL_READERS,
     "hooks": HOOK_READERS,
     "mcpServers": SERVER_READERS,
     "engines": ENGINE_READERS,

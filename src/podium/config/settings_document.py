@@ -29,6 +29,7 @@ NEEDS_TRUST = (
     "notify",
     "hooks",
     "limits",
+    "installs",
 )
 """Keys that a repository cannot set by itself: they need the user's trust, or only the user can set them.
 
@@ -141,6 +142,17 @@ class LimitSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     fallback_models: tuple[str, ...] = ()
 
 
+class InstallSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Settings for commands that change the programs in the user's checkout. A field that is None or empty is not set.
+
+    If `ask` is false, every command can change the folders of programs. `hosts` lists the hosts that an installation
+    can reach if the user allows it.
+    """
+
+    ask: bool | None = None
+    hosts: tuple[str, ...] = ()
+
+
 class SettingsDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The content of a settings file. A field that is None or empty is not set.
 
@@ -168,6 +180,7 @@ class SettingsDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):
     worktrees: WorktreeSettings = WorktreeSettings()
     providers: dict[str, ProviderLimits] = {}
     limits: LimitSettings = LimitSettings()
+    installs: InstallSettings = InstallSettings()
     approval_seconds: float | None = None
     squad_inbox: bool | None = None
     hooks: HookTable = {}
@@ -257,6 +270,7 @@ def merge_documents(low: SettingsDocument, high: SettingsDocument) -> SettingsDo
     merged["hooks"] = low.hooks | {event: low.hooks.get(event, ()) + hooks for event, hooks in high.hooks.items()}
     merged["worktrees"] = _merge_fields(low.worktrees, high.worktrees)
     merged["limits"] = _merge_fields(low.limits, high.limits)
+    merged["installs"] = _merge_fields(low.installs, high.installs)
     merged["providers"] = low.providers | {
         name: _merge_fields(low.providers.get(name, ProviderLimits()), limits)
         for name, limits in high.providers.items()

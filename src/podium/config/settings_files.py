@@ -27,6 +27,8 @@ IGNORED: dict[str, tuple[Severity, str]] = {
     "permissions.mode": ("warning", "ignored: set the mode in your own settings, or for one run with --permissions"),
     "sandbox": YOURS,
     "network": YOURS,
+    "installs.ask": YOURS,
+    "installs.hosts": YOURS,
     "limits.max_wait": YOURS,
     "limits.fallback_models": YOURS,
     "store": YOURS,

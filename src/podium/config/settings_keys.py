@@ -20,6 +20,7 @@ from .model_role import Role
 from .settings_document import (
     MODES,
     NOTIFY_WORDS,
+    InstallSettings,
     Launch,
     LimitSettings,
     NotifyCommand,
@@ -193,6 +194,11 @@ def read_limits(reader: FieldReader) -> LimitSettings:
     return LimitSettings(**reader.read_values(LIMIT_READERS))
 
 
+def read_installs(reader: FieldReader) -> InstallSettings:
+    """Read the settings for commands that change the programs in the user's checkout."""
+    return InstallSettings(**reader.read_values(INSTALL_READERS))
+
+
 def read_store(reader: FieldReader) -> str:
     """Return `local`, a path or a PostgreSQL URL. It may contain a password, so it is never included in messages."""
     text = reader.read_secret().strip()
@@ -284,6 +290,7 @@ PROVIDER_READERS: Readers = {
     "max_tokens": FieldReader.read_int,
     "tool_calls": partial(FieldReader.read_choice, words=("auto", "native", "text")),
 }
+INSTALL_READERS: Readers = {"ask": FieldReader.read_bool, "hosts": read_hosts}
 LIMIT_READERS: Readers = {
     "max_wait": FieldReader.read_positive_number,
     "fallback_models": partial(FieldReader.read_texts, expected="a list of models"),
@@ -303,6 +310,7 @@ READERS: Readers = {
     "worktrees": read_worktrees,
     "providers": read_providers,
     "limits": read_limits,
+    "installs": read_installs,
     "squad_inbox": FieldReader.read_bool,
     "squad_history": FieldReader.read_bool,
     "forge": partial(FieldReader.read_choice, words=("github", "gitlab")),

@@ -58,7 +58,8 @@ class PreparedCall:
     each changed file to a hash of its content after the call. `shown` is additional text for the person who is asked
     for permission, such as a diff. `sandbox` describes the sandbox that a command runs in. A read-only call has no
     effects; a repeatable call can safely be executed again. `directory` is the checkout that the paths are relative to,
-    if it is not the agent's own.
+    if it is not the agent's own. If `guard` is not empty, it is the reason why a person must decide whatever the rules
+    say.
     """
 
     arguments: Mapping[str, Any]
@@ -71,6 +72,7 @@ class PreparedCall:
     sandbox: str = ""
     is_repeatable: bool = False
     directory: str = ""
+    guard: str = ""
 
 
 class ActingTool(Protocol):
@@ -133,8 +135,8 @@ LONGEST_REASON = 500
 UNREQUESTED = "nobody (the agent did not request permission)"
 """The `allowed_by` value of an action that an engine took without requesting permission."""
 
-JudgeAction = Callable[[Action, int], Verdict]
-"""Returns the rules' verdict on an action, given the number of lines that the action changes."""
+JudgeAction = Callable[[Action, int, str], Verdict]
+"""Returns the rules' verdict on an action, given the number of lines that the action changes and its guard."""
 
 
 class Gate:
@@ -201,7 +203,7 @@ class Gate:
             prepared = await acting.prepare(call)
             if began is None or self._build_action(place, call.name, prepared).digest != began.action.digest:
                 return await self.perform(place, acting, call, prepared, is_given=is_given)
-            verdict, context = await self._check_action(place, began.action, prepared.changed_lines)
+            verdict, context = await self._check_action(place, began.action, prepared)
             if verdict.decision == "deny":
                 return self._refuse_action(place, began.action, verdict.reason)
             return _add_context(await self._execute_call(place, prepared), context)
@@ -214,7 +216,7 @@ class Gate:
         """Execute a call if it is permitted. The caller of the tool records the outcome."""
         await self._rate_limit.acquire()
         action = self._build_action(place, call.name, prepared)
-        verdict, context = await self._check_action(place, action, prepared.changed_lines)
+        verdict, context = await self._check_action(place, action, prepared)
         allowed_by = verdict.rule or verdict.reason
         while verdict.decision == "ask" and not (is_given and verdict.rule is None):
             answered, approved = await self._ask_permission(
@@ -232,7 +234,7 @@ class Gate:
             if action.digest == approved.digest:
                 action = approved
                 break
-            verdict, context = await self._check_action(place, action, prepared.changed_lines)
+            verdict, context = await self._check_action(place, action, prepared)
         if verdict.decision == "deny":
             return self._refuse_action(place, action, verdict.reason)
         self._allowance.require_file_budget(set(prepared.outputs), agent=self._agent)
@@ -242,11 +244,14 @@ class Gate:
             place.record(ActionBegan(action=action, allowed_by=allowed_by, is_repeatable=prepared.is_repeatable))
         return _add_context(await self._execute_call(place, prepared), context)
 
-    async def _check_action(self, place: Scope, action: Action, changed_lines: int) -> tuple[Verdict, str]:
+    async def _check_action(
+        self, place: Scope, action: Action, prepared: PreparedCall | EngineAction
+    ) -> tuple[Verdict, str]:
         """Return the verdict of the rules and hooks, and the context that hooks add. Hooks can only deny."""
-        verdict = self._judge(action, changed_lines)
+        guard = prepared.guard if isinstance(prepared, PreparedCall) else ""
+        verdict = self._judge(action, prepared.changed_lines, guard)
         if verdict.decision == "ask" and await _read_saved_rules(place):
-            verdict = self._judge(action, changed_lines)
+            verdict = self._judge(action, prepared.changed_lines, guard)
         if self._hooks is None or verdict.decision == "deny":
             return verdict, ""
         reply = await self._hooks.check_action(place, action)
@@ -265,7 +270,7 @@ class Gate:
         is_resumed = began is not None and began.action.digest == action.digest
         if not is_resumed:
             await self._rate_limit.acquire()
-        verdict, _ = await self._check_action(place, action, wanted.changed_lines)
+        verdict, _ = await self._check_action(place, action, wanted)
         allowed_by = verdict.rule or verdict.reason
         if verdict.decision == "deny":
             return self._refuse_action(place, action, verdict.reason).refusal

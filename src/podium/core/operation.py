@@ -390,10 +390,10 @@ class Operation:
             hooks=None if self._context.hooks is None else self._context.hooks.for_agent(self.agent),
         )
 
-    def _judge_action(self, action: Action, changed_lines: int) -> Verdict:
+    def _judge_action(self, action: Action, changed_lines: int, guard: str) -> Verdict:
         granted = self.scope.timeline.granted_rules + self.scope.timeline.saved_rules
         rules = structs.replace(self.rules, allow=self.rules.allow + granted) if granted else self.rules
-        return check(action, rules, self.mode, changed_lines=changed_lines)
+        return check(action, rules, self.mode, changed_lines=changed_lines, guard=guard)
 
     async def run_checks(
         self, commands: tuple[str, ...], place: Scope, *, commit: str = "", log_name: str = ""

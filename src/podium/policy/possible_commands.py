@@ -18,7 +18,8 @@ from .inert_commands import find_plain_inner_start, runs_no_command
 from .shell_command import LONGEST, MOST_WORDS, ShellCommand, list_match_texts, parse_command
 from .shell_program import PATHLESS, find_changed_paths, find_mentioned_paths, get_program_name
 
-MOST_COMMANDS = 800
+MOST_COMMANDS = 1_500
+MOST_WORDS_IN_ALL = 200_000
 MOST_TEXTS = 60
 DEEPEST = 4
 LONGEST_OPTION = 200
@@ -45,15 +46,17 @@ class PossibleCommands:
 class _Search:
     """State that is kept during a search."""
 
-    __slots__ = ("commands", "is_too_much", "texts")
+    __slots__ = ("commands", "is_too_much", "room", "texts")
 
     def __init__(self) -> None:
         self.commands: dict[Words, None] = {}
+        self.room = MOST_WORDS_IN_ALL
         self.texts = 0
         self.is_too_much = False
 
     def add(self, words: Words) -> None:
-        if len(self.commands) < MOST_COMMANDS:
+        self.room -= len(words)
+        if len(self.commands) < MOST_COMMANDS and self.room >= 0:
             self.commands[words] = None
         else:
             self.is_too_much = True

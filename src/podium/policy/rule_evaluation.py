@@ -86,15 +86,17 @@ def check(
     *,
     changed_lines: int = 0,
     large_diff: int = LARGE_DIFF,
+    guard: str = "",
 ) -> Verdict:
     """Return the verdict on an action, or on a shell command. Raise Mistake if the mode or a rule is invalid.
 
     `changed_lines` is the number of changed lines in the action's diff. Above `large_diff`, the action needs approval.
+    `guard` is a reason why the action needs approval even if a rule or the mode allows it.
     """
     if mode not in _MODES:
         raise Mistake(f'unknown permission mode "{mode}"; available: {", ".join(_MODES)}')
     compiled = _compile_rules(rules if isinstance(rules, Rules) else parse_rules(rules, "the rules"))
-    verdict = _judge_subject(_make_subject(what), compiled, mode, is_large=changed_lines > large_diff)
+    verdict = _judge_subject(_make_subject(what), compiled, mode, is_large=changed_lines > large_diff, guard=guard)
     if mode == "dont-ask" and verdict.decision == "ask":
         return Verdict("deny", verdict.rule, f"{verdict.reason}; dont-ask mode denies instead of asking")
     return verdict
@@ -134,7 +136,7 @@ def _compile_rules(rules: Rules) -> _CompiledRules:
     )
 
 
-def _judge_subject(subject: Subject, rules: _CompiledRules, mode: Mode, *, is_large: bool) -> Verdict:
+def _judge_subject(subject: Subject, rules: _CompiledRules, mode: Mode, *, is_large: bool, guard: str) -> Verdict:
     """Return the first verdict that applies, from the strictest check to the most permissive."""
     for rule in rules.deny:
         if rule.catches(subject):
@@ -146,7 +148,7 @@ def _judge_subject(subject: Subject, rules: _CompiledRules, mode: Mode, *, is_la
             return Verdict("ask", rule.text, f"{rule.text} requires permission")
     if (rules.deny or rules.ask) and subject.command and find_possible_commands(subject.command).is_too_much:
         return Verdict("ask", None, "it may run more commands than deny and ask rules can be checked against")
-    if why := _find_guard_reason(subject):
+    if why := guard or _find_guard_reason(subject):
         return Verdict("ask", None, f"{why}; no rule can allow that")
     if mode == "bypass":
         return Verdict("allow", None, "no rule forbids it, and bypass mode skips permission requests")

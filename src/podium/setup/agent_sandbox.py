@@ -97,6 +97,7 @@ async def _open_in_sandbox(
     from ..workspace.relay.sandbox_relay import RelayConfiguration
     from ..workspace.sandbox.agent_process import start_agent
     from ..workspace.sandbox.bubblewrap import Sandbox
+    from .install_choice import must_ask_for_installs
     from .sandbox_choice import find_local_store
 
     sandbox = await Sandbox.find(
@@ -106,6 +107,7 @@ async def _open_in_sandbox(
         profile="read-only" if settings.permission_mode == "plan" else "workspace",
         creatable=program.creatable,
         also=command.also,
+        protects_programs=must_ask_for_installs(settings, command.directory),
         report=command.report,
     )
     relay = RelayConfiguration(

@@ -45,6 +45,7 @@ from ..tools.shell import CommandOutput
 from ..values.errors import Mistake
 from ..values.hook import Hook, HookEvent
 from ..values.plain_text import escape_unprintable, truncate_text
+from .install_choice import find_install_settings
 from .sandbox_choice import choose_sandbox
 from .settings import Settings
 
@@ -167,7 +168,12 @@ class HookCalls:
         if readable not in self._sandboxes:
             settings = self._settings
             found = await choose_sandbox(
-                directory, settings.home, settings.store, is_wanted=settings.sandbox, readable=readable
+                directory,
+                settings.home,
+                settings.store,
+                is_wanted=settings.sandbox,
+                readable=readable,
+                installs=await to_thread.run_sync(find_install_settings, settings, directory),
             )
             self._sandboxes[readable] = found
             self._exit_stack.callback(found.clean_up)

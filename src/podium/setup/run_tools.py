@@ -30,6 +30,7 @@ from ..values.limits import Unattended
 from ..values.worker_task import AlsoCheckout
 from .agent_memory import can_update_memory, make_memory_tool
 from .hidden_files import make_hidden_test
+from .install_choice import find_install_settings, must_ask_for_installs
 from .run_guidance import can_load_skills
 from .settings import Settings
 
@@ -171,6 +172,7 @@ class RunTools:
             hidden=make_hidden_test(rules),
             sandbox=sandbox,
             also=also,
+            guards_programs=directory is not None and must_ask_for_installs(self._settings, directory),
         )
 
     def _start_sandbox_search(self, checkout: Path) -> None:
@@ -208,8 +210,11 @@ class RunTools:
         (tool,) = self._toolbox_for(rules, self._sandbox).select_acting_tools((name,))
         return tool
 
-    async def _choose_sandbox(self, checkout: Path, also: Sequence[Path] = ()) -> CommandSandbox:
-        from .sandbox_choice import choose_sandbox  # imported here to keep start-up fast: most runs do not need it
+    async def _choose_sandbox(
+        self, checkout: Path, also: Sequence[Path] = (), *, is_temporary: bool = False
+    ) -> CommandSandbox:
+        # Imported here to keep start-up fast: most runs do not need it.
+        from .sandbox_choice import choose_sandbox
 
         settings = self._settings
         return await choose_sandbox(
@@ -221,6 +226,7 @@ class RunTools:
             readable=[Path(skill.folder) for skill in self._skills if skill.source == "user"],
             hosts=settings.network,
             also=also,
+            installs=None if is_temporary else await to_thread.run_sync(find_install_settings, settings, checkout),
             report=self._notice,
         )
 
@@ -233,7 +239,13 @@ class RunTools:
         assert self._directory is not None
         sandbox = name_sandbox("workspace", self._settings.network) if self._settings.sandbox else "none"
         return self._defer_until_sandbox(
-            CleanChecks(self._directory, commands, commit=commit, choose_sandbox=self._choose_sandbox, sandbox=sandbox)
+            CleanChecks(
+                self._directory,
+                commands,
+                commit=commit,
+                choose_sandbox=partial(self._choose_sandbox, is_temporary=True),
+                sandbox=sandbox,
+            )
         )
 
     def _notice_once(self, text: str) -> None:

@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from ..config.settings_document import InstallSettings
 from ..core.gate import InvalidCall
-from ..tools.command_sandbox import CommandSandbox
+from ..system.program_folders import describe_changed_programs, list_changed_programs, read_programs
+from ..tools.command_sandbox import CommandSandbox, InstallSandbox
 from ..values.errors import Mistake
 from ..values.store_address import StoreAddress, make_local_path
 from ..workspace.relay.host_grant import HostGrant
@@ -28,6 +30,7 @@ async def choose_sandbox(
     hosts: Sequence[str] = (),
     environ: Mapping[str, str] | None = None,
     also: Sequence[Path] = (),
+    installs: InstallSettings | None = None,
     report: Callable[[str], object] = lambda text: None,
 ) -> CommandSandbox:
     """Return the sandbox for commands in a checkout.
@@ -35,7 +38,8 @@ async def choose_sandbox(
     On Linux, if `is_wanted` is true but no sandbox is available, all commands are refused. `readable` lists paths
     outside the checkout that commands can read, and `hosts` lists the hosts that they can reach. `environ` is used
     instead of this process's environment. `also` lists additional checkouts that commands can use. `report` receives
-    notes about a command for the user. Notes about files are also added to the command's output.
+    notes about a command for the user. Notes about files are also added to the command's output. If `installs` is
+    None, the checkout is a temporary one or a worker's, in which commands can change programs.
     """
     if not is_wanted or sys.platform != "linux":
         return CommandSandbox(name="none", notice=NO_SANDBOX_NOTICE)
@@ -49,6 +53,7 @@ async def choose_sandbox(
             hosts=[HostGrant.parse(host) for host in hosts],
             environ=environ,
             also=also,
+            protects_programs=installs is not None and installs.ask is not False,
             report=report,
         )
     except Mistake as error:
@@ -69,7 +74,40 @@ async def choose_sandbox(
         seal=found.wrap,
         wrap_with_input=partial(found.wrap, reads_input=True),
         clean_up=found.remove_placeholders,
+        open_for_install=partial(_open_for_install, found, installs, hosts, report) if found.programs else None,
     )
+
+
+def _open_for_install(
+    sandbox: Sandbox,
+    installs: InstallSettings | None,
+    hosts: Sequence[str],
+    report: Callable[[str], object],
+    named: Sequence[str],
+) -> InstallSandbox:
+    """Return a sandbox for a command that may change the programs in the checkout."""
+    own = () if installs is None else installs.hosts
+    reached = tuple(dict.fromkeys((*hosts, *own, *named)))
+    opened = sandbox.open_programs(hosts=[HostGrant.parse(host) for host in reached])
+    before: dict[str, tuple[int, int]] = {}
+
+    def note_programs() -> None:
+        before.clear()
+        before.update(read_programs(sandbox.checkout, sandbox.programs))
+
+    def wrap(argv: list[str], sealed: Mapping[str, bytes] | None = None) -> list[str]:
+        note_programs()
+        return opened.wrap(argv, sealed)
+
+    def list_changed() -> tuple[str, ...]:
+        opened.remove_placeholders()
+        changed = list_changed_programs(before, read_programs(sandbox.checkout, sandbox.programs))
+        if changed:
+            report(describe_changed_programs(changed))
+        return changed
+
+    name = f"{name_sandbox(sandbox.profile, reached)}; this command can change {', '.join(sandbox.programs)}"
+    return InstallSandbox(name=name, wrap=wrap, seal=wrap, list_changed=list_changed)
 
 
 def find_local_store(store: StoreAddress) -> Path:

@@ -24,6 +24,7 @@ from ..config.confirmed_model_servers import load_confirmed_servers
 from ..config.model_role import Role, resolve_models
 from ..config.settings_document import (
     MODES,
+    InstallSettings,
     Launch,
     LimitSettings,
     NotifyTarget,
@@ -95,6 +96,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     sandbox: bool = True
     network: tuple[str, ...] = ()
     """The hosts that commands in the sandbox can reach."""
+    installs: InstallSettings = InstallSettings()
     workers: int = 4
     max_restarts: int = 1
     labels: tuple[str, ...] = ()

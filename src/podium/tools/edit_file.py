@@ -17,7 +17,14 @@ from ..core.tool_arguments import Arguments, build_schema, parse_arguments
 from ..values.action import Action
 from ..values.event import ToolUse
 from .checkout_files import open_checkout
-from .file_change import PendingFileChange, hash_content, read_whole_file, recover_change
+from .file_change import (
+    FindGuard,
+    PendingFileChange,
+    find_no_guard,
+    hash_content,
+    read_whole_file,
+    recover_change,
+)
 from .read_write_files import PathOfFile, encode_utf8
 
 BOM = "\ufeff"
@@ -68,8 +75,9 @@ class EditFile:
     is_parallel = False
     timeout = 60.0
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, find_guard: FindGuard = find_no_guard) -> None:
         self._directory = directory
+        self._find_guard = find_guard
 
     async def prepare(self, call: ToolUse) -> PreparedCall:
         asked = parse_edits(call)
@@ -97,6 +105,7 @@ class EditFile:
             before=before,
             before_hash=hash_content(there),
             after=encode_utf8(after, "new"),
+            guard=self._find_guard(self._directory, found.path),
         )
         return change.prepare_call(
             {"path": found.path, "edits": [msgspec.to_builtins(edit) for edit in edits]}, _describe_edits

@@ -16,6 +16,7 @@ from anyio import to_thread
 
 from ..core.engine import ToolAnswer
 from ..core.gate import InvalidCall, PreparedCall
+from ..system.program_folders import find_program_folder
 from ..values.action import Action
 from .checkout_files import Checkout, format_path, open_checkout
 from .unified_diff import UnifiedDiff, build_unified_diff
@@ -31,6 +32,21 @@ The description must be the same after a crash, so it depends only on recorded v
 """
 
 
+FindGuard = Callable[[Path, str], str]
+"""Returns why a person must decide on a change of a file in a checkout, or "" if the rules decide."""
+
+
+def find_no_guard(directory: Path, path: str) -> str:
+    """Return "": the rules decide."""
+    return ""
+
+
+def find_program_guard(directory: Path, path: str) -> str:
+    """Return why a person must decide on a change of a file, if it is in a folder of programs."""
+    folder = find_program_folder(directory, path, os.environ)
+    return f"{path} is in {folder}, which holds programs that you run without looking at them" if folder else ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingFileChange:
     """The content of a file before and after a change.
@@ -43,6 +59,7 @@ class PendingFileChange:
     before: str | None
     before_hash: str
     after: bytes
+    guard: str = ""
 
     def prepare_call(self, arguments: Mapping[str, Any], describe: DescribeChange, *, note: str = "") -> PreparedCall:
         """Return the prepared call that makes the change. `note` is shown before the diff."""
@@ -59,6 +76,7 @@ class PendingFileChange:
             outputs={self.path: hash_content(self.after)},
             shown=f"{note}{difference.text}",
             changed_lines=difference.changed_lines,
+            guard=self.guard,
         )
 
     def _build_diff(self) -> UnifiedDiff:

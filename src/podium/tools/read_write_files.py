@@ -19,8 +19,10 @@ from .checkout_files import open_checkout
 from .file_change import (
     ABSENT,
     LARGEST,
+    FindGuard,
     PendingFileChange,
     convert_os_errors,
+    find_no_guard,
     hash_content,
     hash_file,
     read_whole_file,
@@ -176,8 +178,9 @@ class WriteFile:
     is_parallel = False
     timeout = 60.0
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, find_guard: FindGuard = find_no_guard) -> None:
         self._directory = directory
+        self._find_guard = find_guard
 
     async def prepare(self, call: ToolUse) -> PreparedCall:
         asked = parse_arguments(call, WriteArguments)
@@ -202,7 +205,12 @@ class WriteFile:
                 except (UnicodeDecodeError, InvalidCall):
                     note = f"{path} already exists, but is not text or is too large to show; it would be overwritten.\n"
         change = PendingFileChange(
-            directory=self._directory, path=path, before=before, before_hash=before_hash, after=after
+            directory=self._directory,
+            path=path,
+            before=before,
+            before_hash=before_hash,
+            after=after,
+            guard=self._find_guard(self._directory, path),
         )
         return change.prepare_call(canonical_arguments(asked, path=path), _describe_write, note=note)
 

@@ -13,17 +13,20 @@ from msgspec import Meta
 from ..core.engine import ToolAnswer
 from ..core.gate import InvalidCall, PreparedCall, make_interrupted_answer
 from ..core.tool_arguments import Arguments, build_schema, canonical_arguments, parse_arguments
+from ..policy.install_commands import is_installation, list_named_hosts
 from ..system.child_process import ProcessExit, SandboxedCommand, Wrap, build_environment, run_process
 from ..system.process_group import GRACE
+from ..system.program_folders import describe_changed_programs
 from ..values.action import Action
 from ..values.event import ToolUse
-from .command_sandbox import CommandSandbox, Seal
+from .command_sandbox import CommandSandbox, InstallSandbox, Seal
 from .named_files import hash_named_files, read_approved_scripts
 from .read_write_files import encode_utf8
 
 SHELL = "/bin/bash"
 LONGEST_COMMAND = 100_000
 LONGEST_TIMEOUT = 600
+INSTALL_GUARD = "it can change the programs in your checkout, which you run without looking at them"
 KEPT = 16 * 1024
 """How many bytes are kept from the start of the output, and how many from its end."""
 
@@ -97,6 +100,7 @@ class Bash:
                 f"`command` has {size} bytes; the maximum is {LONGEST_COMMAND}; put it in a script and run the script."
             )
         argv = [SHELL, "-c", asked.command]
+        install = await to_thread.run_sync(self._find_install_sandbox, asked.command)
         inputs = await to_thread.run_sync(hash_named_files, asked.command, self._directory, self._also)
 
         async def run_bash() -> ToolAnswer:
@@ -106,17 +110,29 @@ class Bash:
                 )
             output = CommandOutput()
             sealed = await to_thread.run_sync(read_approved_scripts, asked.command, self._directory, inputs, self._also)
-            wrap, seal = self._sandbox.wrap, self._sandbox.seal
+            chosen = install or self._sandbox
+            wrap, seal = chosen.wrap, chosen.seal
             if sealed and seal is not None:
                 # The sandbox may belong to another checkout of the task, so the paths are absolute.
                 top = self._directory.resolve()
                 wrap = partial(_wrap_sealed, seal, {str(top / name): content for name, content in sealed.items()})
             ended = await run_command_line(argv, self._directory, asked.timeout, output, wrap)
-            return _format_result(output, ended, asked.timeout)
+            changed = await to_thread.run_sync(install.list_changed) if install is not None else ()
+            return _format_result(output, ended, asked.timeout, changed)
 
         return PreparedCall(
-            arguments=canonical_arguments(asked), act=run_bash, inputs=inputs, sandbox=self._sandbox.name
+            arguments=canonical_arguments(asked),
+            act=run_bash,
+            inputs=inputs,
+            sandbox=self._sandbox.name if install is None else install.name,
+            guard="" if install is None else INSTALL_GUARD,
         )
+
+    def _find_install_sandbox(self, command: str) -> InstallSandbox | None:
+        """Return the sandbox for a command that installs packages, or None if it needs no sandbox of its own."""
+        if self._sandbox.open_for_install is None or not is_installation(command):
+            return None
+        return self._sandbox.open_for_install(list_named_hosts(command))
 
     async def recover(self, began: Action) -> ToolAnswer | None:
         return make_interrupted_answer(self.name)
@@ -152,7 +168,10 @@ def _wrap_sealed(seal: Seal, sealed: Mapping[str, bytes], argv: list[str]) -> li
     return seal(argv, sealed)
 
 
-def _format_result(output: CommandOutput, ended: ProcessExit, timeout: float) -> ToolAnswer:
+def _format_result(
+    output: CommandOutput, ended: ProcessExit, timeout: float, changed: tuple[str, ...] = ()
+) -> ToolAnswer:
     text = str(output).rstrip("\n") or "(no output)"
+    text += f"\n[{describe_changed_programs(changed)}]" if changed else ""
     how = f"the command and all its processes were stopped after {timeout:g} s" if ended.has_timed_out else str(ended)
     return ToolAnswer(text=f"{text}\n[{how}]", is_error=ended.has_timed_out or ended.code != 0)

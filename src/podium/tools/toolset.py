@@ -22,6 +22,7 @@ from ..values.worker_task import AlsoCheckout
 from .ask_person import ask_person_tool, report_status_tool
 from .command_sandbox import CommandSandbox
 from .edit_file import EditFile
+from .file_change import FindGuard, find_no_guard, find_program_guard
 from .file_listing import Hidden, holds_secrets
 from .git_diff import GitDiff
 from .python_function import function_tool
@@ -82,13 +83,20 @@ class Toolbox:
         sandbox: CommandSandbox | None = None,
         hidden: Hidden = holds_secrets,
         also: Sequence[AlsoCheckout] = (),
+        guards_programs: bool = False,
     ) -> None:
         self._acting: dict[str, ActingTool] = {}
+        find_guard = find_program_guard if guards_programs else find_no_guard
         if directory is not None:
             checks_by_folder = {directory: checks} | {Path(one.path): one.checks for one in also}
             made = {
                 folder: _make_checkout_tools(
-                    folder, own, sandbox, hidden, also=tuple(one for one in checks_by_folder if one != folder)
+                    folder,
+                    own,
+                    sandbox,
+                    hidden,
+                    also=tuple(one for one in checks_by_folder if one != folder),
+                    find_guard=find_guard,
                 )
                 for folder, own in checks_by_folder.items()
             }
@@ -133,7 +141,13 @@ class Toolbox:
 
 
 def _make_checkout_tools(
-    directory: Path, checks: Checks, sandbox: CommandSandbox | None, hidden: Hidden, *, also: tuple[Path, ...]
+    directory: Path,
+    checks: Checks,
+    sandbox: CommandSandbox | None,
+    hidden: Hidden,
+    *,
+    also: tuple[Path, ...],
+    find_guard: FindGuard,
 ) -> tuple[ActingTool, ...]:
     """Return the tools for one checkout. Its commands may also refer to files in the checkouts in `also`."""
     wrap = None if sandbox is None else sandbox.wrap
@@ -143,8 +157,8 @@ def _make_checkout_tools(
         # Ripgrep opens files by name, and a file may have become a link, so it runs only in a sandbox.
         Grep(directory, hidden=hidden, wrap=wrap, ripgrep=None if wrap is not None else False),
         GitDiff(directory, hidden=hidden),
-        WriteFile(directory),
-        EditFile(directory),
+        WriteFile(directory, find_guard=find_guard),
+        EditFile(directory, find_guard=find_guard),
         Bash(directory, sandbox=sandbox, also=also),
         RunChecks(directory, checks, sandbox=sandbox),
     )

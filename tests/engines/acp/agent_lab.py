@@ -173,8 +173,8 @@ class AgentLab:
         scope = Scope(self.timeline, name, operation=name, digest="d")
         return Session(engine, spec, scope, session_tasks=session_tasks, turn_limits=limits)
 
-    def judge(self, action: Action, changed_lines: int) -> Verdict:
-        return check(action, self.rules, self.mode, changed_lines=changed_lines)
+    def judge(self, action: Action, changed_lines: int, guard: str = "") -> Verdict:
+        return check(action, self.rules, self.mode, changed_lines=changed_lines, guard=guard)
 
     def has_run(self) -> bool:
         if not self.store.exists():

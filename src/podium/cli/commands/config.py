@@ -111,6 +111,8 @@ def list_effective_settings(settings: Settings) -> list[dict[str, Any]]:
         "permissions.mode": settings.permission_mode,
         "sandbox": settings.sandbox,
         "network": list(settings.network),
+        "installs.ask": settings.installs.ask is not False,
+        "installs.hosts": list(settings.installs.hosts),
         "workers": settings.workers,
         "max_restarts": settings.max_restarts,
         "labels": list(settings.labels),

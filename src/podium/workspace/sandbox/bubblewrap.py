@@ -23,13 +23,14 @@ from anyio import to_thread
 
 from ...policy.path_rules import is_protected
 from ...system.child_process import SandboxedCommand, build_environment
+from ...system.program_folders import PACKAGE_CACHES, PACKAGES
 from ...system.trace_parent import trace_variables
 from ...values.errors import Mistake
 from ..relay.host_grant import HostGrant
 from ..relay.sandbox_relay import FORWARDER, RelayConfiguration, SandboxRelay
 from . import seccomp
 from .bubblewrap_program import find_bubblewrap
-from .checkout_survey import survey_checkout
+from .checkout_survey import list_program_folders, survey_checkout
 from .mounts import (
     AGENT_HOME,
     GuardedPath,
@@ -90,11 +91,12 @@ class Sandbox:
     `home` is the Podium home; neither `home` nor `store` is visible from inside. `secrets` lists paths in the checkout
     that are hidden. `protected` lists paths that commands can only read, in addition to the protected names at the top
     of the checkout. `submodules` lists the paths of the submodules' `.git`, which commands can neither change nor
-    create. `creatable` lists protected names that a command can create, because some programs fail if there is a
-    placeholder. `hosts` lists the hosts that commands can reach, through a proxy. `agent_home` is the home directory of
-    an agent whose whole process runs in the sandbox. `report` is called with a sentence about each nested repository
-    that a command created and each refused host. `also` contains the sandboxes of additional checkouts that commands
-    can use in the same way; of these sandboxes, only the checkouts and the protected paths are used.
+    create. `programs` lists the folders of programs that commands can neither change nor create. `creatable` lists
+    protected names that a command can create, because some programs fail if there is a placeholder. `hosts` lists the
+    hosts that commands can reach, through a proxy. `agent_home` is the home directory of an agent whose whole process
+    runs in the sandbox. `report` is called with a sentence about each nested repository that a command created and each
+    refused host. `also` contains the sandboxes of additional checkouts that commands can use in the same way; of these
+    sandboxes, only the checkouts and the protected paths are used.
     """
 
     program: str
@@ -106,6 +108,7 @@ class Sandbox:
     secrets: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()
     submodules: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
     creatable: tuple[str, ...] = ()
     hosts: tuple[HostGrant, ...] = ()
     agent_home: Path | None = None
@@ -131,15 +134,19 @@ class Sandbox:
         limits: SandboxLimits | None = None,
         environ: Mapping[str, str] | None = None,
         also: Sequence[Path] = (),
+        protects_programs: bool = True,
         report: Callable[[str], object] = lambda text: None,
     ) -> Sandbox:
         """Return the sandbox for a checkout. Raise Mistake if no sandbox is available or its self-test fails.
 
         `readable` lists folders outside the checkout that commands can read. `shown` lists files in the checkout that
         commands can read even if their names suggest secrets. `environ` is used instead of this process's environment.
-        `also` lists additional checkouts that commands can use in the same way.
+        `also` lists additional checkouts that commands can use in the same way. If `protects_programs` is true,
+        commands cannot change the folders on the PATH, the virtual environments and the packages in the checkouts.
         """
-        find_part = partial(cls._survey, home=home, profile=profile, store=store)
+        given = os.environ if environ is None else environ
+        path = given if protects_programs else None
+        find_part = partial(cls._survey, home=home, profile=profile, store=store, search_environ=path)
         parts = [await find_part(one) for one in also]
         found = replace(
             await find_part(checkout, shown=shown),
@@ -157,7 +164,14 @@ class Sandbox:
 
     @classmethod
     async def _survey(
-        cls, checkout: Path, *, home: Path, profile: Profile, store: Path | None, shown: Sequence[str] = ()
+        cls,
+        checkout: Path,
+        *,
+        home: Path,
+        profile: Profile,
+        store: Path | None,
+        search_environ: Mapping[str, str] | None,
+        shown: Sequence[str] = (),
     ) -> Sandbox:
         """Survey a checkout and return an untested sandbox for it. Raise Mistake if no sandbox is available."""
         checkout = _resolve_checkout(checkout, profile)
@@ -166,6 +180,7 @@ class Sandbox:
         home = _make_home(home)
         await to_thread.run_sync(remove_stale_files, home, checkout)
         survey = await survey_checkout(checkout)
+        programs = () if search_environ is None else list_program_folders(survey, checkout, search_environ)
         nested = NestedRepositories(
             checkout, aside=home / "sandbox" / "set-aside", folders=survey.folders, unexamined=survey.unexamined
         )
@@ -178,6 +193,7 @@ class Sandbox:
             secrets=tuple(path for path in survey.secrets if path not in shown),
             protected=survey.protected,
             submodules=survey.submodules,
+            programs=programs,
             can_disable_users=await can_disable_users(program),
             nested=nested if profile == "workspace" else None,
         )
@@ -235,6 +251,12 @@ class Sandbox:
         find_breach = DiskSpace(self.checkout, self.limits).find_breach
         command = SandboxedCommand([SHELL, "-c", self._entry_script(), "sh", *bwrap], clean_up, find_breach, relay)
         return command
+
+    def open_programs(self, *, hosts: Sequence[HostGrant]) -> Sandbox:
+        """Return the sandbox for a command that can change the programs in the checkouts, and can reach these hosts."""
+        return replace(
+            self, programs=(), hosts=tuple(hosts), also=tuple(replace(one, programs=()) for one in self.also)
+        )
 
     def remove_placeholders(self) -> None:
         """Remove the placeholders from the checkout now. Otherwise they are removed shortly after the last command."""
@@ -344,6 +366,8 @@ class Sandbox:
                 continue
             if one.is_secret:
                 yield one.empty if kind == "folder" else one.secret
+            elif one.is_private:
+                yield one.private
             else:
                 yield one.empty if kind == "folder" and one.name in held else one.read
 
@@ -353,6 +377,7 @@ class Sandbox:
         protected = dict.fromkeys((*self._names_to_hold, *existing, *self.protected))
         return (
             *(GuardedPath(self.checkout, name) for name in protected),
+            *(GuardedPath(self.checkout, name, is_private=True) for name in self._private_caches),
             *(GuardedPath(self.checkout, name, is_secret=True) for name in self.secrets),
         )
 
@@ -378,14 +403,22 @@ class Sandbox:
 
     @cached_property
     def _placeholders(self) -> Placeholders:
-        return Placeholders(self.checkout, self._names_to_hold, home=self.home)
+        caches = [name for name in self._private_caches if name.startswith(f"{PACKAGES}/")]
+        present = caches if (self.checkout / PACKAGES).is_dir() else ()
+        return Placeholders(self.checkout, (*self._names_to_hold, *present), home=self.home)
 
     @cached_property
     def _names_to_hold(self) -> tuple[str, ...]:
         """The paths that a command must not create. If such a path does not exist, a placeholder blocks it."""
         has_lefthook = any(entry.name.startswith(("lefthook.", ".lefthook.")) for entry in os.scandir(self.checkout))
-        names = dict.fromkeys((*PROTECTED_NAMES, *(LEFTHOOK_NAMES if has_lefthook else ()), *self.submodules))
-        return tuple(name for name in names if name not in self.creatable)
+        protected = (*PROTECTED_NAMES, *(LEFTHOOK_NAMES if has_lefthook else ()), *self.submodules, *self.programs)
+        return tuple(name for name in dict.fromkeys(protected) if name not in self.creatable)
+
+    @cached_property
+    def _private_caches(self) -> tuple[str, ...]:
+        """The caches in folders of packages. A command gets empty ones, because programs run what is in them."""
+        packages = [name for name in self.programs if name.rpartition("/")[2] == PACKAGES]
+        return tuple(f"{name}/{cache}" for name in packages for cache in PACKAGE_CACHES)
 
     @cached_property
     def _control_group(self) -> ControlGroup:

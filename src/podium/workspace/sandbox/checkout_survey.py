@@ -18,6 +18,8 @@ from pathlib import Path
 from anyio import to_thread
 
 from ...policy.path_rules import changes_what_runs, is_sensitive
+from ...system.program_folders import ENVIRONMENT_MARKS, PACKAGES, USUAL_ENVIRONMENTS, list_path_folders
+from ...values.errors import Mistake
 from ..git.configured_files import find_configured_files
 from ..git.tracked_files import TrackedFiles, list_ignored_folders, read_tracked_files
 from .nested_repositories import FolderState, Identity, identify, is_git_shaped, read_folder_state
@@ -30,9 +32,10 @@ MOST_LISTED = 300_000
 """The number of files and folders after which no more folders are examined."""
 MOST_PROTECTED = 200
 """The maximum number of protected paths in subfolders. Each protected path delays the start of every command."""
-LEFT_OUT = frozenset(("node_modules", "__pycache__", ".tox", ".nox", ".mypy_cache", ".ruff_cache"))
+MOST_PROGRAM_FOLDERS = 1_000
+LEFT_OUT = frozenset((PACKAGES, "__pycache__", ".tox", ".nox", ".mypy_cache", ".ruff_cache"))
 """Folders that are not examined if git ignores them and tracks no files in them."""
-PACKAGES = "lib/python3*/site-packages"
+PYTHON_PACKAGES = "lib/python3*/site-packages"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,13 +43,15 @@ class CheckoutSurvey:
     """The paths in a checkout that a sandbox has to hide or write-protect. A folder includes everything in it.
 
     `secrets` must be hidden, and `protected` must not be changed. `submodules` contains the path of each submodule's
-    `.git`, even if that does not exist. `folders` contains the folders that were examined, and `unexamined` the paths
+    `.git`, even if that does not exist. `environments` contains virtual environments and folders of packages, from
+    which the user runs programs. `folders` contains the folders that were examined, and `unexamined` the paths
     that were skipped. Paths in `folders` and `unexamined` are absolute; all others are relative to the checkout.
     """
 
     secrets: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()
     submodules: tuple[str, ...] = ()
+    environments: tuple[str, ...] = ()
     folders: Mapping[str, FolderState] = field(default_factory=dict)
     unexamined: Mapping[str, Identity] = field(default_factory=dict)
 
@@ -66,9 +71,25 @@ async def survey_checkout(checkout: Path) -> CheckoutSurvey:
         secrets=tuple(secrets),
         protected=tuple(dict.fromkeys((*configured, *walk.repositories, *walk.protected[:MOST_PROTECTED]))),
         submodules=tuple(f"{path}/.git" for path in tracked.submodules),
+        environments=tuple(_list_outermost(walk.environments)),
         folders=walk.folders,
         unexamined={place: found for place in walk.unexamined if (found := identify(place))},
     )
+
+
+def list_program_folders(survey: CheckoutSurvey, checkout: Path, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the folders of a checkout that hold programs, and those that would if they were created.
+
+    Raise Mistake if there are too many to protect.
+    """
+    absent = [name for name in USUAL_ENVIRONMENTS if not os.path.lexists(checkout / name)]
+    found = _list_outermost(dict.fromkeys((*list_path_folders(checkout, environ), *survey.environments, *absent)))
+    if len(found) > MOST_PROGRAM_FOLDERS:
+        raise Mistake(
+            f"{checkout} has {len(found)} virtual environments and folders of packages, and at most "
+            f"{MOST_PROGRAM_FOLDERS} can be protected; remove some, or allow commands to change them with installs.ask"
+        )
+    return tuple(found)
 
 
 class _Walk:
@@ -81,6 +102,7 @@ class _Walk:
         self.sensitive: list[str] = []
         self.protected: list[str] = []
         self.repositories: list[str] = []
+        self.environments: list[str] = []
         self.undecided: list[str] = []
         self.folders: dict[str, FolderState] = {}
         self.unexamined: set[str] = set()
@@ -126,6 +148,10 @@ class _Walk:
         is_git = entry.name == ".git"
         if is_git:
             self.unexamined.add(entry.path)
+        elif entry.name in ENVIRONMENT_MARKS and not is_top:
+            self.environments.append(self._path_of(os.path.dirname(entry.path)))  # noqa: PTH120 - plain text
+        elif entry.name == PACKAGES:
+            self.environments.append(self._path_of(entry.path))
         if entry.is_symlink() or (is_brief and not is_git and not entry.is_dir(follow_symlinks=False)):
             return False
         path = self._path_of(entry.path)
@@ -150,7 +176,7 @@ class _Walk:
         return (
             entry.name == "site-packages"
             and len(parts) == 4
-            and fnmatchcase("/".join(parts[1:]), PACKAGES)
+            and fnmatchcase("/".join(parts[1:]), PYTHON_PACKAGES)
             and Path(self._checkout, parts[0], "pyvenv.cfg").is_file()
         )
 

@@ -73,12 +73,17 @@ class Mount:
 
 
 class GuardedPath:
-    """A path in a checkout that is protected or hidden if it exists, with the mounts that can protect or hide it."""
+    """A path in a checkout that is protected or hidden if it exists, with the mounts that can protect or hide it.
 
-    def __init__(self, checkout: Path, name: str, *, is_secret: bool = False) -> None:
+    Commands have an empty folder of their own in place of a private one.
+    """
+
+    def __init__(self, checkout: Path, name: str, *, is_secret: bool = False, is_private: bool = False) -> None:
         self.name = name
         self.is_secret = is_secret
+        self.is_private = is_private
         place = checkout / name
+        self.private = Mount("private", place)
         self.read, self.empty, self.secret = Mount("read", place), Mount("empty", place), Mount("secret", place)
         self._place = str(place)
         self._above = str(place.parent)

@@ -1,0 +1,68 @@
+"""Recognise commands that install packages or create environments. Only the words of a command are considered."""
+
+from __future__ import annotations
+
+import re
+
+from .command_words import Words, split_names
+from .network_commands import find_hosts
+from .shell_command import parse_command
+from .shell_program import INTERPRETER, get_program_name
+
+_NODE = split_names(
+    "install i in add ci install-clean clean-install uninstall un remove rm r update up upgrade link unlink rebuild rb "
+    "dedupe ddp prune install-test it import patch-commit"
+)
+_PYTHON = split_names("install add remove update upgrade sync lock init uninstall")
+INSTALLING: dict[str, frozenset[str]] = {
+    "npm": _NODE,
+    "pnpm": _NODE,
+    "yarn": _NODE,
+    "bun": _NODE,
+    "pip": frozenset(("install", "uninstall")),
+    "uv": split_names("add remove sync venv"),
+    "poetry": _PYTHON,
+    "pdm": _PYTHON,
+    "pipenv": _PYTHON,
+    "conda": split_names("install create update remove"),
+    "cargo": split_names("install add update fetch"),
+    "go": split_names("get install"),
+    "gem": split_names("install update uninstall"),
+    "bundle": split_names("install update add"),
+    "composer": split_names("install update require remove"),
+}
+"""For each program, the subcommands that install packages."""
+_SAME = {"mamba": "conda", "micromamba": "conda", "bundler": "bundle", "yarnpkg": "yarn"}
+_PIP = re.compile(r"pip[0-9.]*")
+_MODULES = frozenset(("pip", "venv", "virtualenv", "uv", "poetry", "pdm", "pipenv"))
+
+
+def is_installation(text: str) -> bool:
+    """Return whether a shell command contains a command that installs packages or creates an environment."""
+    return any(map(_is_installing, parse_command(text).candidates))
+
+
+def list_named_hosts(text: str) -> tuple[str, ...]:
+    """Return the names of the hosts in the URLs of a command. Addresses and this machine's own name are left out."""
+    names = (host.lower() for host in find_hosts(text))
+    return tuple(dict.fromkeys(name for name in names if re.fullmatch(r"[a-z0-9-]+(?:\.[a-z0-9-]+)*\.[a-z]{2,}", name)))
+
+
+def _is_installing(words: Words) -> bool:
+    name = get_program_name(words)
+    rest = words[1:]
+    if INTERPRETER.fullmatch(name) and "-m" in rest:
+        rest = rest[rest.index("-m") + 1 :]
+        if not rest or rest[0] not in _MODULES:
+            return False
+        name, rest = rest[0], rest[1:]
+    if name in ("venv", "virtualenv"):
+        return True
+    name = "pip" if _PIP.fullmatch(name) else _SAME.get(name, name)
+    plain = [word for word in rest if not word.startswith("-")]
+    if name == "uv" and plain[:1] == ["pip"]:
+        return plain[1:2] in (["install"], ["sync"], ["uninstall"])
+    if name == "yarn" and not plain:
+        return True
+    # An option before the subcommand may have a value, as in `npm --prefix app ci`.
+    return not INSTALLING.get(name, frozenset()).isdisjoint(plain[:2])

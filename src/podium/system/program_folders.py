@@ -1,0 +1,103 @@
+"""Find the folders in a checkout that hold programs which the user runs without looking at them.
+
+These are the folders on the user's PATH, virtual environments, and `node_modules`. Git usually ignores them, so no diff
+shows a program or a start-up file that was planted there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+
+from ..values.plain_text import escape_unprintable
+
+ENVIRONMENT_MARKS = frozenset(("pyvenv.cfg", "conda-meta"))
+"""A folder that contains one of these is a virtual environment."""
+PACKAGES = "node_modules"
+USUAL_ENVIRONMENTS = (".venv", "venv", PACKAGES)
+"""Where tools look for an environment at the top of a checkout without being told to."""
+PACKAGE_CACHES = (".cache", ".vite", ".vite-temp")
+"""Folders in `node_modules` in which programs keep data that they can create again."""
+OWN_ENVIRONMENTS = ("VIRTUAL_ENV", "CONDA_PREFIX")
+
+
+def list_path_folders(checkout: Path, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the folders on the PATH and the active environments that are in a checkout, relative to its real path.
+
+    A relative entry counts from the checkout. The checkout itself is never returned.
+    """
+    top = checkout.resolve()
+    entries = [*environ.get("PATH", "").split(os.pathsep), *(environ.get(name, "") for name in OWN_ENVIRONMENTS)]
+    found: dict[str, None] = {}
+    for entry in filter(None, entries):
+        plain = Path(os.path.normpath(top / entry))
+        for place in (plain, plain.resolve()):
+            if place != top and place.is_relative_to(top):
+                found[place.relative_to(top).as_posix()] = None
+    return tuple(found)
+
+
+def find_program_folder(checkout: Path, path: str, environ: Mapping[str, str]) -> str:
+    """Return the folder of programs that contains a path of a checkout, or would if it is created; otherwise "".
+
+    The path is relative to the checkout and contains no links.
+    """
+    on_path = {_fold(folder) for folder in list_path_folders(checkout, environ)}
+    for folder in _iter_folders(path):
+        name = folder.rpartition("/")[2]
+        is_usual = folder in USUAL_ENVIRONMENTS and not os.path.lexists(checkout / folder)
+        if _fold(name) == PACKAGES or _fold(folder) in on_path or is_usual:
+            return folder
+        if any(os.path.lexists(checkout / folder / mark) for mark in ENVIRONMENT_MARKS):
+            return folder
+    marks = [at for at, part in enumerate(PurePosixPath(path).parts) if _fold(part) in ENVIRONMENT_MARKS]
+    return "/".join(PurePosixPath(path).parts[: marks[0]]) or "." if marks else ""
+
+
+ProgramStates = Mapping[str, tuple[int, int]]
+"""The inode and the time of the last change of each program, keyed by its path in the checkout."""
+
+START_FILES = (".pth", "sitecustomize.py", "usercustomize.py", "pyvenv.cfg")
+PROGRAM_FOLDERS = frozenset(("bin", ".bin", "Scripts", "shims"))
+MOST_NAMED = 20
+
+
+def read_programs(checkout: Path, folders: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """Return the state of every program in folders of a checkout: executable files, and files that Python runs."""
+    found: dict[str, tuple[int, int]] = {}
+    for folder in folders:
+        for above, _, names in os.walk(checkout / folder):
+            is_for_programs = os.path.basename(above) in PROGRAM_FOLDERS  # noqa: PTH119 - plain text
+            for name in names:
+                place = os.path.join(above, name)  # noqa: PTH118 - plain text
+                with suppress(OSError):
+                    status = os.lstat(place)
+                    if is_for_programs or name.endswith(START_FILES) or status.st_mode & 0o111 == 0o111:
+                        found[os.path.relpath(place, checkout)] = (status.st_ino, status.st_ctime_ns)
+    return found
+
+
+def list_changed_programs(before: ProgramStates, after: ProgramStates) -> tuple[str, ...]:
+    """Return the programs that were added, changed or removed."""
+    return tuple(sorted(name for name in {*before, *after} if before.get(name) != after.get(name)))
+
+
+def describe_changed_programs(changed: Sequence[str]) -> str:
+    """Name the changed programs in a sentence."""
+    names = ", ".join(map(escape_unprintable, changed[:MOST_NAMED]))
+    more = f" and {len(changed) - MOST_NAMED} more" if len(changed) > MOST_NAMED else ""
+    return f"programs changed: {names}{more}"
+
+
+def _iter_folders(path: str) -> Iterator[str]:
+    """Yield a path and the folders above it, the outermost first."""
+    parts = PurePosixPath(path).parts
+    for size in range(1, len(parts) + 1):
+        yield "/".join(parts[:size])
+
+
+def _fold(name: str) -> str:
+    """Return a name in the spelling under which a file system that ignores case finds it, too."""
+    return name.casefold()
