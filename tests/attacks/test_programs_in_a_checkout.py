@@ -140,3 +140,20 @@ async def test_a_worktree_that_podium_made_keeps_a_writable_environment(
 
     assert studio.events(result, PermissionAsked) == []
     assert (environment / "bin" / "helper").exists()
+
+
+PROTECTED = (
+    *(".jj/x", ".hg/hgrc", ".sl/config", ".npmrc", ".yarnrc.yml", ".pnpmfile.cjs", ".cargo/config.toml", ".exrc"),
+    *("rust-toolchain.toml", "mise.toml", ".devcontainer/x", ".pre-commit-config.yaml", "flake.nix", "app/flake.nix"),
+)
+
+
+async def test_a_person_decides_whether_a_tool_creates_files_that_run_programs(studio: Studio, repo: Path) -> None:
+    set_rules(studio, mode="bypass")
+    add_sly_agent(studio, *(write(name) for name in PROTECTED), bash("true"))
+
+    result = await run_attended(studio, repo, answer_with("once"))
+
+    asked = [event.action.arguments["path"] for event in studio.events(result, PermissionAsked)]
+    assert asked == list(PROTECTED)
+    assert [name for name in PROTECTED if not (repo / name).exists()] == []

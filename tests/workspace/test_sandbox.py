@@ -405,3 +405,52 @@ async def test_a_sealed_script_runs_as_it_was_whatever_happens_to_its_file(tmp_p
     assert (checkout / "log.txt").read_text() == "more\n"
     assert (checkout / "deploy.sh").read_text() == "echo swapped\n"
     assert not list((tmp_path / "home" / "sandbox").glob("seal-*"))
+
+
+ABSENT = (
+    *(".jj", ".hg", ".sl", ".npmrc", ".yarnrc.yml", ".pnpmfile.cjs", ".cargo/config.toml", "rust-toolchain.toml"),
+    *("mise.toml", ".devcontainer", ".pre-commit-config.yaml", ".exrc", "flake.nix", ".mise.toml", "shell.nix"),
+    *(".config/mise.toml", ".yarn/releases"),
+)
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "link"])
+def test_protected_paths_that_do_not_exist_are_not_made(place: Place, kind: str) -> None:
+    make = {
+        "file": 'echo x >"$name"',
+        "folder": 'mkdir -p "$name/x"; echo x >"$name/x/y"',
+        "link": 'ln -s /etc "$name"',
+    }
+
+    done = place.bash(
+        f'for name in "$@"; do mkdir -p "$(dirname "$name")"; {make[kind]}; done; git status --short >/tmp/x; '
+        "rmdir .config .yarn; exit 0",
+        *ABSENT,
+    )
+
+    assert done.code == 0
+    left = [name for name in ABSENT if os.path.lexists(place.repo / name)]
+    assert left == []
+    assert place.git("status", "--short") == ""
+    kept = [path.name for path in (place.home / "sandbox" / "set-aside").iterdir()]
+    assert [name for name in kept if name.endswith("-flake.nix")] != []
+
+
+def test_a_protected_path_is_not_made_through_a_link(place: Place) -> None:
+    place.bash("mkdir x; echo x >x/mise.toml; ln -s x .config")
+
+    assert not (place.repo / ".config" / "mise.toml").exists()
+
+
+def test_protected_files_that_were_there_stay_and_cannot_be_changed(place: Place) -> None:
+    names = ("flake.nix", ".yarnrc.yml", "rust-toolchain.toml", ".pre-commit-config.yaml", ".cargo/config.toml")
+    for name in names:
+        (place.repo / name).parent.mkdir(exist_ok=True)
+        (place.repo / name).write_text("theirs")
+    for path in place.repo.rglob("*"):
+        os.chown(path, place.repo.stat().st_uid, place.repo.stat().st_gid)
+
+    done = place.bash('for name in "$@"; do cat "$name"; rm -f "$name"; echo x >"$name"; done; exit 0', *names)
+
+    assert done.text.count("theirs") == len(names)
+    assert [(place.repo / name).read_text() for name in names] == ["theirs"] * len(names)

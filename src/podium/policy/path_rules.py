@@ -248,7 +248,21 @@ PROTECTED = (
     *(".config/fish", ".config/git", ".podium", "podium.yaml", ".claude", ".claude.json", ".mcp.json", ".codex"),
     *(".gemini", ".cursor", ".windsurf", ".kiro", ".roo", ".opencode", "opencode.json", ".aider.conf.yml"),
     *(".vscode", ".idea", ".zed", ".fleet", ".exrc", ".nvimrc", ".nvim.lua", ".envrc", ".direnv", ".ripgreprc"),
-    *(".devcontainer", ".devcontainer.json"),
+    *(
+        ".devcontainer",
+        ".devcontainer.json",
+        ".jj",
+        ".hg",
+        ".hgrc",
+        ".sl",
+        "_exrc",
+        ".cargo/config",
+        ".cargo/config.toml",
+    ),
+    *("rust-toolchain", "rust-toolchain.toml", "flake.nix", "shell.nix", ".pre-commit-config.yml", "prek.toml"),
+    *("mise.toml", ".mise.toml", "mise.local.toml", ".mise.local.toml", ".mise", "mise/config.toml", ".config/mise"),
+    *(".config/mise.toml", ".npmrc", ".yarnrc", ".yarnrc.yml", ".yarn/releases", ".yarn/plugins", "bunfig.toml"),
+    *(".pnpmfile.cjs", ".pnpmfile.mjs", "pnpmfile.js"),
 )
 KEYS = (
     *("id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_ecdsa_sk", "id_ed25519_sk", "*.pem", "*.key", "*.p12"),

@@ -21,7 +21,7 @@ from typing import Literal
 
 from anyio import to_thread
 
-from ...policy.path_rules import is_protected
+from ...policy.path_rules import PROTECTED, is_protected
 from ...system.child_process import SandboxedCommand, build_environment
 from ...system.program_folders import PACKAGE_CACHES, PACKAGES
 from ...system.trace_parent import trace_variables
@@ -70,10 +70,15 @@ NAMESPACES = ("--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc
 PROTECTED_NAMES = (
     *(".git", ".githooks", ".husky", "lefthook-local.yml", ".envrc", ".podium", "podium.yaml", ".mcp.json", ".claude"),
     *(".codex", ".gemini", ".cursor", ".windsurf", ".kiro", ".roo", ".opencode", "opencode.json", ".aider.conf.yml"),
-    *(".vscode", ".idea", ".zed"),
+    *(".vscode", ".idea", ".zed", ".devcontainer", ".jj", ".hg", ".sl", ".cargo", ".exrc"),
     *(".bashrc", ".bash_profile", ".bash_login", ".profile", ".zprofile", ".zshrc", ".zshenv"),
 )
-"""Paths that a command can neither change nor create. Other protected paths are read-only if they exist."""
+"""Paths that a command can neither change nor create. Other protected paths are read-only if they exist.
+
+If a command creates one of the others at the top of the checkout, it is moved aside when the command ends: for many of
+them, programs fail if there is a folder in place of the missing file.
+"""
+MOVED_NAMES = tuple(name for name in PROTECTED if "*" not in name and name not in PROTECTED_NAMES)
 LEFTHOOK_NAMES = tuple(f"{dot}lefthook-local.{kind}" for dot in ("", ".") for kind in ("yml", "yaml", "toml", "json"))
 """Lefthook's local configuration files. They are protected like the paths above if Lefthook's main file exists."""
 
@@ -222,6 +227,7 @@ class Sandbox:
         start = RELAY if relay is not None else RUN if reads_input else RUN_WITHOUT_INPUT
         parts = (self, *self.also)
         held = [one._placeholders.acquire() if self.profile == "workspace" else () for one in parts]
+        absent = [one._list_absent() for one in parts]
         guards = (
             *(mount for one, names in zip(parts, held, strict=True) for mount in one._guard_mounts(names)),
             *(mount for one in parts for mount in one._store_mounts()),
@@ -242,8 +248,9 @@ class Sandbox:
             copies.remove()
             if relay is not None:
                 relay.close()
-            for one in parts:
-                for note in one.nested.move_aside() if one.nested else ():
+            for one, names in zip(parts, absent, strict=True):
+                moved = (*one.nested.move_created(names), *one.nested.move_aside()) if one.nested else ()
+                for note in moved:
                     command.notes.append(note)
                     self.report(note)
                 one._release_placeholders()
@@ -263,6 +270,12 @@ class Sandbox:
         for one in (self, *self.also):
             if one.profile == "workspace":
                 one._placeholders.remove()
+
+    def _list_absent(self) -> list[str]:
+        """Return the protected names that do not exist and have no placeholder."""
+        held = {*self._names_to_hold, *self.creatable}
+        names = (name for name in MOVED_NAMES if name not in held)
+        return [name for name in names if not os.path.lexists(f"{self.checkout}/{name}")]
 
     def _release_placeholders(self) -> None:
         if self.profile == "workspace":

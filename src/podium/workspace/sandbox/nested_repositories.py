@@ -118,6 +118,25 @@ class NestedRepositories:
             return [*told[:MOST_TOLD], moved]
         return told
 
+    def move_created(self, names: Iterable[str]) -> list[str]:
+        """Move aside those of these files and folders of the checkout that exist, and return messages about them."""
+        told: list[str] = []
+        for place in (self._checkout / name for name in names):
+            # A folder above it can be a link to another folder of the checkout.
+            place = Path(os.path.realpath(place.parent)) / place.name
+            if not os.path.lexists(place) or not place.is_relative_to(self._checkout):
+                continue
+            path = self._format(place)
+            try:
+                moved = self._move_aside(place, is_searched=False)
+            except OSError as error:
+                told.append(f"{path} is protected, but a command created it, and it cannot be moved: {error.strerror}")
+                continue
+            if moved is not None:
+                why = "because it is protected, and a command created it; use write_file, which asks the user"
+                told.append(f"{path} was moved to {_format_path(moved)}, {why}")
+        return told
+
     def _move_new_repositories(self) -> list[str]:
         told: list[str] = []
         # Each folder comes with the outermost new folder that contains it, or None if the folder is not new.
