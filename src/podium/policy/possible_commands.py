@@ -19,7 +19,7 @@ from .shell_command import LONGEST, MOST_WORDS, ShellCommand, list_match_texts, 
 from .shell_program import PATHLESS, find_changed_paths, find_mentioned_paths, get_program_name
 
 MOST_COMMANDS = 1_500
-MOST_WORDS_IN_ALL = 200_000
+MOST_WORDS_IN_ALL = 100_000
 MOST_TEXTS = 60
 DEEPEST = 4
 LONGEST_OPTION = 200
