@@ -13,6 +13,7 @@ from podium.config.settings_document import InstallSettings
 from podium.values.event import Noticed, PermissionAsked, ToolAnswered
 from podium.workspace.worktrees.worktree_slots import lease_slot
 
+from ..cli.conftest import Desk
 from ..studio import Studio
 from .stage import (
     add_sly_agent,
@@ -140,6 +141,27 @@ async def test_a_worktree_that_podium_made_keeps_a_writable_environment(
 
     assert studio.events(result, PermissionAsked) == []
     assert (environment / "bin" / "helper").exists()
+
+
+def test_programs_of_a_checkout_on_the_path_are_not_run(desk: Desk, tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    planted = desk.repo / ".venv" / "bin"
+    planted.mkdir(parents=True)
+    links = tmp_path / "links"
+    links.symlink_to(planted)
+    for name in ("goose", "claude-agent-acp", "codex", "git", "gh", "rg", "bwrap", "notify-send", "setpriv"):
+        (planted / name).write_text(f"#!/bin/sh\necho {name} >>{trace}\n")
+        (planted / name).chmod(0o755)
+    path = f"{planted}:{links}:.venv/bin:{desk.environment['PATH']}"
+    desk.write_agent("sly", call("grep", pattern="x"), bash("true"), "The end.", tools=["Grep", "Bash"])
+
+    listed = desk.run_podium("engines", "--json", PATH=path)
+    for words in (("models", "--json"), ("doctor",), ("run", "sly", "go", "--permissions", "bypass"), ("worktrees",)):
+        desk.run_podium(*words, PATH=path)
+
+    assert not trace.exists()
+    assert str(planted) not in listed.stdout
+    assert str(links) not in listed.stdout
 
 
 PROTECTED = (

@@ -29,6 +29,20 @@ def list_integration_branches(lab: WorkerLab) -> list[str]:
     return lab.repo.git("branch", "--list", "podium/merge-*", "--format=%(refname:short)").splitlines()
 
 
+async def test_programs_in_a_branch_are_named(lab: WorkerLab) -> None:
+    planted = ("app/env/pyvenv.cfg", "app/env/bin/git", "lib/x.pth", "tools/.venv/README")
+    (lab.repo.path / "tools" / ".venv").mkdir(parents=True)
+    (lab.repo.path / "tools" / ".venv" / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    await lab.delegate("feat/tools", *(write(name) for name in (*planted, "src/a.py")), "done")
+    await invoke_podium(lab, "workers", "wait")
+
+    asked = await invoke_podium(lab, "merge", "feat/tools")
+    encoded = await invoke_podium(lab, "merge", "feat/tools", "--json")
+
+    assert f"programs changed: {', '.join(sorted(planted))}" in asked.stdout
+    assert json.loads(encoded.stdout)["programs"] == sorted(planted)
+
+
 async def test_all_work_of_workers_is_merged_and_the_target_moves_only_with_yes(lab: WorkerLab) -> None:
     await lab.delegate("feat/base", write("base.txt", "base\n"), "done")
     await lab.delegate("feat/more", write("more.txt", "more\n"), "done", options=WorkerOptions(after=("feat/base",)))

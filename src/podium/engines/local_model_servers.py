@@ -6,7 +6,6 @@ listen on a port, so the user has to confirm an address first.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -16,6 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
+from ..system.unsandboxed_program import find_current_program
 from ..values.errors import Mistake
 from .acp.agent_program import AGENT_PROGRAMS
 from .model.providers import PROVIDERS, resolve_base_url, without_credentials
@@ -184,5 +184,5 @@ def guess_provider(url: str, models: Iterable[ModelEntry]) -> str:
 def find_coding_agents(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the coding agents on the PATH, with the location of each, without running them."""
     path = environ.get("PATH", "")
-    found = ((name, shutil.which(name, path=path)) for name in CODING_AGENTS)
+    found = ((name, find_current_program(name, path, None)) for name in CODING_AGENTS)
     return {name: executable for name, executable in found if executable is not None}

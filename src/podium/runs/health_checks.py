@@ -22,6 +22,7 @@ from ..engines.local_model_servers import find_coding_agents, find_servers, list
 from ..engines.model.providers import LOCAL, PROVIDERS, REHEARSAL, find_key_names, without_credentials
 from ..roster.discovery import load_roster
 from ..setup.settings import Settings
+from ..system.checkouts import find_checkouts
 from ..system.child_process import OutputBuffer, build_environment, run_process
 from ..system.locations import find_home_folder, find_repo
 from ..values.byte_size import format_size
@@ -29,6 +30,7 @@ from ..values.diagnostic import filter_errors
 from ..values.errors import Mistake
 from ..values.plain_text import format_count
 from ..values.release import format_install_commands
+from ..workspace.git.repository import find_trusted_program
 from .ability_summary import describe_test
 from .model_choice import default_model_fields
 from .store_health import Fact, check_store
@@ -150,13 +152,15 @@ def check_keys(environ: Mapping[str, str]) -> Fact:
 
 def check_git(repo: Path) -> Fact:
     """Report the version of git. Workers need git; most other runs do not."""
-    git = shutil.which("git")
-    if git is None:
+    first = shutil.which("git")
+    if first is None:
         return Fact("git", "note", f"not found; {_format_install_hint('git')}")
-    path = Path(git).resolve()
-    if not Path(git).is_absolute() or path.is_relative_to(repo.resolve()):
+    if not Path(first).is_absolute() or find_checkouts(repo).contain(first):
         where = "is in the repository or has a relative path"
-        return Fact("git", "problem", f"the git on PATH ({git}) {where}, so it was not run; fix PATH")
+        return Fact("git", "problem", f"the git on PATH ({first}) {where}, so it was not run; fix PATH")
+    git = find_trusted_program("git", outside=repo)
+    if git is None:
+        return Fact("git", "problem", f"the git on PATH ({first}) depends on a file in the repository; fix PATH")
     try:
         output = anyio.run(_read_version, git)
     except OSError as error:

@@ -7,7 +7,7 @@ shows a program or a start-up file that was planted there.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
@@ -54,6 +54,21 @@ def find_program_folder(checkout: Path, path: str, environ: Mapping[str, str]) -
             return folder
     marks = [at for at, part in enumerate(PurePosixPath(path).parts) if _fold(part) in ENVIRONMENT_MARKS]
     return "/".join(PurePosixPath(path).parts[: marks[0]]) or "." if marks else ""
+
+
+def select_programs(checkout: Path, paths: Collection[str], environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return those of these files of a checkout, which need not exist, that are in a folder of programs.
+
+    An environment can be among the files itself. Files that Python runs at its start count wherever they are.
+    """
+    marked = {path.rpartition("/")[0] for path in paths if path.rpartition("/")[2] in ENVIRONMENT_MARKS}
+    return tuple(
+        path
+        for path in paths
+        if path.endswith(START_FILES)
+        or not marked.isdisjoint(_iter_folders(path))
+        or find_program_folder(checkout, path, environ)
+    )
 
 
 ProgramStates = Mapping[str, tuple[int, int]]

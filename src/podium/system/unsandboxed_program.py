@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from ..values.errors import Mistake
 from ..values.plain_text import escape_unprintable, truncate_text
 from .checkouts import Checkouts, find_checkouts
-from .locations import REPO_MARKERS, find_repo, is_repo_marker
+from .locations import REPO_MARKERS, find_home_folder, find_repo, is_repo_marker
 
 REPO_VARIABLE = "PODIUM_REPO"
 START_FOLDERS = "program-folders"
@@ -119,6 +119,21 @@ def find_unsandboxed_program(name: str, path: str, checkouts: Checkouts) -> str:
             "install it outside the repository"
         )
     raise Mistake(f"program {_show(name)} not found on the PATH")
+
+
+def find_current_program(name: str, path: str, home: Path | None) -> str | None:
+    """Return the absolute path of an executable program, or None. A bare name is not looked up in the current checkout.
+
+    `home` is Podium's home folder; by default, it is the usual one. An absolute path is the user's own choice.
+    """
+    if os.path.isabs(name):  # noqa: PTH117 - plain text
+        return shutil.which(name)
+    checkouts = find_current_checkouts(find_home_folder(os.environ) if home is None else home)
+    try:
+        found = find_unsandboxed_program(name, path, checkouts)
+    except Mistake:
+        return None
+    return shutil.which(found)
 
 
 def _find_there(name: str, folder: str) -> str:

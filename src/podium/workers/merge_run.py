@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,6 +14,7 @@ from ..runs.branch_forecast import forecast_branches, forecast_fields
 from ..runs.merge_candidates import MergeCandidate
 from ..setup.sandbox_choice import choose_sandbox
 from ..setup.settings import Settings
+from ..system.program_folders import select_programs
 from ..tools.check_command import describe_hidden_exit, make_check_command
 from ..tools.run_checks import CHECK_OUTPUT_TAIL, CHECK_TIMEOUT
 from ..tools.shell import CommandOutput, run_command_line
@@ -30,12 +32,16 @@ Checks = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainOutcome:
-    """The forecast, the result of the merge train, the changes to the target, and the resolvers that were started."""
+    """The forecast, the result of the merge train, the changes to the target, and the resolvers that were started.
+
+    `programs` lists the changed files in folders whose programs the user runs without looking at them.
+    """
 
     forecast: Forecast
     train: Train
     changes: BranchChanges
     resolving: tuple[ResolverRun, ...] = ()
+    programs: tuple[str, ...] = ()
 
 
 async def run_merge_train(
@@ -63,9 +69,9 @@ async def run_merge_train(
     train = await build_train(
         repository, train_branches, onto=target, integration=name, check=check, permit=permit, excluded=excluded
     )
-    return TrainOutcome(
-        forecast=expected, train=train, changes=await read_commit_changes(repository, train.base, train.commit)
-    )
+    changes = await read_commit_changes(repository, train.base, train.commit)
+    programs = select_programs(repository.main_folder, sorted(changes.all_paths), os.environ)
+    return TrainOutcome(forecast=expected, train=train, changes=changes, programs=programs)
 
 
 async def _make_train_branch(repository: Repository, candidate: MergeCandidate) -> TrainBranch:
@@ -128,6 +134,7 @@ def merge_fields(outcome: TrainOutcome) -> dict[str, Any]:
         "branch": None if result.ref is None else result.ref.removeprefix(HEADS),
         "checks": list(result.checks),
         "changes": _changes_fields(outcome.changes),
+        "programs": list(outcome.programs),
         "forecast": forecast_fields(outcome.forecast),
         "coupled": [
             {"branch": one.branch, "commit": one.commit, "tree": one.tree, "is_part": one.is_part}

@@ -46,6 +46,7 @@ from ...values.event import (
     WorkEnded,
 )
 from ...views.run_view import RunView
+from ...workspace.git.repository import find_trusted_program
 from ..terminal import exit_codes
 from ..terminal.live_tree import draw_run_tree
 from ..terminal.run_tree import choose_symbols
@@ -120,9 +121,14 @@ class DemoFolder:
     def store(self) -> Path:
         return self.home / "podium.db"
 
+    @property
+    def git(self) -> str | None:
+        """The git program, which is never one from a checkout, or None if there is no git on the PATH."""
+        return find_trusted_program("git", outside=self.repo) if shutil.which("git") else None
+
     def create_repository(self) -> bool:
         """Create a git repository with one commit in the folder `repo`. Return False if git is not installed."""
-        if shutil.which("git") is None:
+        if self.git is None:
             return False
         for words in (("init", "--quiet", "--template="), ("add", "--all"), ("commit", "--quiet", "-m", "Start")):
             self.call_git(*words)
@@ -133,7 +139,7 @@ class DemoFolder:
         identity = {f"GIT_{who}_{what}": "podium" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
         settings = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
         return subprocess.run(
-            ["git", *words],
+            [self.git or "git", *words],
             cwd=self.repo,
             env={**self.build_environment(), **identity, **settings},
             capture_output=True,

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from ...system.program_folders import describe_changed_programs
 from ...values.plain_text import escape_unprintable, format_count
 from ...workers.merge_run import TrainOutcome
 from ...workspace.git.revision import SHORT
@@ -59,6 +60,7 @@ def format_changes(outcome: TrainOutcome, *, most: int) -> list[str]:
         f"changes to {outcome.train.target}: {total}",
         *fit_columns(rows, most=most),
         *([f"  and {format_count(others, 'more file')}"] if others else []),
+        *([describe_changed_programs(outcome.programs)] if outcome.programs else []),
     ]
 
 

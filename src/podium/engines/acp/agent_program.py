@@ -71,14 +71,18 @@ class AgentProgram(Struct, frozen=True, kw_only=True):
     """Whether the user's settings define the agent."""
 
     def find_executable(self, home: Path | None, path: str) -> str | None:
-        """Find the agent's program on the PATH, or where the install command puts it. Return None if it is missing."""
-        import shutil  # imported here to keep start-up fast: only coding agents need it
+        """Find the agent's program on the PATH, or where the install command puts it. Return None if it is missing.
 
-        if (found := shutil.which(self.command[0], path=path)) is not None or home is None or not self.package:
+        Programs in the checkout that this process works in are ignored, because agents' commands can write there.
+        """
+        # Imported here to keep start-up fast: only coding agents need it.
+        from ...system.unsandboxed_program import find_current_program
+
+        if (found := find_current_program(self.command[0], path, home)) is not None or home is None or not self.package:
             return found
         modules = home / AGENTS_FOLDER / "node_modules"
         installed = modules / self.package / self.binary if self.binary else modules / ".bin" / self.command[0]
-        return shutil.which(str(installed))
+        return find_current_program(str(installed), path, home)
 
     def choose_wire(self, provider: str, wire: str, *, agent: str, model: str) -> str:
         """Return the kind of API that the agent uses to call a model: the provider's own, or else `wire`.

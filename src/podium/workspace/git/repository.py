@@ -100,16 +100,23 @@ class GitResult:
 def find_trusted_program(name: str, *, outside: Path) -> str | None:
     """Return the absolute path of a program, or None if the program is not found.
 
-    Programs in the folder `outside` are ignored, because workers may be able to write to that folder.
+    Programs in the checkout `outside`, and in the one that this process works in, are ignored, because agents' commands
+    can write there.
     """
     kept_out = outside.resolve()
-    for folder in (*TRUSTED, *os.environ.get("PATH", "").split(os.pathsep)):
-        if not os.path.isabs(folder):  # noqa: PTH117 - an empty entry means the working directory
-            continue
+    for folder in TRUSTED:
         found = shutil.which(name, path=folder)
         if found and not Path(found).resolve().is_relative_to(kept_out):
             return found
-    return None
+    # Imported here to keep start-up fast: most programs are in the system's folders.
+    from ...system.locations import find_home_folder
+    from ...system.unsandboxed_program import find_current_checkouts, find_unsandboxed_program
+
+    try:
+        checkouts = find_current_checkouts(find_home_folder(os.environ), outside)
+        return find_unsandboxed_program(name, os.environ.get("PATH", ""), checkouts)
+    except Mistake:
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
