@@ -118,3 +118,27 @@ async def test_too_many_environments_are_refused_and_not_left_open(tmp_path: Pat
 
     with pytest.raises(Mistake, match="at most 1000 can be protected"):
         await Sandbox.find(tmp_path, home=tmp_path.parent / "home")
+
+
+def test_a_link_to_programs_is_restored(place: Place) -> None:
+    for name in ("envs/main/pyvenv.cfg", "envs/main/bin/python", "tools/bin/x"):
+        (place.repo / name).parent.mkdir(parents=True, exist_ok=True)
+        (place.repo / name).write_text("theirs")
+    (place.repo / ".venv").symlink_to("envs/main")
+    (place.repo / "node_modules").symlink_to(place.folder / "elsewhere")
+    (place.repo / "bin").symlink_to("tools/bin")
+    owner = place.repo.stat()
+    for path in place.repo.rglob("*"):
+        os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+    environ = {**os.environ, "PATH": f"{place.repo}/bin:{os.environ['PATH']}"}
+
+    done = place.bash(
+        "for name in .venv node_modules bin; do rm $name; mkdir -p $name/bin; echo x >$name/bin/python; done; "
+        "echo x >tools/bin/git; exit 0",
+        environ=environ,
+    )
+
+    assert done.code == 0
+    assert (place.repo / ".venv" / "bin" / "python").read_text() == "theirs"
+    assert (place.repo / "node_modules").readlink() == place.folder / "elsewhere"
+    assert [path.name for path in (place.repo / "bin").iterdir()] == ["x"]

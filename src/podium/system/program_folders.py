@@ -39,6 +39,22 @@ def list_path_folders(checkout: Path, environ: Mapping[str, str]) -> tuple[str, 
     return tuple(found)
 
 
+def list_links(checkout: Path, folders: Iterable[str]) -> tuple[str, ...]:
+    """Return the links in a checkout through which these folders are reached. Replacing one replaces the folder."""
+    found: dict[str, None] = {}
+    pending = [one for folder in folders for one in _iter_folders(folder)]
+    while pending:
+        name = pending.pop()
+        place = checkout / name
+        if name in found or not place.is_symlink():
+            continue
+        found[name] = None
+        target = Path(os.path.normpath(place.parent / place.readlink()))
+        if target != checkout and target.is_relative_to(checkout):
+            pending += _iter_folders(target.relative_to(checkout).as_posix())
+    return tuple(found)
+
+
 def find_program_folder(checkout: Path, path: str, environ: Mapping[str, str]) -> str:
     """Return the folder of programs that contains a path of a checkout, or would if it is created; otherwise "".
 

@@ -23,7 +23,7 @@ from anyio import to_thread
 
 from ...policy.path_rules import PROTECTED, is_protected
 from ...system.child_process import SandboxedCommand, build_environment
-from ...system.program_folders import PACKAGE_CACHES, PACKAGES
+from ...system.program_folders import PACKAGE_CACHES, PACKAGES, list_links
 from ...system.trace_parent import trace_variables
 from ...values.errors import Mistake
 from ..relay.host_grant import HostGrant
@@ -228,6 +228,7 @@ class Sandbox:
         parts = (self, *self.also)
         held = [one._placeholders.acquire() if self.profile == "workspace" else () for one in parts]
         absent = [one._list_absent() for one in parts]
+        links = [one._read_links() for one in parts]
         guards = (
             *(mount for one, names in zip(parts, held, strict=True) for mount in one._guard_mounts(names)),
             *(mount for one in parts for mount in one._store_mounts()),
@@ -248,9 +249,10 @@ class Sandbox:
             copies.remove()
             if relay is not None:
                 relay.close()
-            for one, names in zip(parts, absent, strict=True):
-                moved = (*one.nested.move_created(names), *one.nested.move_aside()) if one.nested else ()
-                for note in moved:
+            for one, names, targets in zip(parts, absent, links, strict=True):
+                nested = one.nested
+                undone = (*nested.restore_links(targets), *nested.move_created(names)) if nested else ()
+                for note in (*undone, *(nested.move_aside() if nested else ())):
                     command.notes.append(note)
                     self.report(note)
                 one._release_placeholders()
@@ -276,6 +278,15 @@ class Sandbox:
         held = {*self._names_to_hold, *self.creatable}
         names = (name for name in MOVED_NAMES if name not in held)
         return [name for name in names if not os.path.lexists(f"{self.checkout}/{name}")]
+
+    def _read_links(self) -> dict[str, str]:
+        """Return the links that lead to folders of programs, with their targets."""
+        places = ((name, self.checkout / name) for name in self._program_links)
+        return {name: str(place.readlink()) for name, place in places if place.is_symlink()}
+
+    @cached_property
+    def _program_links(self) -> tuple[str, ...]:
+        return list_links(self.checkout, self.programs)
 
     def _release_placeholders(self) -> None:
         if self.profile == "workspace":

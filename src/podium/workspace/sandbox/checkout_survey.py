@@ -82,8 +82,9 @@ def list_program_folders(survey: CheckoutSurvey, checkout: Path, environ: Mappin
 
     Raise Mistake if there are too many to protect.
     """
-    absent = [name for name in USUAL_ENVIRONMENTS if not os.path.lexists(checkout / name)]
-    found = _list_outermost(dict.fromkeys((*list_path_folders(checkout, environ), *survey.environments, *absent)))
+    usual = [name for name in USUAL_ENVIRONMENTS if not (checkout / name).exists() or (checkout / name).is_symlink()]
+    named = dict.fromkeys((*list_path_folders(checkout, environ), *usual))
+    found = _list_outermost((*named, *(name for name in survey.environments if name not in named)))
     if len(found) > MOST_PROGRAM_FOLDERS:
         raise Mistake(
             f"{checkout} has {len(found)} virtual environments and folders of packages, and at most "

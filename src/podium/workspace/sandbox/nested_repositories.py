@@ -137,6 +137,27 @@ class NestedRepositories:
                 told.append(f"{path} was moved to {_format_path(moved)}, {why}")
         return told
 
+    def restore_links(self, targets: Mapping[str, str]) -> list[str]:
+        """Restore the links of the checkout that a command has replaced, and return messages about them."""
+        told: list[str] = []
+        for name, target in targets.items():
+            place = self._checkout / name
+            if place.is_symlink() and str(place.readlink()) == target:
+                continue
+            try:
+                if os.path.lexists(place):
+                    self._move_aside(place, is_searched=False)
+                parent = _open_without_links(self._checkout, place.parent)
+                try:
+                    os.symlink(target, place.name, dir_fd=parent)
+                finally:
+                    os.close(parent)
+            except OSError as error:
+                told.append(f"{self._format(place)} leads to programs, and cannot be restored: {error.strerror}")
+                continue
+            told.append(f"{self._format(place)} leads to programs, and was restored, because a command changed it")
+        return told
+
     def _move_new_repositories(self) -> list[str]:
         told: list[str] = []
         # Each folder comes with the outermost new folder that contains it, or None if the folder is not new.
