@@ -29,6 +29,7 @@ ROWS = {
     "T7": 0,
     "T4": 0,
     "T5": 0,
+    "T1": 0,
 }
 """Every attack and its priority."""
 

@@ -549,6 +549,25 @@ async def test_what_had_begun_before_a_crash_is_not_done_when_it_is_denied_by_no
     assert (repo / "count.txt").read_text() == "x\n"
 
 
+async def test_what_had_begun_before_a_crash_is_asked_about_when_it_needs_permission_by_now(
+    studio: Studio, repo: Path
+) -> None:
+    studio.settings = structs.replace(studio.settings, checks={"count": ("sh", "-c", "echo x >> count.txt")})
+    set_rules(studio, allow=["run_checks"])
+    add_writer(studio, {"calls": [{"name": "run_checks"}]}, tools=("run_checks",))
+    async with studio.app(fault=refuse_after(6)) as app:
+        first = await app.run(studio.agents["writer"], "go", repo=repo)
+    assert studio.events(first, ActionBegan)
+    studio.expire_leases()
+    set_rules(studio, ask=["run_checks"])
+
+    result = await studio.resume(first.run_id)
+
+    assert "Not done" in studio.heard("writer")[-1]
+    assert studio.events(result, PermissionAsked)[0].action.tool == "run_checks"
+    assert (repo / "count.txt").read_text() == "x\n"
+
+
 async def test_only_what_was_asked_can_be_answered(studio: Studio, repo: Path) -> None:
     add_writer(studio)
 

@@ -206,6 +206,9 @@ class Gate:
             verdict, context = await self._check_action(place, began.action, prepared)
             if verdict.decision == "deny":
                 return self._refuse_action(place, began.action, verdict.reason)
+            if verdict.decision == "ask":
+                # Another machine may have recorded the start, so the recorded request and its answer decide again.
+                return await self.perform(place, acting, call, prepared, is_given=is_given)
             return _add_context(await self._execute_call(place, prepared), context)
         except InvalidCall as error:
             return ToolAnswer(text=str(error), is_error=True)
@@ -262,7 +265,7 @@ class Gate:
     async def permit(self, place: Scope, wanted: EngineAction) -> str:
         """Return why an engine's own action is refused, or an empty string if the action is permitted.
 
-        The start of a permitted action is recorded. If a permitted action was interrupted and starts again, it needs no
+        The start of a permitted action is recorded. If an approved action was interrupted and starts again, it needs no
         new approval, but the rules and hooks can still deny it.
         """
         action = self._build_action(place, wanted.tool, wanted)
@@ -274,7 +277,7 @@ class Gate:
         allowed_by = verdict.rule or verdict.reason
         if verdict.decision == "deny":
             return self._refuse_action(place, action, verdict.reason).refusal
-        if verdict.decision == "ask" and not is_resumed:
+        if verdict.decision == "ask":
             answered, action = await self._ask_permission(
                 place, action, reason=verdict.reason, shown=wanted.shown, agent_reason=wanted.agent_reason
             )
@@ -298,12 +301,13 @@ class Gate:
         if action.repeat_key in timeline.approvals:
             return PermissionAnswered(id="", decision="run", by=timeline.approvals[action.repeat_key]), action
         while True:
-            asked = place.record(
-                self._build_request(place, action, reason=reason, shown=shown, agent_reason=agent_reason)
-            )
+            new = self._build_request(place, action, reason=reason, shown=shown, agent_reason=agent_reason)
+            asked = place.record(new)
             if not must_ask_again(asked, timeline.answers.get(asked.id), now=time.time()):
                 answered = await self._ask_beside_hooks(place, asked)
-                if not must_ask_again(asked, answered, now=time.time()):
+                # Another machine may have recorded the request, and shown the person something else.
+                is_unseen = asked.id != new.id and asked.shown != timeline.redaction.redact_text(shown)
+                if not must_ask_again(asked, answered, now=time.time()) and not (is_unseen and answered.is_allowed):
                     return answered, asked.action
 
     def _build_request(

@@ -1,7 +1,8 @@
 """Call the hooks of a run, and record how each call ended.
 
 A call is a step: a resumed run does not repeat a call whose end is on the timeline. A hook that was running when the
-process died is called again. Hooks can deny an action or add context, but never allow anything.
+process died is called again, and so is a hook that passed an action on another machine of a fleet. Hooks can deny an
+action or add context, but never allow anything.
 """
 
 from __future__ import annotations
@@ -73,6 +74,8 @@ class RunHooks:
         self._hooks = hooks
         self._repo = repo
         self._hooks_of_agent = hooks_of_agent
+        self._called: set[str] = set()
+        """The calls that this process has made or is making."""
         self.close: Callable[[], object] = close
         """Removes the temporary files of the hook calls."""
 
@@ -102,9 +105,17 @@ class RunHooks:
         agent: str = "",
     ) -> HookRan:
         """Call a hook once and record how it ended. `about` distinguishes calls for different actions in a scope."""
-        step = place.child(f"hook:{event}:{compute_digest(hook, about, agent)}#1")
-        if (known := step.find_outcome(HookRan)) is not None:
+        name = f"hook:{event}:{compute_digest(hook, about, agent)}"
+        step = place.child(f"{name}#1")
+        known = step.find_outcome(HookRan)
+        is_believed = not self._timeline.has_foreign_entries or event != "before_tool" or step.path in self._called
+        if known is not None and known.outcome == "passed" and not is_believed:
+            # Another machine recorded the pass, perhaps without calling the hook.
+            step = place.child(f"{name}#{self._timeline.epoch}")
+            known = step.find_outcome(HookRan) if step.path in self._called else None
+        if known is not None:
             return known
+        self._called.add(step.path)
         payload = self._encode_payload(hook, event, fields)
         # A pause does not block the hooks of the whole run: those at its end must run even if a pause was requested.
         effect: AbstractAsyncContextManager[Any] = self._timeline.effect if place.path else nullcontext()

@@ -161,6 +161,8 @@ class Timeline:
         self._hash = GENESIS
         self._outcomes: dict[str, bytes] = {}
         self._answer_flags: dict[str, Flag] = {}
+        self.has_foreign_entries = False
+        """Whether another machine may have written some of the entries."""
         self.running_effects = 0
         """The number of external effects, such as model calls and commands, that are in progress."""
         self.limit_waits = LimitWaits()
@@ -392,10 +394,18 @@ class Timeline:
             # An answer that arrives after the request expired has no effect: the gate asks again.
             elif event.decision != "once" and not is_expired(asked, at=event.at):
                 self.approvals[action.repeat_key] = event.by or "a person"
-                if event.decision == "always" and event.rule == asked.always != "":
+                if event.decision == "always" and event.rule == asked.always != "" and self._is_derived(asked):
                     self.granted_rules += (event.rule,)
         if event.id in self._answer_flags:
             self._answer_flags.pop(event.id).set()
+
+    def _is_derived(self, asked: PermissionAsked) -> bool:
+        """Return whether the rule that a request offered follows from its action, unless this machine recorded it."""
+        if not self.has_foreign_entries:
+            return True
+        from ..policy import generalised  # imported here because few runs move between machines
+
+        return generalised(asked.action) == asked.always
 
 
 @cache

@@ -26,6 +26,7 @@ from ..values.request import Answer, Part, Request, quote_lines
 from ..views.adr_files import ADR_FOLDER, render_adr_files
 from ..views.decision_record import collect_decisions
 from .collaboration_team import CollaborationTeam
+from .plan_approval import find_approved_rules
 from .plan_drafting import PlanDrafting
 from .step_work import StepWork
 from .team_prompts import render_prompt
@@ -151,7 +152,7 @@ class Collaboration:
         return [step for step in committed.plan.steps if steps[step.id].state == "ready"]
 
     def _make_step_work(self, step: PlanStep, committed: PlanCommitted) -> StepWork:
-        steps = self._board.progress.steps
+        steps, timeline = self._board.progress.steps, self._op.scope.timeline
         branches = (steps[id].branch for id in step.depends_on)
         return StepWork(
             op=self._op,
@@ -159,7 +160,7 @@ class Collaboration:
             board=self._board,
             step=step,
             place=self._step_place(step.id, committed.version),
-            approved=step.policy.allow if committed.is_approved_by_person else (),
+            approved=find_approved_rules(committed, step.id, timeline.asked, timeline.answers),
             after=tuple(dict.fromkeys(branch for branch in branches if branch)),
             limiter=self._limiter,
         )

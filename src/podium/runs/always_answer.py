@@ -10,10 +10,13 @@ import time
 from pathlib import Path
 
 from ..config.always_allow_rules import AllowedRule, identify_repo, load_allowed_rules, save_allowed_rule
+from ..policy import generalised
 from ..store.reader import StoreReader
+from ..store.run_creators import find_person_run
 from ..store.saved_rules import PublishedRule, publish_rules
 from ..system.host_id import read_host_id
-from ..values.event import RunStarted
+from ..values.errors import Mistake
+from ..values.event import KINDS, PermissionAsked, RunStarted, decode_entry
 from ..values.store_address import PostgresAddress, StoreAddress
 
 
@@ -22,8 +25,11 @@ def save_always_answer(
 ) -> AllowedRule | None:
     """Save the rule from an "always" answer, and return the saved rule.
 
-    If the run has no repository, save nothing and return None, unless `is_everywhere` is set.
+    If the run has no repository, save nothing and return None, unless `is_everywhere` is set. Raise Mistake if the run
+    asked with a rule that does not follow from the action: a host of a fleet can write anything into its requests.
     """
+    if isinstance(store, PostgresAddress):
+        _require_derived_rule(store, rule, run)
     repo = "" if is_everywhere else _find_run_repo(store, run)
     if not repo and not is_everywhere:
         return None
@@ -31,6 +37,17 @@ def save_always_answer(
     save_allowed_rule(home, saved)
     publish_saved_rules(home, store)
     return saved
+
+
+def _require_derived_rule(store: PostgresAddress, rule: str, run: str) -> None:
+    with StoreReader(store) as reader:
+        rows = reader.read_rows_of_kinds(run, (KINDS[PermissionAsked],))
+    events = (decode_entry(row.line).event for row in rows)
+    if not any(isinstance(one, PermissionAsked) and generalised(one.action) == rule for one in events):
+        raise Mistake(
+            f"the rule {rule} was not saved, because it does not follow from any action that run {run} asked for; if "
+            "you want it, add it to your settings"
+        )
 
 
 def publish_saved_rules(home: Path, store: StoreAddress) -> None:
@@ -44,7 +61,12 @@ def publish_saved_rules(home: Path, store: StoreAddress) -> None:
 
 
 def _find_run_repo(store: StoreAddress, run: str) -> str:
-    """Return the repository of a run. For a worker, this is the repository that its checkout belongs to."""
+    """Return the repository of a run. For a worker, this is the repository that its checkout belongs to.
+
+    For a worker that a host delegated, it is the repository of the person's run that led to it.
+    """
+    if not (run := find_person_run(store, run)):
+        return ""
     with StoreReader(store) as reader:
         started = reader.read_summary(run).first.event
     assert isinstance(started, RunStarted)

@@ -17,6 +17,7 @@ from msgspec import structs
 
 from ..setup.preflight import validate_request
 from ..store.reader import StoreReader
+from ..store.run_creators import find_foreign_creator
 from ..store.sqlite.progress_files import require_intact_run
 from ..values.agent import Budget
 from ..values.errors import Mistake
@@ -135,6 +136,11 @@ async def _load_source(launcher: RunLauncher, source: str) -> list[Entry]:
         require_intact_run(store, source, rows)
         return [decode_entry(row.line) for row in rows]
 
+    if find_foreign_creator(store, source) is not None:
+        raise Mistake(
+            f"run {source} was created by a host, or it is not known by whom, so it cannot be forked: its "
+            "record could contain anything; start a new run with podium run instead"
+        )
     entries = await to_thread.run_sync(read_timeline)
     worker_task = _get_started(entries).errand
     # A run in the background has its own process, but is not part of another run.

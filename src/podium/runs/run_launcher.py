@@ -16,15 +16,17 @@ from pathlib import Path
 
 from anyio import to_thread
 from anyio.abc import TaskGroup
+from msgspec import structs
 
 from .. import __version__
 from ..core.earlier_runs import load_earlier_turns
 from ..core.gate import ActingTool
+from ..core.journal_rows import JournalRow
 from ..core.operation import ExecutionPatterns
 from ..core.placement import Placement
 from ..core.redaction import Redaction
 from ..core.timeline import Timeline
-from ..engines.model.providers import REHEARSAL, find_key_names, read_provider_variables
+from ..engines.model.providers import REHEARSAL, find_key_names, read_provider_variables, without_credentials
 from ..patterns.registry import PATTERNS, OnDiscussion, OwnPatterns, Pattern, Patterns, find_pattern
 from ..setup.preflight import (
     add_constraints,
@@ -50,16 +52,18 @@ from ..store.sqlite.progress_files import require_intact_run
 from ..store.worker_index import build_worker_insert
 from ..system.locations import find_repo
 from ..values.agent import Agent, Budget
-from ..values.errors import Mistake, RunHeld, RunIsPaused, RunOver, StoreFailed
-from ..values.event import Entry, Noticed, RunPaused, RunResumed, RunStarted, StopAsked, decode_entry
+from ..values.errors import Mistake, RunHeld, RunIsPaused, RunOver, RunRefused, StoreFailed
+from ..values.event import KINDS, Entry, Noticed, RunPaused, RunResumed, RunStarted, StopAsked, decode_entry
 from ..values.fleet_job import FleetJob
 from ..values.limits import Unattended
 from ..values.request import Request
+from ..values.store_address import PostgresAddress
 from ..values.worker_task import WorkerTask
 from ..workspace.git.stored_credentials import read_stored_credentials
 from .decision_context import describe_decisions_in_force
 from .limit_wakeup import describe_late_wakeup, is_paused_now
 from .run_assembly import CommitWork, EngineFor, MakePush, RunAssembly, TraceRun
+from .run_authority import load_run_start, make_powerless
 from .run_driver import RunDriver
 from .run_options import RunOptions, apply_options, require_known_options
 
@@ -246,7 +250,8 @@ class RunLauncher:
         Raise RunOver if the run has ended, RunHeld if a process is working on it, and StoreCorrupt if entries were
         changed or lost. If `continues_pause` is False, raise RunIsPaused for a paused run.
         """
-        started = await self._read_run_start(id)
+        await self._require_unfinished(id)
+        started = await self._load_run_start(id)
         own = index_patterns(patterns)
         self._run_agents.check_agents(started.agents, self.settings.with_record(started.settings), own)
         return await self._claim_run(
@@ -256,6 +261,7 @@ class RunLauncher:
             patterns=Patterns(on_discussion, own=own),
             must_be_intact=True,
             continues_pause=continues_pause,
+            started=started,
         )
 
     async def has_run(self, run: str) -> bool:
@@ -277,10 +283,11 @@ class RunLauncher:
     async def claim_idle_run(self, run: str, *, must_be_intact: bool = False) -> RunDriver:
         """Claim a run that no process is working on, to record events about it.
 
-        Raise RunOver if the run has ended, and RunHeld if a process is working on it. With `must_be_intact`, raise
-        StoreCorrupt if entries were changed or lost.
+        This is also possible if this machine refuses to execute the run. Raise RunOver if the run has ended, and
+        RunHeld if a process is working on it. With `must_be_intact`, raise StoreCorrupt if entries were changed or
+        lost.
         """
-        await self._read_run_start(run)
+        await self._require_unfinished(run)
         return await self._claim_run(run, must_be_intact=must_be_intact)
 
     async def stop_run(self, run: str, by: str = "") -> None:
@@ -288,7 +295,7 @@ class RunLauncher:
 
         Raise RunOver if the run has already ended, and StoreFailed if this process cannot end it.
         """
-        await self._read_run_start(run)
+        await self._require_unfinished(run)
         await to_thread.run_sync(partial(post_to_mailbox, self.settings.store, run, StopAsked(by=by)))
         try:
             claimed = await self._claim_run(run)
@@ -329,17 +336,18 @@ class RunLauncher:
             found |= read_stored_credentials(Path(folder))
         return self._redaction.add_secrets(found)
 
-    async def _read_run_start(self, run: str) -> RunStarted:
-        """Return the first event of a run. Raise RunOver if the run has ended."""
+    async def _require_unfinished(self, run: str) -> None:
+        """Raise RunOver if a run has ended."""
 
         def read_summary() -> RunSummary:
             with StoreReader(self.settings.store) as reader:
                 return reader.read_summary(run)
 
-        summary = await to_thread.run_sync(read_summary)
-        require_not_ended(run, summary.last)
-        assert isinstance(summary.first.event, RunStarted)
-        return summary.first.event
+        require_not_ended(run, (await to_thread.run_sync(read_summary)).last)
+
+    async def _load_run_start(self, run: str) -> RunStarted:
+        """Return the first event of a run, as this machine may execute it. Raise RunRefused if it may not."""
+        return await to_thread.run_sync(load_run_start, self.settings.store, run)
 
     async def _claim_run(
         self,
@@ -350,10 +358,12 @@ class RunLauncher:
         patterns: ExecutionPatterns = PATTERNS,
         must_be_intact: bool = False,
         continues_pause: bool = True,
+        started: RunStarted | None = None,
     ) -> RunDriver:
         """Claim a run and load its timeline. If `must_be_intact`, raise StoreCorrupt if entries were changed or lost.
 
-        A damaged run can still be ended or paused.
+        A damaged run can still be ended or paused. `started` is the start of a run that is then executed. A run that
+        this machine may not execute can be ended without it; none of its hooks is called.
         """
         lease = await self._store.claim_run(id)
         try:
@@ -366,11 +376,21 @@ class RunLauncher:
             if must_be_intact:
                 notices.append(await to_thread.run_sync(require_intact_run, self.settings.store, id, rows))
             first = decode_entry(rows[0].line)
-            started = first.event
-            assert isinstance(started, RunStarted)
+            recorded = first.event
+            assert isinstance(recorded, RunStarted)
+            if started is None:
+                try:
+                    started = await self._load_run_start(id)
+                except RunRefused:
+                    started = make_powerless(recorded)
+            first = structs.replace(first, event=started)
             timeline = Timeline(id, lease, redaction=self._build_redaction(started))
+            timeline.has_foreign_entries = isinstance(self.settings.store, PostgresAddress)
             timeline.load(rows)
             settings = self.settings.with_record(started.settings)
+            if not settings.base_url:
+                settings = settings.with_own_address(self._environ)
+                notices.append(_describe_address(recorded.settings.get("base_url", ""), settings.base_url, rows))
             earlier_turns = await load_earlier_turns(started.after, self._store.read_rows)
             run = self._assembly.build_run(
                 lease,
@@ -395,6 +415,18 @@ class RunLauncher:
             self._store.release_run(lease)
             raise
         return run
+
+
+def _describe_address(recorded: str, own: str, rows: Sequence[JournalRow]) -> str:
+    """Return a notice if this machine calls another address than a run recorded, unless the timeline has it already."""
+    if not recorded or not own or without_credentials(own) == recorded:
+        return ""
+    notice = (
+        f"This machine sends the model calls to {without_credentials(own)}, which its own settings name, and not to "
+        f"{recorded}, which the run recorded."
+    )
+    known = (decode_entry(row.line).event for row in rows if row.kind == KINDS[Noticed])
+    return "" if Noticed(text=notice) in known else notice
 
 
 MakePlacement = Callable[[RunLauncher, Settings, str, RunStarted, Unattended | None], Placement]

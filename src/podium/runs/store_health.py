@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from .. import __version__
 from ..store.reader import StoreReader
+from ..store.run_creators import list_unconfirmed_runs
 from ..store.store_connection import require_postgres_packages
 from ..values.errors import PodiumError
 from ..values.plain_text import format_count
@@ -60,6 +61,13 @@ def check_runs(store: StoreAddress, about: str) -> Iterator[Fact]:
         yield Fact("store", "problem", f"{store} is not writable; check its permissions, or set PODIUM_HOME")
     else:
         yield Fact("store", "fine", f"{about}, {format_count(len(runs), 'run')}")
+    if unconfirmed := list_unconfirmed_runs(store):
+        yield Fact(
+            "to confirm",
+            "note",
+            f"{', '.join(unconfirmed)}: a host of the fleet may have created these runs before the store recorded who "
+            "creates a run, so they wait; look at each with podium show RUN, and confirm it with podium resume RUN",
+        )
     waiting = [summary.id for summary in runs if derive_run_state(summary) == "resumable"]
     if waiting:
         yield Fact("to resume", "note", f"{', '.join(waiting)}; continue with podium resume")

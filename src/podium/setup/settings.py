@@ -163,7 +163,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         for key in given.keys() - FLAGS:
             values[key], sources[key] = given[key], "flag"
         settings = cls(**(values | {"home": home}))
-        return settings if settings.base_url else settings._with_base_url(environ)
+        return settings if settings.base_url else settings.with_own_address(environ)
 
     def add_provider_addresses(self, environ: Mapping[str, str]) -> Mapping[str, str]:
         """Return the environment plus the provider addresses from the settings. Existing variables take precedence."""
@@ -174,8 +174,8 @@ class Settings(Struct, frozen=True, kw_only=True):
         }
         return moved | {key: value for key, value in environ.items() if value or key not in moved}
 
-    def _with_base_url(self, environ: Mapping[str, str]) -> Settings:
-        """Return the settings with `base_url` set to the address of the model's provider."""
+    def with_own_address(self, environ: Mapping[str, str]) -> Settings:
+        """Return the settings with `base_url` set to the address that they name for the model's provider."""
         first = resolve_models(self.model, self.models).models[0]
         if first in ("", REHEARSAL):
             return self

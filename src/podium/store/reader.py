@@ -155,6 +155,8 @@ class StoreReader:
                 values,
             ).fetchall()
         for id, *owner_values, first, last in found:
+            if first is None:
+                continue  # a host of a fleet can create a run without entries
             owner = make_owner(*owner_values)
             try:
                 first_entry, last_entry = decode_entry(first, run=id), decode_entry(last, run=id)

@@ -15,6 +15,8 @@ from .sql_connection import SqlConnection, write_transaction
 from .write_statements import DELETE_OLD_OWNERS, RENEW_OWNER, TAKE_OVER_RUN
 
 LEASE_SECONDS = 30.0
+MOST_LEASE_SECONDS = 600.0
+"""The longest lease that a PostgreSQL store gives to a host."""
 
 OWNER_COLUMNS = "owner.id, owner.host, owner.boot, owner.pid, owner.born, owner.until - clock_seconds()"
 """The columns for `make_owner`. The last is the time left, not the time of expiry, because clocks can differ."""

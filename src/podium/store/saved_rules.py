@@ -14,6 +14,7 @@ from typing import NamedTuple
 from ..values.event import RunStarted
 from ..values.store_address import PostgresAddress, StoreAddress
 from .reader import StoreReader
+from .run_creators import find_person_run
 from .store_connection import open_connection, translate_errors
 
 MOST_PARENTS = 20
@@ -41,7 +42,7 @@ def publish_rules(store: StoreAddress, machine: str, rules: Sequence[PublishedRu
 
 
 def read_rules_for_run(store: StoreAddress, run: str) -> tuple[str, ...]:
-    """Return the published rules that apply to a run.
+    """Return the published rules that apply to a run. Only records that a person's login created count.
 
     These are the rules of the machine that delegated the run. If a worker delegated the run, they are the rules of the
     machine that delegated the first worker in the chain.
@@ -49,6 +50,8 @@ def read_rules_for_run(store: StoreAddress, run: str) -> tuple[str, ...]:
     with StoreReader(store) as reader:
         origin = None
         for _ in range(MOST_PARENTS):
+            if not (run := find_person_run(store, run)):
+                break
             started = reader.read_summary(run).first.event
             if not isinstance(started, RunStarted) or started.errand is None or started.errand.origin is None:
                 break

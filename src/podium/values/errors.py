@@ -5,7 +5,9 @@
     │   ├── BadAgent           an agent file or a reference between agents is wrong
     │   ├── NoSuchRun          no run, or more than one, matches the id
     │   ├── RunOver            the run has ended
-    │   └── RunIsPaused        the run is paused and must be resumed first
+    │   ├── RunIsPaused        the run is paused and must be resumed first
+    │   └── RunRefused         a host created the run, and this machine does not execute it
+    │       └── RunNotConfirmed    it is not known who created the run, and the user has not confirmed it
     ├── AlreadyAnswered    the request already has an answer
     ├── RequestClosed      the request expired, or nobody is waiting for the answer any more
     ├── AgentFailed        an agent failed; contains the failure recorded on the timeline
@@ -85,6 +87,14 @@ class RunOver(Mistake):
 
 class RunIsPaused(Mistake):
     """The run is paused and must be resumed first."""
+
+
+class RunRefused(Mistake):
+    """A host of a fleet created the run, and what it recorded cannot be derived from a person's record."""
+
+
+class RunNotConfirmed(RunRefused):
+    """It is not known whether a host created the run, and the user has not confirmed it yet."""
 
 
 class AlreadyAnswered(PodiumError):

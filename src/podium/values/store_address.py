@@ -19,6 +19,11 @@ class PostgresAddress:
     url: str
     folder: Path
 
+    @property
+    def home(self) -> Path:
+        """The Podium home that `folder` is in; see `make_postgres_address`."""
+        return self.folder.parents[1]
+
     def exists(self) -> bool:
         """Return True, because opening the database creates the store if it does not exist yet."""
         return True

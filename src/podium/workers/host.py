@@ -21,13 +21,14 @@ from ..fleet.fleet_database import HEARTBEAT_SECONDS, FleetDatabase, HostRow, op
 from ..fleet.host_loop import HandBack, HostLoop
 from ..fleet.job_sweep import JobSweep
 from ..fleet.placement_choice import open_placement
+from ..runs.run_authority import load_run_start
 from ..runs.run_launcher import RunLauncher
 from ..store.postgres.host_statements import find_host_name
 from ..store.postgres.schema import load_migrations
 from ..store.reader import StoreReader
 from ..store.run_leases import OwnerId
 from ..store.wakeup import Wakeup
-from ..values.errors import Mistake, PlacementUnavailable, PodiumError
+from ..values.errors import Mistake, PlacementUnavailable, PodiumError, RunRefused
 from ..values.event import Noticed, RunStarted
 from ..values.fleet_job import HostOffer, JobClaim, check_name
 from ..values.plain_text import format_count
@@ -215,7 +216,7 @@ class HostWork:
                 await self._release_run(run)
 
     async def _run_worker(self, run: str) -> HandBack | None:
-        started, status, waiting = await to_thread.run_sync(self._read_run, run)
+        status, waiting = await to_thread.run_sync(self._read_run, run)
         if status != "open":
             return None  # if the run is resumed or its limit resets, the sweep queues it again
         if waiting == "not yet":
@@ -223,15 +224,20 @@ class HostWork:
         if waiting:
             await self._launcher.fail_run(run, waiting)
             return None
-        reason = self._explain_unfit(started) or await self._commander.run_claimed_worker(run, started)
+        try:
+            started = await to_thread.run_sync(load_run_start, self._launcher.settings.store, run)
+        except RunRefused as error:
+            reason = str(error)
+        else:
+            reason = self._explain_unfit(started) or await self._commander.run_claimed_worker(run, started)
         if reason:
             await self._refuse_run(run, reason)
             return HandBack(delay=PASSED_ON_SECONDS)
-        _, status, _ = await to_thread.run_sync(self._read_run, run)
+        status, _ = await to_thread.run_sync(self._read_run, run)
         return HandBack() if status == "open" else None
 
-    def _read_run(self, run: str) -> tuple[RunStarted, RunStatus, str]:
-        """Return a run's first event, its status, and a message about the runs that must succeed before it starts.
+    def _read_run(self, run: str) -> tuple[RunStatus, str]:
+        """Return a run's status, and a message about the runs that must succeed before it starts.
 
         The message is empty if all these runs have succeeded. If one of them has ended without success, the message
         says how that run ended. Otherwise, the message is `not yet`.
@@ -250,7 +256,7 @@ class HostWork:
                 case _:
                     waiting = describe_ending(one)
                     break
-        return started, derive_run_status(summary.last), waiting
+        return derive_run_status(summary.last), waiting
 
     def _explain_unfit(self, started: RunStarted) -> str:
         """Return the reason why this machine cannot run the agents of a run, or an empty string if it can."""

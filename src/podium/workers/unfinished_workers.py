@@ -10,9 +10,10 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from ..runs.run_authority import load_run_start
 from ..store.reader import RunSummary, StoreReader
 from ..store.worker_index import WorkerIndex
-from ..values.errors import StoreCorrupt
+from ..values.errors import RunNotConfirmed, RunRefused, StoreCorrupt
 from ..values.event import KINDS, Entry, RunEnded, RunPaused, RunResumed, RunStarted, decode_entry
 from ..values.request import describe_outcome
 from ..values.store_address import StoreAddress
@@ -31,6 +32,8 @@ class UnfinishedWorkers:
     end_texts: Mapping[str, str]
     stop_requested: frozenset[str]
     """Runs that have a stop request and that no other process is working on."""
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """Runs that this machine does not execute because of who created them, and the reasons."""
     wakeups: Mapping[str, float] = field(default_factory=dict)
     """When the runs waiting for a provider's limit to reset will continue, in seconds since the epoch."""
 
@@ -44,9 +47,10 @@ class UnfinishedWorkers:
     ) -> StartPlan:
         """Return which workers to start and which can never be started. `within` maps repositories to limits."""
         jobs = [make_job(run, started) for run, started in self.started.items()]
-        return plan_worker_starts(
+        plan = plan_worker_starts(
             jobs, statuses=self.statuses, running=running, most=most, within=within, end_texts=self.end_texts
         )
+        return StartPlan(plan.start, [*plan.unstartable, *self.refused.items()])
 
     @property
     def has_taken_runs(self) -> bool:
@@ -70,6 +74,7 @@ def load_unfinished_workers(
     end_texts: dict[str, str] = {}
     started: dict[str, RunStarted] = {}
     wakeups: dict[str, float] = {}
+    refused: dict[str, str] = {}
     with StoreReader(store) as reader:
         for row in rows:
             if row.run in excluded:
@@ -82,7 +87,14 @@ def load_unfinished_workers(
                 if statuses[row.run] not in ("open", "paused", "waiting", "taken"):
                     worker_index.mark_closed(row.run)
                 elif row.run not in fleet_runs:
-                    started[row.run] = get_run_started(summary)
+                    try:
+                        started[row.run] = load_run_start(store, row.run)
+                    except RunNotConfirmed:
+                        continue  # it waits for the user
+                    except RunRefused as error:
+                        if statuses[row.run] == "open":
+                            refused[row.run] = str(error)
+                        continue
                     if statuses[row.run] == "waiting" and isinstance(summary.last.event, RunPaused):
                         wakeups[row.run] = summary.last.event.until
                 for one in before:
@@ -92,7 +104,12 @@ def load_unfinished_workers(
         run for run in worker_index.list_stop_requested() if statuses.get(run) in ("open", "paused", "waiting")
     )
     return UnfinishedWorkers(
-        started=started, statuses=statuses, end_texts=end_texts, stop_requested=stop_requested, wakeups=wakeups
+        started=started,
+        statuses=statuses,
+        end_texts=end_texts,
+        stop_requested=stop_requested,
+        wakeups=wakeups,
+        refused=refused,
     )
 
 

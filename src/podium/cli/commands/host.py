@@ -9,7 +9,7 @@ import anyio
 import click
 
 from ...setup.settings import Settings
-from ...store.run_leases import LEASE_SECONDS, OwnerId
+from ...store.run_leases import LEASE_SECONDS, MOST_LEASE_SECONDS, OwnerId
 from ..terminal.text import print_to_stderr
 from .hosts import require_host_store
 
@@ -33,7 +33,7 @@ from .hosts import require_host_store
 )
 @click.option(
     "--lease",
-    type=click.FloatRange(min=1),
+    type=click.FloatRange(min=1, max=MOST_LEASE_SECONDS),
     default=LEASE_SECONDS,
     show_default=True,
     help="Seconds after which other hosts take over the runs of this host if it dies; use the same value on all hosts.",

@@ -11,6 +11,7 @@ import click
 from ...runs.run_lookup import find_main_folder, find_run_id, is_worker_run, open_reader
 from ...runs.worker_lookup import load_worker_states
 from ...setup.settings import Settings
+from ...store.run_creators import confirm_run
 from ...store.sqlite.progress_files import accept_lost_entries, require_intact_run
 from ...values.errors import RunHeld
 from ...values.event import SCHEMA, RunStarted
@@ -61,7 +62,8 @@ def resume_command(
 
     If several runs were interrupted, they are listed, and you choose which to resume. Without a terminal, give RUN or
     --all. Finished steps are read from the timeline and not repeated. A paused run is resumed only if you give its id.
-    Workers are resumed in the background, by their commander. A run that is waiting for a provider's limit to reset
+    Workers are resumed in the background, by their commander. Giving the id of a run whose creator is not known also
+    confirms that its settings and agents may be used. A run that is waiting for a provider's limit to reset
     continues by itself when the limit resets; to continue it now, give its id.
     """
     if run is not None and is_all:
@@ -75,6 +77,8 @@ def resume_command(
             raise click.UsageError("--accept-loss needs RUN; accept the loss for one run at a time")
         return _resume_interrupted_runs(settings, shown, overrides, is_all=is_all)
     id = find_run_id(settings.store, run)
+    if confirm_run(settings.store, id):
+        print_to_stderr(f"confirmed run {id}: its record is used, although a host of the fleet may have written it")
     _require_intact_run(settings.store, id, accepts_loss=accepts_loss)
     if workers := _load_workers(settings.store, [id]):
         resume_workers(settings, workers)
