@@ -21,11 +21,13 @@ from podium.core.timeline import Timeline
 from podium.patterns.plan_approval import find_approved_rules
 from podium.patterns.plan_drafting import format_plan_question
 from podium.policy import generalised
+from podium.roster.discovery import load_roster
 from podium.runs.run_authority import load_run_start
 from podium.store.reader import StoreReader
 from podium.store.saved_rules import read_rules_for_run
 from podium.values.action import Action
 from podium.values.agent import Permissions
+from podium.values.errors import RunRefused
 from podium.values.event import (
     Entry,
     Event,
@@ -305,6 +307,43 @@ async def test_a_run_without_entries_and_files_that_a_host_names_do_no_harm(lab:
     assert derived.guidance.memories == {}
     with StoreReader(lab.store) as reader:
         assert {one.id for one in reader.list_runs()} == {liar.parent, run}
+
+
+async def test_a_host_chooses_what_is_stricter_and_podiums_own_worker_and_nothing_looser(
+    lab: FleetLab, liar: Liar
+) -> None:
+    own = load_roster(None, lab.folder).resolve_team("worker")
+    stricter = Permissions(ask=("Bash(git *)",), deny=("Bash(rm *)",))
+
+    def derive(change: Callable[[RunStarted], RunStarted]) -> RunStarted:
+        return load_run_start(lab.store, liar.create_worker(change, queued=False))
+
+    narrowed = derive(
+        lambda started: change_settings(
+            change_agent(started, tools=("Read",), permissions=stricter, permission_mode="plan", prompt="new"),
+            permission_mode="dont-ask",
+            narrowing={"deny": ["WebFetch"]},
+            permissions={"allow": ["Edit"]},
+            budget={"usd": 1.0},
+        )
+    )
+    with_role = derive(
+        lambda started: change_task(
+            change_settings(started, permissions={"allow": ["Edit", "Write", "run_checks"]}), role="tests"
+        )
+    )
+    built_in = derive(lambda started: structs.replace(started, agent="worker", agents=own))
+    with pytest.raises(RunRefused, match="the rules that allow run_checks"):
+        derive(lambda started: change_settings(started, permissions={"allow": ["run_checks"]}))
+    with pytest.raises(RunRefused, match="other of the agent worker"):
+        poisoned = (structs.replace(own[0], other={"hooks": {}}),)
+        derive(lambda started: structs.replace(started, agent="worker", agents=poisoned))
+
+    assert (narrowed.settings["permission_mode"], narrowed.agents[0].tools) == ("dont-ask", ("Read",))
+    assert narrowed.agents[0].permissions == stricter
+    assert with_role.settings["permissions"]["allow"] == ("Edit", "Write", "run_checks")
+    assert built_in.agents == own
+    assert {one.settings["base_url"] for one in (narrowed, with_role, built_in)} == {""}
 
 
 def make_entries(*events: Event) -> list[JournalRow]:

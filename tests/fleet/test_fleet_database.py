@@ -41,7 +41,7 @@ from podium.values.fleet_job import FleetJob, HostOffer, JobClaim
 from podium.values.request import Request
 from podium.values.worker_task import WorkerTask
 
-from .fleet_tables import create_fleet_tables
+from .fleet_tables import MIGRATIONS, create_fleet_tables
 
 HOSTS = ("honest", "liar")
 
@@ -699,3 +699,39 @@ def test_a_run_that_waits_for_a_limit_needs_a_job_again_when_its_time_has_come(f
 
 def encode_pause(run: str, pause: RunPaused) -> bytes:
     return encode_entry(Entry(run=run, seq=1, at=0.0, scope="", event=pause))
+
+
+def test_unfinished_runs_from_before_count_as_a_hosts_unless_only_a_person_owned_them(
+    postgres_cluster: PostgresCluster,
+) -> None:
+    with psycopg.connect(postgres_cluster.create_database("before"), autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA podium")
+        connection.execute("SET search_path = podium")
+        *older, newest = sorted(MIGRATIONS.glob("*.sql"))
+        for path in older:
+            connection.execute(path.read_bytes())
+        connection.execute("INSERT INTO host (name, login) VALUES ('alpha', 'podium_host_alpha')")
+        connection.execute(
+            "INSERT INTO owner (id, host, boot, pid, born, until, login) VALUES"
+            " ('me', 'm', '', 1, '', 1e12, DEFAULT), ('it', 'm', '', 1, '', 1e12, 'podium_host_alpha')"
+        )
+        connection.execute(
+            "INSERT INTO run (id, created, owner, epoch) VALUES"
+            " ('mine', 0, 'me', 1), ('taken', 0, 'me', 2), ('free', 0, NULL, 1), ('its', 0, 'it', 1),"
+            " ('over', 0, 'it', 1)"
+        )
+        connection.execute("INSERT INTO entry VALUES ('over', 1, 1, 'run_ended', '', '', '')")
+        connection.execute("INSERT INTO job (run, store_version) VALUES ('its', 8)")
+
+        connection.execute(newest.read_bytes())
+
+        unknown = connection.execute("SELECT id FROM run WHERE login = '' ORDER BY id").fetchall()
+        known = connection.execute("SELECT id FROM run WHERE login = session_user ORDER BY id").fetchall()
+        versions = connection.execute("SELECT store_version FROM job").fetchall()
+        leases = connection.execute("SELECT id FROM owner WHERE until < clock_seconds() + 601").fetchall()
+        connection.execute("INSERT INTO run (id, created, owner, epoch) VALUES ('new', 0, NULL, 0)")
+        new = connection.execute("SELECT login = session_user FROM run WHERE id = 'new'").fetchall()
+
+    assert unknown == [("free",), ("its",), ("taken",)]
+    assert known == [("mine",), ("over",)]
+    assert (versions, leases, new) == ([(9,)], [("it",)], [(True,)])

@@ -20,7 +20,7 @@ from podium.store.answering_clients import register_client
 from podium.store.run_store import RunStore
 from podium.system.host_id import read_host_id
 from podium.testing.postgres_cluster import run_cluster
-from podium.values.agent import Member, Permissions, Team
+from podium.values.agent import Budget, Member, Mode, Permissions, Team
 from podium.values.event import (
     ActionBegan,
     PermissionAnswered,
@@ -345,6 +345,47 @@ async def test_a_run_that_waits_for_its_workers_keeps_no_slot_from_them(lab: Fle
     lab.assert_intact(sent.run)
     listed = await lab.run_podium("workers", "--json")
     assert {one["id"] for one in json.loads(listed.stdout)["workers"]} == {run, sent.run}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["broadcast", "sequential"])
+async def test_the_members_of_a_team_on_one_host_work_on_another_with_the_rules_of_the_person(
+    lab: FleetLab, mode: Mode
+) -> None:
+    (lab.folder / "alpha").mkdir()
+    (lab.folder / "alpha" / "config.yaml").write_text(
+        "permissions: {ask: ['Bash(rm *)']}\nchecks: {test: [\"true\"]}\n"
+    )
+    await lab.start_host("alpha", "--slots", "1", "--labels", "lead")
+    await lab.start_host("beta", "--slots", "4")
+    hooks = {"before_tool": [{"command": ["true"]}]}
+    inner = make_scripted_agent(write("inner.txt"), "inner done", isolation="process", other={"hooks": hooks})
+    names = ("ada", "bob", "eve", "joe")
+    members = tuple(Member(agent="hand", name=name, role="a builder", model="openai:m") for name in names)
+    team = Team(mode=mode, members=members, options={"fallback_models": ["openai:n"]})
+    outer = structs.replace(make_scripted_agent("outer done"), name="outer", team=team, source="user")
+    settings = lab.settings(("Write",), budget=Budget(tokens=1_000_000))
+
+    async with App(settings, environ=lab.environ) as app:
+        run = await delegate_to_worker(
+            app.launcher,
+            outer,
+            "go",
+            at=lab.repo.path,
+            branch="feat/outer",
+            agents=[inner],
+            options=WorkerOptions(labels=("lead",)),
+        )
+
+    assert (await lab.wait_ended(run)).outcome == "succeeded", lab.logs(run)
+    sent = [event.run for event in lab.events(run, WorkerSent)]
+    assert len(sent) == len(names)
+    for one in sent:
+        assert (await lab.wait_ended(one)).outcome == "succeeded", lab.logs(one)
+        assert not [text for text in lab.notices(one) if "cannot work" in text]
+        lab.assert_intact(one)
+    hosts = {placed.host for one in sent for placed in lab.events(one, WorkerPlaced)}
+    assert read_host_id(lab.folder / "beta") in hosts
 
 
 async def test_calls_of_all_machines_to_a_provider_share_one_rate(lab: FleetLab) -> None:
