@@ -121,10 +121,10 @@ async def lab(postgres_url: str) -> AsyncIterator[FleetLab]:
 @pytest.fixture
 async def liar(lab: FleetLab) -> AsyncIterator[Liar]:
     """A host that has taken over a run of the person."""
-    for name in ("liar", "alpha"):
+    for name in ("mallory", "alpha"):
         await lab.add_host(name)
     lab.query("UPDATE podium.host SET state = 'active', seen = now() + interval '1 hour' RETURNING 1")
-    with psycopg.connect(lab.addresses["liar"], autocommit=True) as connection:
+    with psycopg.connect(lab.addresses["mallory"], autocommit=True) as connection:
         liar = Liar(lab, connection)
         liar.call("register_host", [], 4, "1.0", 9, "now")
         liar.call("renew_owner_as_host", liar.owner, "m", "", 1, "", 300)
@@ -166,6 +166,8 @@ def list_poisons(canary: Path, machine: str) -> dict[str, Callable[[RunStarted],
     return {
         "other, source of the agent hand": lambda started: change_agent(started, source="user", other={"hooks": hooks}),
         ": source of the agent hand": lambda started: change_agent(started, source="user"),
+        "Expected": lambda started: change_settings(started, budget="all"),
+        "unhashable": lambda started: change_settings(started, permission_mode=["plan"]),
         "the setting checks": lambda started: change_settings(started, checks={"test": command}),
         "the rules that allow Bash(*)": lambda started: change_settings(started, permissions=allow),
         "the permission mode bypass": lambda started: change_settings(started, permission_mode="bypass"),
@@ -213,7 +215,7 @@ async def test_another_host_executes_no_run_that_differs_from_the_persons_record
         await wait_notice(lab, run, text)
         [notice] = lab.notices(run)
         assert notice.startswith(
-            f"Host alpha cannot work on this run: run {run}, which host liar created, differs from its parent "
+            f"Host alpha cannot work on this run: run {run}, which host mallory created, differs from its parent "
             f"{liar.parent} in what a host cannot choose: "
         )
     assert (await lab.wait_ended(honest)).outcome == "succeeded", "work that a host may delegate is done"
@@ -247,7 +249,7 @@ async def test_the_persons_commander_executes_no_run_of_a_host_that_differs_from
     ended = await lab.wait_ended(orphan)
     assert ended.failure is not None
     assert ended.failure.message == (
-        f"run {orphan}, which host liar created, belongs to no run of a person, so only that host can execute it"
+        f"run {orphan}, which host mallory created, belongs to no run of a person, so only that host can execute it"
     )
     assert (await lab.wait_ended(honest)).outcome == "succeeded"
     assert not canary.exists()

@@ -433,9 +433,10 @@ def test_a_host_creates_runs_only_for_a_run_that_it_holds_and_names_one_parent(f
         listed = [liar.execute(add_worker, (run,)).fetchone() for run in ("two", "r2")]
         ended = liar.execute("SELECT podium.begin_run_as_host('late', 'liar-2')").fetchone()
 
-    assert unbound == ended == other == ("forged",)
-    assert refused == [("forged",)] * len(parents)
-    assert started == ["forged"] * 4
+    assert unbound == other == ("forged",)
+    assert ended == ("lease",)
+    assert refused == [("lease" if parent == "lapsed" else "forged",) for parent in parents]
+    assert started == ["forged", "lease", "forged", "forged"]
     assert own == [None, (None,)]
     assert listed == [(None,), ("forged",)], "a run of a person is listed by the person"
 

@@ -8,12 +8,13 @@ parent. Addresses of providers never come from a host, and a host uses only its 
 
 from __future__ import annotations
 
+import msgspec
 from msgspec import structs
 
 from ..store.reader import StoreReader
 from ..store.run_creators import RunCreator, find_foreign_creator
 from ..values.agent import Agent
-from ..values.errors import Mistake, RunNotConfirmed, RunRefused
+from ..values.errors import Mistake, NoSuchRun, RunNotConfirmed, RunRefused
 from ..values.event import RunStarted
 from ..values.store_address import PostgresAddress, StoreAddress
 
@@ -41,8 +42,7 @@ def load_run_start(store: StoreAddress, run: str) -> RunStarted:
 def _read_start(store: StoreAddress, run: str) -> RunStarted:
     with StoreReader(store) as reader:
         started = reader.read_summary(run).first.event
-    if not isinstance(started, RunStarted) or not started.agents:
-        raise RunRefused(f"run {run} has no first entry that says what it may do; stop it with podium stop {run}")
+    assert isinstance(started, RunStarted), "the first entry of a run must be RunStarted"
     return started
 
 
@@ -61,12 +61,16 @@ def _derive_start(store: PostgresAddress, run: str, started: RunStarted, *, dept
     if why:
         raise RunRefused(f"run {run}, which host {creator.host} created, {why}")
     assert creator.parent is not None
-    parent = _derive_start(store, creator.parent, _read_start(store, creator.parent), depth=depth + 1)
+    try:
+        above = _read_start(store, creator.parent)
+    except NoSuchRun as error:
+        raise RunRefused(f"run {run}, which host {creator.host} created, has lost its parent: {error}") from error
+    parent = _derive_start(store, creator.parent, above, depth=depth + 1)
     from .worker_derivation import WorkerDerivation  # imported here to keep start-up fast: few runs are from a host
 
     try:
         return WorkerDerivation(store, creator.parent, parent, started).derive()
-    except Mistake as error:
+    except (Mistake, msgspec.MsgspecError, TypeError) as error:
         raise RunRefused(
             f"run {run}, which host {creator.host} created, differs from its parent {creator.parent} in what a host "
             f"cannot choose: {error}"

@@ -85,7 +85,7 @@ class WorkerDerivation:
     def derive(self) -> RunStarted:
         """Return the start of the worker's run, with everything that a host cannot choose from the parent's record."""
         child, parent = self._child, self._parent
-        if child.decision is not None or child.forked_from or child.shared or child.after:
+        if not child.agents or child.decision is not None or child.forked_from or child.shared or child.after:
             raise Mistake("it is not an ordinary worker's run")
         settings = self._derive_settings()
         return structs.replace(
@@ -107,7 +107,9 @@ class WorkerDerivation:
                 continue
             if msgspec.convert(given[key], kind) != msgspec.convert(above[key], kind):
                 raise Mistake(f"the setting {key}")
-        derived = {**above, "base_url": "", "approval_seconds": given.get("approval_seconds")}
+        derived = {**above, "base_url": ""}
+        if given.get("approval_seconds") is None:
+            derived["approval_seconds"] = None
         derived["permissions"] = msgspec.to_builtins(self._derive_rules())
         derived["narrowing"] = msgspec.to_builtins(
             _require_stricter(_get_rules(given, "narrowing"), _get_rules(above, "narrowing"), "narrowing")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from ..runs.run_authority import load_run_start
 from ..store.reader import RunSummary, StoreReader
 from ..store.worker_index import WorkerIndex
-from ..values.errors import RunNotConfirmed, RunRefused, StoreCorrupt
+from ..values.errors import NoSuchRun, RunNotConfirmed, RunRefused, StoreCorrupt
 from ..values.event import KINDS, Entry, RunEnded, RunPaused, RunResumed, RunStarted, decode_entry
 from ..values.request import describe_outcome
 from ..values.store_address import StoreAddress
@@ -79,8 +79,9 @@ def load_unfinished_workers(
         for row in rows:
             if row.run in excluded:
                 continue
-            # A run that cannot be read, because it is damaged or from a newer Podium, must not block the others.
-            with suppress(StoreCorrupt):
+            # A run must not block the others if it is damaged, comes from a newer Podium, or waits for a run that does not
+            # exist.
+            with suppress(StoreCorrupt, NoSuchRun):
                 summary = reader.read_summary(row.run)
                 before = [reader.read_summary(run) for run in get_preceding_runs(get_run_started(summary))]
                 statuses[row.run] = derive_worker_status(summary, is_ours=row.run in ours)

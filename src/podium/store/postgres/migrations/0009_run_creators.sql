@@ -60,6 +60,16 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, podium, pg_te
     )
 $$;
 
+-- Why a write about a run and its parent is refused: a lease of this login lapsed, or the login never held them.
+CREATE FUNCTION podium.explain_refusal(run_id text, parent_id text) RETURNS text
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, podium, pg_temp AS $$
+    SELECT CASE
+        WHEN podium.is_own_run(run_id) AND (parent_id = '' OR podium.is_own_run(parent_id))
+            AND NOT (podium.holds_run(run_id) AND (parent_id = '' OR podium.holds_run(parent_id))) THEN 'lease'
+        ELSE 'forged'
+    END
+$$;
+
 -- Runs
 
 -- Creates a run that belongs to a process of this host. The run can be listed, queued and executed only after the host
@@ -72,7 +82,10 @@ BEGIN
     FROM podium.owner
     WHERE id = owner_id AND login = session_user AND until > extract(epoch FROM clock_timestamp())
     ON CONFLICT (id) DO NOTHING;
-    RETURN CASE WHEN NOT FOUND THEN podium.refuse('begin', run_id, 'forged') END;
+    RETURN CASE WHEN NOT FOUND THEN podium.refuse('begin', run_id, CASE WHEN EXISTS (
+        SELECT FROM podium.owner
+        WHERE id = owner_id AND login = session_user AND until <= extract(epoch FROM clock_timestamp())
+    ) THEN 'lease' ELSE 'forged' END) END;
 END $$;
 
 -- Records the run for which this host has created another one, once. Returns false unless the host has created the
@@ -106,7 +119,7 @@ BEGIN
     IF (parent = '' AND NOT EXISTS (
         SELECT FROM podium.host AS known WHERE known.login = session_user AND known.name = add_job_as_host.host
     )) OR NOT podium.bind_parent(run_id, parent) THEN
-        RETURN podium.refuse('add job', run_id, 'forged');
+        RETURN podium.refuse('add job', run_id, podium.explain_refusal(run_id, parent));
     END IF;
     INSERT INTO podium.job (run, parent, labels, host, priority, team, provider, repository, store_version)
     VALUES (run_id, parent, labels, host, priority, team, provider, repository, greatest(store_version, 9))
@@ -119,7 +132,7 @@ CREATE OR REPLACE FUNCTION podium.add_worker_as_host(run_id text, root_path text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, podium, pg_temp AS $$
 BEGIN
     IF NOT podium.holds_run(run_id) OR NOT podium.has_created(run_id) THEN
-        RETURN podium.refuse('add worker', run_id, 'forged');
+        RETURN podium.refuse('add worker', run_id, podium.explain_refusal(run_id, ''));
     END IF;
     INSERT INTO podium.worker (run, root, branch, is_open) VALUES (run_id, root_path, branch_name, 1);
     RETURN NULL;
@@ -200,6 +213,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, podium, pg_temp 
 DECLARE
     refused text;
     first record;
+    first_parent text;
 BEGIN
     PERFORM FROM podium.run WHERE id = ANY (held_runs) ORDER BY id FOR SHARE;
     SELECT new.run INTO refused FROM unnest(runs) AS new (run)
@@ -235,9 +249,12 @@ BEGIN
         FROM unnest(runs, seqs, kinds, lines) AS new (run, seq, kind, line) JOIN podium.run ON run.id = new.run
         WHERE new.kind = 'run_started' OR (new.seq = 1 AND podium.is_host_login(run.login))
     LOOP
-        IF first.seq <> 1 OR first.kind <> 'run_started'
-            OR NOT podium.bind_parent(first.run, coalesce(first.event->'errand'->>'parent', '')) THEN
+        IF first.seq <> 1 OR first.kind <> 'run_started' THEN
             RETURN podium.refuse('append', first.run, 'forged');
+        END IF;
+        first_parent := coalesce(first.event->'errand'->>'parent', '');
+        IF NOT podium.bind_parent(first.run, first_parent) THEN
+            RETURN podium.refuse('append', first.run, podium.explain_refusal(first.run, first_parent));
         END IF;
     END LOOP;
     INSERT INTO podium.entry (run, seq, epoch, kind, key, line, hash)
@@ -251,6 +268,6 @@ BEGIN
 END $$;
 
 REVOKE ALL ON FUNCTION
-    podium.compute_lease_end, podium.holds_run, podium.bind_parent, podium.has_created, podium.is_same, podium.has_asked
+    podium.compute_lease_end, podium.holds_run, podium.explain_refusal, podium.bind_parent, podium.has_created, podium.is_same, podium.has_asked
     FROM PUBLIC;
 SELECT podium.grant_to_hosts();
