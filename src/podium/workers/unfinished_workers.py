@@ -79,8 +79,7 @@ def load_unfinished_workers(
         for row in rows:
             if row.run in excluded:
                 continue
-            # A run must not block the others if it is damaged, comes from a newer Podium, or waits for a run that does not
-            # exist.
+            # A run that cannot be read, or that waits for a run that does not exist, must not block the others.
             with suppress(StoreCorrupt, NoSuchRun):
                 summary = reader.read_summary(row.run)
                 before = [reader.read_summary(run) for run in get_preceding_runs(get_run_started(summary))]
