@@ -20,16 +20,9 @@ ROWS = {
     **{f"G{n}": 1 if n in (6, 8, 9, 10, 12) else 0 for n in range(1, 13)},
     **{f"X{n}": 1 if n >= 4 and n != 8 else 0 for n in range(1, 10)},
     **{f"L{n}": 1 if n >= 3 else 0 for n in range(1, 7)},
-    "T2": 0,
     "D10": 0,
+    **{f"T{n}": 0 for n in range(1, 13)},
     "D11": 1,
-    "T3": 0,
-    "T6": 0,
-    "T8": 0,
-    "T7": 0,
-    "T4": 0,
-    "T5": 0,
-    "T1": 0,
 }
 """Every attack and its priority."""
 

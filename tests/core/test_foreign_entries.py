@@ -109,7 +109,7 @@ async def call_tool(timeline: Timeline, tool: Tool) -> None:
     async def before_change() -> None: ...
 
     gate = Gate(
-        lambda action, lines: Verdict(decision="ask", reason="a rule asks", rule="Write"),
+        lambda action, lines, guard: Verdict(decision="ask", reason="a rule asks", rule="Write"),
         agent="hand",
         directory="/repo",
         allowance=Allowance(timeline, "", None, of=""),
