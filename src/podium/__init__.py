@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from .values.errors import RequestClosed as RequestClosed
     from .values.errors import RunHeld as RunHeld
     from .values.errors import RunIsPaused as RunIsPaused
+    from .values.errors import RunNotConfirmed as RunNotConfirmed
     from .values.errors import RunOver as RunOver
+    from .values.errors import RunRefused as RunRefused
     from .values.errors import StoreCorrupt as StoreCorrupt
     from .values.errors import StoreFailed as StoreFailed
     from .values.errors import StoreUnreachable as StoreUnreachable
@@ -56,7 +58,9 @@ _MODULES = {
     "RequestClosed": ".values.errors",
     "RunHeld": ".values.errors",
     "RunIsPaused": ".values.errors",
+    "RunNotConfirmed": ".values.errors",
     "RunOver": ".values.errors",
+    "RunRefused": ".values.errors",
     "Settings": ".setup.settings",
     "StoreCorrupt": ".values.errors",
     "StoreFailed": ".values.errors",
@@ -89,7 +93,9 @@ __all__ = [
     "Run",
     "RunHeld",
     "RunIsPaused",
+    "RunNotConfirmed",
     "RunOver",
+    "RunRefused",
     "Settings",
     "StoreCorrupt",
     "StoreFailed",

@@ -175,6 +175,7 @@ def test_a_project_is_named_by_its_forge_and_path(
     forge: PlayedForge, given: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(forge.bin))
+    monkeypatch.chdir(tmp_path)  # the played programs run with the interpreter of this checkout
 
     source = choose_source(given, folder=tmp_path, outside=tmp_path / "repo", home=tmp_path, host="h")
 

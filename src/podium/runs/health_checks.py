@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import shutil
@@ -25,12 +26,12 @@ from ..setup.settings import Settings
 from ..system.checkouts import find_checkouts
 from ..system.child_process import OutputBuffer, build_environment, run_process
 from ..system.locations import find_home_folder, find_repo
+from ..system.unsandboxed_program import find_unsandboxed_program
 from ..values.byte_size import format_size
 from ..values.diagnostic import filter_errors
 from ..values.errors import Mistake
 from ..values.plain_text import format_count
 from ..values.release import format_install_commands
-from ..workspace.git.repository import find_trusted_program
 from .ability_summary import describe_test
 from .model_choice import default_model_fields
 from .store_health import Fact, check_store
@@ -158,8 +159,9 @@ def check_git(repo: Path) -> Fact:
     if not Path(first).is_absolute() or find_checkouts(repo).contain(first):
         where = "is in the repository or has a relative path"
         return Fact("git", "problem", f"the git on PATH ({first}) {where}, so it was not run; fix PATH")
-    git = find_trusted_program("git", outside=repo)
-    if git is None:
+    try:
+        git = find_unsandboxed_program("git", os.environ.get("PATH", ""), find_checkouts(repo))
+    except Mistake:
         return Fact("git", "problem", f"the git on PATH ({first}) depends on a file in the repository; fix PATH")
     try:
         output = anyio.run(_read_version, git)
