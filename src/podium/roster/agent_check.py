@@ -21,6 +21,8 @@ from .workflow_graph import find_terminal_agents, iter_edges
 MAX_DEPTH = 16
 MAX_CYCLES = 50
 MAX_MISSING = 20
+MAX_HINTS = 100
+"""Existing names are suggested for this many missing agents; comparing names is slow."""
 
 Agents = Mapping[str, Agent]
 
@@ -51,6 +53,7 @@ def check_references(
     After MAX_MISSING such errors for one agent, one more error says how many other agents are missing.
     """
     exist = sorted({*agents, *known})
+    hints = 0
     for agent in agents.values():
         absent = [
             one
@@ -58,10 +61,10 @@ def check_references(
             if one.name not in agents and one.name not in broken
         ]
         for reference in absent[:MAX_MISSING]:
-            hint = suggest_names(reference.name, exist, but=agent.name)
-            yield _make_error(
-                agent, find_reference_key(agent, reference), f"agent {quote_text(reference.name)} not found; {hint}"
-            )
+            hint = f"; {suggest_names(reference.name, exist, but=agent.name)}" if hints < MAX_HINTS else ""
+            hints += 1
+            key = find_reference_key(agent, reference)
+            yield _make_error(agent, key, f"agent {quote_text(reference.name)} not found{hint}")
         if len(absent) > MAX_MISSING:
             yield _make_error(agent, "", f"{len(absent) - MAX_MISSING} more agents listed here were not found")
 
@@ -120,7 +123,7 @@ def check_handoffs(agents: Agents) -> Iterator[Diagnostic]:
     """Yield an error for each handoff where the output might not match the input of the receiving agent."""
     for agent in agents.values():
         receiver = agents.get(agent.handoff or "")
-        if receiver is None:
+        if receiver is None or not isinstance(receiver.input, dict):
             continue
         for sender in _find_output_agents(agents, agent):
             if misfit := next(find_schema_mismatches(sender.output, receiver.input), None):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,9 @@ from .located_yaml import ListNode, LocatedNode, MappingNode, ScalarNode, descri
 from .plain_text import join_words, split_at_commas, truncate_text
 
 MAX_DIAGNOSTICS = 100
+MAX_HINTS = 5
+"""The closest known key is looked up only until a file has this many diagnostics."""
+LIKELY_KEYS = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,10 +234,31 @@ class FieldReader:
         if spelled in below:
             self.add_warning(f"unknown key here, ignored; it belongs under {below[spelled]}")
             return
-        from difflib import get_close_matches  # imported here for start-up time: most keys are spelled right
+        if len(self.context.diagnostics) >= MAX_HINTS:
+            self.add_warning("unknown key, ignored")
+            return
+        near = _find_closest_key(spelled[:40], tuple(known))
+        self.add_warning(f"unknown key, ignored; the closest known key is {near}")
 
-        near = get_close_matches(spelled[:40], sorted(known), n=1, cutoff=0.0)
-        self.add_warning(f"unknown key, ignored; the closest known key is {near[0]}")
+
+@lru_cache(maxsize=1000)
+def _find_closest_key(word: str, known: tuple[str, ...]) -> str:
+    """Return the known key that is most similar to `word`.
+
+    Only the keys that share most letters with it are compared, because a comparison is slow and there may be thousands
+    of files with unknown keys.
+    """
+    from difflib import get_close_matches  # imported here for start-up time: most keys are spelled right
+
+    letters = frozenset(word)
+
+    def compare_letters(key: str) -> tuple[float, str]:
+        return -len(letters & _find_letters(key)) / len(letters | _find_letters(key)), key
+
+    return get_close_matches(word, sorted(known, key=compare_letters)[:LIKELY_KEYS], n=1, cutoff=0.0)[0]
+
+
+_find_letters = cache(frozenset[str])
 
 
 Readers = Mapping[str, Callable[[FieldReader], Any]]
