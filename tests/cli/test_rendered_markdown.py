@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from unicodedata import category
 
 import pytest
@@ -370,3 +371,40 @@ def test_rendering_in_a_chat_needs_no_more_rows_than_there_are(desk: Desk) -> No
 
     assert terminal.wait_exit() == 0
     assert "The end." in terminal.lines
+
+
+LONG = 90_000
+PATTERNS = (
+    *("*", "_", "~", "[", "]", "`", ">", "<", "&", "!", "|", "\\", "-", "_a", "*a ", "a*", "***a", "~~a", "**a *b "),
+    *("[a](", "![", "[](", "[a](b)", "[[a]", "[`", "<a", "<!--", "<http://a>", "&amp;", "(", "word "),
+    *("a\n", "a\r", "a\n\n", "- a\n", "1) a\n", "# a\n", "- ", "1. ", "> ", "> - ", "> a\n", "```\n", "    a\n"),
+    *("a|b\n-|-\n", "| a |\n", "a\n-\n", "a\\\n", "\t", "\u65e5", "\x1b"),
+)
+COSTLY = {
+    **{f"{pattern!r} repeated": pattern * (LONG // len(pattern)) for pattern in PATTERNS},
+    "nested emphasis": "*a " * (LONG // 6) + " a*" * (LONG // 6),
+    "nested links": "[" * (LONG // 6) + "](a)" * (LONG // 6),
+    "nested lists": "\n".join("  " * depth + "- a" for depth in range(300)),
+    "backquotes of growing number": " ".join("`" * count for count in range(420)),
+    "a quote with lines that have no mark": ">" * 19 + "a\n" + "aaa\n" * (LONG // 4),
+    "a quote with fewer lines": ">" * 19 + "a\n" + "a" * 9 + "\n" + "aaaaaaaa\n" * (LONG // 9),
+    "rows without most of their cells": f"{'|'.join(['a'] * 99)}\n{'|'.join(['-'] * 99)}\n" + "xxxx\n" * (LONG // 5),
+}
+
+
+@pytest.mark.parametrize("name", COSTLY)
+def test_no_text_takes_seconds_to_render(name: str) -> None:
+    started = time.process_time()
+
+    shown = render(COSTLY[name])
+    split_finished_blocks(COSTLY[name])
+
+    assert time.process_time() - started < 3
+    assert len(shown) < 10 * LONG
+
+
+def test_a_long_document_is_rendered() -> None:
+    shown = render(PAGE * (LONG // len(PAGE)), width=80)
+
+    assert "**" not in shown
+    assert shown.count("\u2022 first") == LONG // len(PAGE)

@@ -8,6 +8,7 @@ entities and encoded addresses can produce characters that the source does not c
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,12 @@ from .text import escape_for_terminal
 
 LONGEST_TEXT = 100_000
 """The maximum number of characters to render. Parsing a longer text could take seconds."""
+MOST_MARKS = 32_000
+"""The maximum number of characters that can start or end a part of the text. The end of a line counts twice."""
+MOST_CELLS = 20_000
+"""The maximum number of cells that tables can have. The parser adds the cells that a row leaves out."""
+MOST_NESTED_LINES = 40_000
+"""The maximum number of lines, each counted once for every quote or list that it could be in."""
 NARROWEST = 20
 """The minimum width of a block. The terminal wraps the lines of deeply nested blocks that would need to be narrower."""
 LONGEST_RULE = 40
@@ -30,6 +37,9 @@ CODE, DIM = frozenset[TextStyle]({"code"}), frozenset[TextStyle]({"dim"})
 # Reference links are disabled, because a link may be shown long before its definition arrives.
 _PARSER = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("reference")
 
+_MARKS = "*_~`[]!<>&|\\\r\n\n"
+_EMPTY_LINE = re.compile(r"(?:\r\n?|\n)[ \t]*(?:\r\n?|\n)")
+_CONTAINER = re.compile(r"[ \t]*(?:>|[-+*](?=\s)|\d{1,9}[.)](?=\s))")
 _LANGUAGE = re.compile(r"[\w+#.-]*")
 _CELL_END = re.compile(r"(?<!\\)\|")
 
@@ -58,14 +68,35 @@ def choose_markdown_symbols(encoding: str | None) -> MarkdownSymbols:
 
 def render_markdown(text: str, *, width: int, has_colours: bool, symbols: MarkdownSymbols = UNICODE_SYMBOLS) -> str:
     """Return Markdown as text with terminal escape codes, wrapped to `width` columns."""
-    if len(text) > LONGEST_TEXT:
+    if is_costly(text):
         return escape_for_terminal(text)
     lines = _BlockRenderer(text, symbols).render_blocks(_PARSER.parse(text), width)
     return "\n".join(format_styled_line(line, has_colours=has_colours) for line in lines)
 
 
+def is_costly(text: str) -> bool:
+    """Return whether parsing and rendering this text could take seconds. It is then shown as it is.
+
+    The time depends on the number of marks, lines and cells much more than on the length of the text. Only upper bounds
+    are counted here: a table ends at an empty line, and a line without a mark continues the quote above it.
+    """
+    if len(text) > LONGEST_TEXT or sum(map(text.count, _MARKS)) > MOST_MARKS:
+        return True
+    cells = nested = 0
+    for group in _EMPTY_LINE.split(text):
+        lines = _split_source(group)
+        cells += len(lines) * max(line.count("|") for line in lines)
+        nested += len(lines) * max(map(_count_containers, lines))
+    return cells > MOST_CELLS or nested > MOST_NESTED_LINES
+
+
 def split_finished_blocks(text: str) -> tuple[str, str]:
-    """Split incomplete Markdown into the blocks that further text cannot change, and the last block."""
+    """Split incomplete Markdown into the blocks that further text cannot change, and the last block.
+
+    Markdown that takes long to parse is one finished block.
+    """
+    if is_costly(text):
+        return text, ""
     starts = [block[0].map[0] for block in _split_blocks(_PARSER.parse(text)) if block[0].map is not None]
     lines = _split_source(text)
     last = starts[-1] if starts else 0
@@ -165,6 +196,14 @@ def _count_cells(row: str) -> int:
     return len(_CELL_END.findall(row.strip(" \t>").strip("|"))) + 1
 
 
+def _count_containers(line: str) -> int:
+    """Return the number of quotes and lists that this line opens or continues, up to the depth that is parsed."""
+    number = end = 0
+    while number < _PARSER.options["maxNesting"] and (mark := _CONTAINER.match(line, end)):
+        number, end = number + 1, mark.end()
+    return number
+
+
 def _render_code(token: Token) -> list[Line]:
     text = escape_for_terminal(token.content).removesuffix("\n")
     lines = [[Span(f"  {line}" if line else "", CODE)] for line in text.split("\n")]
@@ -191,11 +230,13 @@ class _InlineFormatter:
         self._styles = frozenset(styles)
         self._open: list[TextStyle | None] = []
         """The style of each open emphasis mark, or None for a mark inside a word (`2*3*4`); such a mark is printed."""
+        self._counts = Counter[TextStyle]()
+        """How often each style is open: there can be thousands of marks, and every piece of text needs the styles."""
         self._last = self._address = self._link_text = ""
 
     def find_styles(self, token: Token) -> frozenset[TextStyle]:
         own = CODE if token.type == "code_inline" else DIM if token.type == "link_close" else frozenset[TextStyle]()
-        return self._styles | own | {style for style in self._open if style is not None}
+        return self._styles | own | {style for style, count in self._counts.items() if count}
 
     def take_text(self, token: Token) -> str:
         """Return the text of the next token. It is empty for most marks, such as `**`."""
@@ -209,9 +250,13 @@ class _InlineFormatter:
             case "em_open" | "strong_open" | "s_open":
                 is_inside_word = self._last[-1:].isalnum()
                 self._open.append(None if is_inside_word else INLINE_STYLES[token.tag])
+                self._counts[INLINE_STYLES[token.tag]] += not is_inside_word
                 return token.markup if is_inside_word else ""
             case "em_close" | "strong_close" | "s_close":
-                return token.markup if self._open.pop() is None else ""
+                if (style := self._open.pop()) is None:
+                    return token.markup
+                self._counts[style] -= 1
+                return ""
             case "link_open":
                 self._address, self._link_text = str(token.attrs.get("href", "")), ""
                 return ""
