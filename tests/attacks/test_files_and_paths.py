@@ -15,6 +15,7 @@ from podium import Agent
 from podium.roster.agent_file import parse_agent_file
 from podium.store.reader import StoreReader
 from podium.store.wakeup import ensure_socket_folder
+from podium.system.atomic_file import replace_file
 from podium.values.errors import PodiumError, StoreFailed
 from podium.values.event import ActionBegan, ToolAnswered
 
@@ -269,6 +270,47 @@ def test_what_the_product_writes_belongs_to_the_person_alone(desk: Desk) -> None
     modes = {path.name: path.stat().st_mode & 0o077 for path in desk.home.rglob("*") if not path.is_symlink()}
     assert {"podium.db", "allowed.json"} <= modes.keys()
     assert {name for name, mode in modes.items() if mode} == set()
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgresql"])
+def test_a_new_home_and_everything_in_it_is_private_with_either_store(
+    desk: Desk, tmp_path: Path, store: str, request: pytest.FixtureRequest
+) -> None:
+    desk.write_agent("writer", bash("cargo check"), "The end.", tools=["Bash"])
+    person = tmp_path / "person"
+    person.mkdir(mode=0o755)
+    home = person / "state" / ".podium"
+    variables = {"HOME": str(person), "PODIUM_HOME": str(home)}
+    if store == "postgresql":
+        variables["PODIUM_STORE"] = request.getfixturevalue("postgres_url")
+    before = os.umask(0o022)
+    try:
+        desk.run_podium("ps", **variables)
+        parked = desk.run_podium("run", "writer", "go", "--park", **variables)
+        said = desk.run_podium("approvals", **variables).stdout.splitlines()
+        [id] = [line.split()[0] for line in said]
+        desk.run_podium("approve", id, "--always", **variables)
+    finally:
+        os.umask(before)
+
+    assert parked.returncode == 3, parked.stderr
+    found = (home.parent, home, *(path for path in home.rglob("*") if not path.is_symlink()))
+    assert home / "allowed.json" in found
+    assert {path.name: oct(path.stat().st_mode) for path in found if path.stat().st_mode & 0o077} == {}
+
+
+def test_only_the_usual_home_is_made_private_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual, other = tmp_path / ".podium", tmp_path / "shared"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for folder in (usual, other):
+        folder.mkdir()
+        folder.chmod(0o755)
+
+    for folder in (usual, other):
+        replace_file(folder / "deep" / "down" / "file", b"")
+
+    assert [folder.stat().st_mode & 0o777 for folder in (usual, other)] == [0o700, 0o755]
+    assert {path.stat().st_mode & 0o077 for folder in (usual, other) for path in folder.rglob("*")} == {0}
 
 
 # F9

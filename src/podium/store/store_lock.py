@@ -12,6 +12,7 @@ from pathlib import Path
 from anyio import sleep, to_thread
 
 from ..system.file_lock import try_lock_descriptor
+from ..system.private_folder import make_private_folder
 from ..values.errors import StoreFailed
 from ..values.store_address import StoreAddress, make_local_path
 from .sql_connection import LOCK_SECONDS, SqlConnection
@@ -67,7 +68,7 @@ async def hold_lock(store: StoreAddress, what: str, *, doing: str) -> AsyncItera
     """
     name = make_local_path(store, f"{what}.lock")
     try:
-        name.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(name.parent)
         lock = os.open(name, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise StoreFailed(f"cannot open {name} ({error.strerror}); check its permissions") from error

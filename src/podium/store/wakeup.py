@@ -18,6 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Literal, Protocol
 
+from ..system.private_folder import make_private_folder
 from ..values.errors import StoreFailed
 from ..values.store_address import StoreAddress, make_local_path
 
@@ -175,7 +176,7 @@ def ensure_socket_folder(store: StoreAddress) -> Path:
     for folder in folders:
         try:
             # The home folder may not exist yet: a chat waits for requests before the first run creates the store.
-            folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(folder.parent)
             folder.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
             raise StoreFailed(f"cannot create the folder {folder}: {error.strerror}") from error

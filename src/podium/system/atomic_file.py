@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ..values.errors import Mistake
+from .private_folder import make_private_folder
 
 
 def replace_file(path: Path, data: bytes) -> None:
@@ -31,7 +32,7 @@ def open_replacement(path: Path) -> Iterator[BinaryIO]:
 
     real = path.resolve()
     try:
-        real.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private_folder(real.parent)
         mode = stat.S_IMODE(real.stat().st_mode) if real.exists() else 0o600
         handle, name = mkstemp(dir=real.parent, prefix=f".{real.name}.")
     except OSError as error:

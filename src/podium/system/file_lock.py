@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from ..values.errors import Mistake
+from .private_folder import make_private_folder
 
 
 @contextmanager
@@ -18,7 +19,7 @@ def hold_file_lock(lock: Path, *, protects: Path) -> Iterator[None]:
     change. Raise Mistake if the lock file cannot be opened.
     """
     try:
-        lock.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private_folder(lock.parent)
         handle = os.open(lock, os.O_CREAT | os.O_RDWR | getattr(os, "O_CLOEXEC", 0), 0o600)
     except OSError as error:
         raise Mistake(f"{protects} cannot be written: {error.strerror}; check its folder's permissions") from error
@@ -46,7 +47,7 @@ async def wait_file_lock(lock: Path) -> AsyncIterator[int]:
     """
     from anyio import sleep  # imported here because most users of locks need no event loop
 
-    lock.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private_folder(lock.parent)
     handle = os.open(lock, os.O_CREAT | os.O_RDWR | getattr(os, "O_CLOEXEC", 0), 0o600)
     try:
         while not try_lock_descriptor(handle):  # noqa: ASYNC110 - another process holds the lock and sends no event
@@ -59,7 +60,7 @@ async def wait_file_lock(lock: Path) -> AsyncIterator[int]:
 @contextmanager
 def open_file_lock(lock: Path) -> Iterator[int | None]:
     """Hold `lock` until the block ends, and yield its descriptor; yield None if another process holds it."""
-    lock.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private_folder(lock.parent)
     handle = os.open(lock, os.O_CREAT | os.O_RDWR | getattr(os, "O_CLOEXEC", 0), 0o600)
     try:
         yield handle if try_lock_descriptor(handle) else None

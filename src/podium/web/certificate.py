@@ -22,6 +22,7 @@ from cryptography.x509.oid import NameOID
 
 from ..system.atomic_file import replace_file
 from ..system.file_lock import hold_file_lock
+from ..system.private_folder import make_private_folder
 from ..values.errors import Mistake
 
 FILE_NAME = "serve-certificate.pem"
@@ -44,7 +45,7 @@ def load_certificate(home: Path, names: Sequence[str]) -> ServerCertificate:
     Create a new one if it is missing, expires soon or does not cover these names.
     """
     file = home / FILE_NAME
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_folder(home)
     with hold_file_lock(home / f"{FILE_NAME}.lock", protects=file):
         found = _read_certificate(file)
         if found is None or not _covers(found, names):

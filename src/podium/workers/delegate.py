@@ -22,6 +22,7 @@ from ..setup.settings import Settings
 from ..store.reader import StoreReader
 from ..store.wakeup import send_wakeup
 from ..store.worker_index import WorkerIndex
+from ..system.private_folder import make_private_folder
 from ..system.trace_parent import trace_parent
 from ..values.agent import Agent
 from ..values.errors import Mistake
@@ -188,7 +189,7 @@ def start_commander(
     """
     logs = settings.home / "logs"
     try:
-        logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(logs)
     except OSError as error:
         raise Mistake(f"cannot start a commander: cannot create {logs} ({error.strerror})") from error
     appending = os.O_WRONLY | os.O_CREAT | os.O_APPEND

@@ -7,6 +7,7 @@ from collections import deque
 from contextlib import suppress
 from pathlib import Path
 
+from ..system.private_folder import make_private_folder
 from ..values.plain_text import escape_unprintable, truncate_text
 
 FOLDER = "logs"
@@ -22,7 +23,7 @@ class WorkerLogs:
 
     def make_folder(self) -> None:
         """Create the log folder, accessible only to its owner."""
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(self._folder)
 
     def log_path(self, run: str) -> Path:
         """Return the path of a run's log."""

@@ -29,6 +29,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output.vt100 import Vt100_Output
 
+from ...system.private_folder import make_private_folder
 from ..terminal.agent_text import format_agent_text
 from ..terminal.text import escape_for_terminal, format_duration
 from .reply_printer import wrap_line
@@ -257,7 +258,7 @@ class ChatHistory(FileHistory):
     """The history of entered lines, in a file that only its owner can read. Answers to requests are not saved."""
 
     def __init__(self, path: Path, *, is_kept: Callable[[], bool]) -> None:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(path.parent)
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
         path.chmod(0o600)
         self._is_kept = is_kept

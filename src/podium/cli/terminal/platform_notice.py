@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ...system.locations import find_home_folder
+from ...system.private_folder import make_private_folder
 from ...values.errors import PodiumError
 from .text import print_to_stderr
 
@@ -24,6 +25,6 @@ def print_platform_notice(platform: str) -> None:
         marker: Path = find_home_folder() / FILE_NAME
         if marker.exists():
             return
-        marker.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(marker.parent)
         marker.touch(mode=0o600)
     print_to_stderr(f"notice: {NOTICES.get(platform, OTHER)}")

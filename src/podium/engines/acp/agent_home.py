@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from ...system.child_process import build_environment
 from ...system.folder_removal import remove_folder
+from ...system.private_folder import make_private_folder
 from ...values.errors import OutsideFailed
 from .agent_program import AgentProgram
 
@@ -66,7 +67,7 @@ def prepare_home(program: AgentProgram, folder: Path, run: str, *, user_home: st
     variant = "" if model is None else f"-{sha256(f'{model.url} {model.name}'.encode()).hexdigest()[:8]}"
     home = homes / run / f"{program.name}{variant}"
     if not home.exists():
-        home.mkdir(mode=0o700, parents=True)
+        make_private_folder(home)
         for name in program.login_files if user_home and model is None else ():
             with suppress(OSError):  # most users have only some of these files
                 _write_private(home / name, (Path(user_home) / name).read_bytes())
@@ -102,6 +103,6 @@ def remove_old_homes(homes: Path) -> None:
 
 
 def _write_private(path: Path, data: bytes) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_folder(path.parent)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(data)

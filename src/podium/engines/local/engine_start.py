@@ -17,6 +17,7 @@ from anyio import fail_after, sleep, wait_readable
 from ...system.child_process import build_environment
 from ...system.file_lock import open_file_lock
 from ...system.machine_capacity import measure_capacity
+from ...system.private_folder import make_private_folder
 from ...values.byte_size import format_size
 from ...values.errors import DependencyMissing, OutsideFailed
 from .engine_state import EngineReport, EngineState, read_engine_state
@@ -114,7 +115,7 @@ async def run_engine_process(*arguments: str, environ: Mapping[str, str], log: P
 
     Raise OutsideFailed if there is no valid report within `START_SECONDS`.
     """
-    log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private_folder(log.parent)
     reading, writing = os.pipe()
     try:
         try:

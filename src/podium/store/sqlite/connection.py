@@ -12,6 +12,7 @@ from typing import ClassVar
 from urllib.parse import quote
 
 from ... import __version__
+from ...system.private_folder import make_private_folder
 from ...values.errors import LeaseLost, StoreCorrupt, StoreFailed
 from ..sql_connection import LOCK_SECONDS
 from .progress_files import find_recorded_run
@@ -77,7 +78,7 @@ def open_sqlite(path: Path, *, create: bool) -> SqliteConnection:
         if not path.exists():
             if not create:
                 raise StoreFailed(f"no store at {path} yet; the first run creates it")
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(path.parent)
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     except OSError as error:
         raise StoreFailed(f"cannot create or open the store {path}: {error.strerror}") from error

@@ -19,6 +19,7 @@ from msgspec import Struct, structs
 
 from ...system.atomic_file import replace_file
 from ...system.file_lock import hold_file_lock
+from ...system.private_folder import make_private_folder
 from ...values.errors import Mistake
 
 Scope = Literal["read", "act", "approve"]
@@ -131,7 +132,7 @@ class TokenFile:
         self._change(lambda tokens: tuple(used if one.id == token.id else one for one in tokens))
 
     def _change(self, change: Callable[[tuple[AccessToken, ...]], Sequence[AccessToken]]) -> None:
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(self._path.parent)
         with hold_file_lock(self._path.with_suffix(".lock"), protects=self._path):
             replace_file(self._path, msgspec.json.encode(change(self.list_tokens())))
 

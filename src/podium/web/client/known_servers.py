@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from ...system.atomic_file import replace_file
 from ...system.file_lock import hold_file_lock
+from ...system.private_folder import make_private_folder
 from ...values.errors import Mistake
 
 FILE_NAME = "servers.json"
@@ -99,6 +100,6 @@ def forget_server(home: Path, address: str) -> None:
 
 def _change(home: Path, change: Callable[[Mapping[str, KnownServer]], Mapping[str, KnownServer]]) -> None:
     path = home / FILE_NAME
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_folder(home)
     with hold_file_lock(path.with_suffix(".lock"), protects=path):
         replace_file(path, msgspec.json.encode(list(change(load_servers(home)).values())))

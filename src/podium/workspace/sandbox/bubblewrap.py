@@ -23,6 +23,7 @@ from anyio import to_thread
 
 from ...policy.path_rules import PROTECTED, is_protected
 from ...system.child_process import SandboxedCommand, build_environment
+from ...system.private_folder import make_private_folder
 from ...system.program_folders import PACKAGE_CACHES, PACKAGES, list_links
 from ...system.trace_parent import trace_variables
 from ...values.errors import Mistake
@@ -476,7 +477,7 @@ def _resolve_checkout(checkout: Path, profile: Profile) -> Path:
 
 
 def _make_home(home: Path) -> Path:
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_folder(home)
     return _resolve_path(home)
 
 

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from ...system.private_folder import make_private_folder
 from ...values.errors import Mistake
 from ...values.plain_text import escape_unprintable
 from ..git.repository import Repository
@@ -299,7 +300,7 @@ class NestedRepositories:
         token = secrets.token_hex(4)
         label = _format_path(marker.relative_to(self._checkout)).replace("/", "-")[-40:]
         target = self._aside / f"{time.strftime('%Y%m%d-%H%M%S')}-{token}-{label}"
-        self._aside.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(self._aside)
         _allow_owner(f"/proc/self/fd/{parent}/.")
         _allow_owner(f"/proc/self/fd/{parent}/{marker.name}")
         try:

@@ -16,6 +16,8 @@ from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from threading import Lock, Timer
 
+from ...system.private_folder import make_private_folder
+
 RECORD_FOLDER = "sandbox"
 IDLE = 0.2
 """How many seconds after the last command the placeholders are removed."""
@@ -95,7 +97,7 @@ class Placeholders:
             self._timer = None
 
     def _open_record(self) -> int:
-        self._record.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(self._record.parent)
         return os.open(self._record, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
     def _make_placeholder(self, name: str, record: int) -> None:

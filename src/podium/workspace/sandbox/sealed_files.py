@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...system.private_folder import make_private_folder
 from .mounts import Mount
 from .stale_files import make_owned_name
 
@@ -39,7 +40,7 @@ class SealedFiles:
         """Write a sealed copy of each file. `files` maps the path of a file in the checkout to its approved content."""
         if not files:
             return SealedCopies()
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(self.folder)
         mounts: list[Mount] = []
         for name, content in files.items():
             copy = self.folder / make_owned_name("seal")

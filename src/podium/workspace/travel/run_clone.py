@@ -14,6 +14,7 @@ from pathlib import Path
 from anyio import to_thread
 
 from ...system.folder_removal import remove_folder
+from ...system.private_folder import make_private_folder
 from ..git.repository import Repository, read_git_output
 from .repository_cache import Mirror
 from .run_location import REPOSITORY_FOLDER, run_folder
@@ -34,7 +35,7 @@ async def open_run_clone(mirror: Mirror, run: str, commit: str) -> Repository:
     path = folder / REPOSITORY_FOLDER
     async with mirror.hold_lock() as lock:
         if not path.exists():
-            await to_thread.run_sync(lambda: folder.mkdir(parents=True, exist_ok=True, mode=0o700))
+            await to_thread.run_sync(lambda: make_private_folder(folder))
             await _create_repository(path, mirror.remote.text, lock)
         repository = Repository.at(path)
         await to_thread.run_sync(_link_packs, mirror.path, repository.common_dir)
