@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from podium.config.checkout_content import plan_start
 from podium.system.checkouts import Checkouts, find_checkouts
 from podium.system.unsandboxed_program import (
     build_unsandboxed_environment,
@@ -87,9 +88,12 @@ def test_all_worktrees_of_a_repository_are_checkouts(tmp_path: Path) -> None:
         ),
         *("$BASE/repo/x", "${{BASE}}/repo/x", '"$BASE"/repo/x', "'{repo}'/x", "{base}/\\repo/x", "$(cat {repo}/x)"),
         *("//{repo}/x", "{base}/./repo/x", "{base}/none/../repo/x", "x" * 20_000),
+        *("sh {base}/re*/absent.sh", "{base}/r?po/x", "{base}/[r]epo/x", "{base}/l*k/x", "{base}/{{repo,}}/x"),
+        *("file://{base}/re%70o/x.js", "/*/*/*/*/*/*"),
     ],
 )
 def test_every_spelling_of_a_path_in_a_word_is_found(tmp_path: Path, checkouts: Checkouts, word: str) -> None:
+    (tmp_path / "link").symlink_to("repo")
     word = word.format(repo=tmp_path / "repo", base=tmp_path)
 
     assert checkouts.list_named(word, {"BASE": str(tmp_path)})
@@ -103,6 +107,8 @@ def test_words_that_name_nothing_in_a_checkout_are_left_alone(tmp_path: Path, ch
         "https://example.com/repo/x",
         "/usr/bin/env",
         f"{tmp_path}/other",
+        f"{tmp_path}/other*/x",
+        "^/api/.*[a-z]{2,}$",
     ]
 
     assert [word for word in words if checkouts.list_named(word)] == []
@@ -119,8 +125,71 @@ def test_a_home_folder_in_a_word_is_expanded(
     assert not checkouts.list_named("~/other/x")
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(
+            ["sh", "-c", "cd {base}; sh repo/x.sh"],
+            ["sh", "-c", "cd && sh repo/x.sh"],
+            ["sh", "-c", "cd ~;. repo/x.sh"],
+        ),
+        *(["env", "--chdir={base}", "sh", "repo/x.sh"], ["make", "-C", "{base}", "-f", "repo/x.sh"]),
+        *(["sh", "-c", 'cd "${{PODIUM_REPO%/}}" && make'], ["sh", "-c", "cd ${{PODIUM_REPO:-/}}; make"]),
+    ],
+)
+def test_a_command_that_can_change_to_the_checkout_depends_on_it(
+    tmp_path: Path, repo: Path, checkouts: Checkouts, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (repo / "x.sh").write_text("true\n")
+    words = [word.format(base=tmp_path) for word in command]
+    known = {"PODIUM_REPO": str(repo)}
+
+    plan = plan_start(words, cwd="", env={}, repo=repo, checkouts=checkouts, variables=known)
+
+    assert plan.is_dependent
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(["node", "none/../../../repo/x.js"], ["node", "--require=none/../../x.js"], ["make", "-C../../repo"]),
+        *(["sh", "-c", "cd ..; cd ..; sh repo/x.sh"], ["sh", "-c", "sh none/../../../repo/x.sh"], ["node", "-r./x.js"]),
+    ],
+)
+def test_a_path_that_leads_out_of_the_start_folder_is_refused(
+    repo: Path, checkouts: Checkouts, command: list[str]
+) -> None:
+    with pytest.raises(Mistake, match="is a relative path"):
+        plan_start(command, cwd="", env={}, repo=repo, checkouts=checkouts, variables={})
+
+
+def test_a_command_beside_the_checkout_does_not_depend_on_it(
+    tmp_path: Path, repo: Path, checkouts: Checkouts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    commands = [
+        ["server-filesystem", str(tmp_path)],
+        ["sh", "-c", "cd ~ && echo done >>log/x; cat log/*.txt"],
+        ["npx", "-y", "@scope/server@1.2.3", "--range", "1..3", "a/../b"],
+    ]
+
+    plans = [plan_start(one, cwd="", env={}, repo=repo, checkouts=checkouts, variables={}) for one in commands]
+
+    assert [plan.is_dependent for plan in plans] == [False, False, False]
+
+
 def test_many_slashes_are_examined_quickly(checkouts: Checkouts) -> None:
-    for word in ("/" * 8_000, "/a" * 4_000, "/.." * 2_500, "./" * 4_000, "~/" * 4_000, "/:" * 4_000):
+    for word in (
+        "/" * 8_000,
+        "/a" * 4_000,
+        "/.." * 2_500,
+        "./" * 4_000,
+        "~/" * 4_000,
+        "/:" * 4_000,
+        "/*" * 490,
+        "/*:" * 490,
+    ):
         checkouts.list_named(word)
 
 

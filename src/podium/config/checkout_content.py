@@ -28,6 +28,7 @@ LARGEST_DIGESTED = 64 * 1024 * 1024
 CHUNK = 1024 * 1024
 
 _PART = re.compile(r"[=:,]")
+_SHORT_OPTION = re.compile(r"^-[A-Za-z](?=\.\.?(?:/|$))")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +70,13 @@ def plan_start(
     if folder is None:
         require_no_relative_path(command)
     known = {**variables, **env}
-    found = [path for word in (*command, *env.values()) for path in checkouts.list_named(word, known)]
-    if folder is not None:
-        found += [path for path in _iter_relative_paths(command, folder) if checkouts.contain(path)]
+    words = (*command, *env.values())
+    found = [path for word in words for path in checkouts.list_named(word, known)]
+    # A command can change to a folder above the checkout that it names, a shell also to the user's home without a name.
+    above = [Path(path) for word in words for path in checkouts.list_above(word, known)]
+    above += [Path(path) for path in checkouts.list_above("~") if _find_shell_text(command)]
+    for start in (*([folder] if folder is not None else ()), *dict.fromkeys(above)):
+        found += [path for path in _iter_relative_paths(command, start) if checkouts.contain(path)]
     paths = tuple(Path(path) for path in dict.fromkeys(found))
     is_dependent = bool(paths) or (folder is not None and checkouts.contain(folder))
     content = {_name_path(path, checkouts): describe_content(path) for path in paths}
@@ -94,12 +99,12 @@ def require_no_relative_path(command: Sequence[str]) -> None:
     if "/" in program and not program.startswith(("/", "~/")):
         raise Mistake(_explain_relative(f"the program {_show(program)}"))
     words = list(command[1:])
-    if os.path.basename(program) in SHELLS and len(command) > 2 and command[1].endswith("c"):  # noqa: PTH119 - plain text
+    if text := _find_shell_text(command):
         # In the text of a shell command, a lone dot is also the command that reads a file.
-        named = [word for word in _split_shell_text(command[2]) if word.startswith(("./", "../"))]
+        named = [word for word in _split_shell_text(text) if word != "." and _is_relative(word)]
         words = [*named, *command[3:]]
     for word in words:
-        if any(map(_is_relative, (word, *_PART.split(word)[1:]))):
+        if any(map(_is_relative, (word, _SHORT_OPTION.sub("", word), *_PART.split(word)[1:]))):
             raise Mistake(_explain_relative(f"the argument {_show(word)}"))
 
 
@@ -110,8 +115,17 @@ def _explain_relative(what: str) -> str:
     )
 
 
+def _find_shell_text(command: Sequence[str]) -> str:
+    """Return the text in `sh -c text`, or "" if a command is none of these."""
+    program = os.path.basename(command[0]) if command else ""  # noqa: PTH119 - plain text
+    return command[2] if program in SHELLS and len(command) > 2 and command[1].endswith("c") else ""
+
+
 def _is_relative(part: str) -> bool:
-    return part in (".", "..") or part.startswith(("./", "../"))
+    if part in (".", "..") or part.startswith(("./", "../")):
+        return True
+    # Some programs remove ".." from a path before they open it, so the folders before it need not exist.
+    return ".." in part.split("/") and os.path.normpath(part).startswith("..")
 
 
 def _split_shell_text(text: str) -> list[str]:

@@ -12,7 +12,9 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
+from urllib.parse import unquote
 
 from .bounded_file import UnreadableFile, read_file_bytes
 
@@ -22,11 +24,17 @@ LONGEST_PATH = 4096
 LONGEST_WORD = 8 * 1024
 MOST_SLASHES = 500
 """Words with more letters or slashes count as leading into a checkout: the paths in them are not examined."""
+MOST_MATCHES = 1000
+MOST_PATTERNS = 20
+MOST_PATTERN_PARTS = 50
+"""A pattern that matches more paths or has more parts counts as leading into a checkout, and so do more patterns."""
 
 _SEPARATORS = re.compile(r"[\s:;,=|&<>()'\"`]")
 _QUOTES = re.compile(r"['\"\\]")
-_USER_FOLDER = re.compile(r"~[\w.-]*(?=/)")
-_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+_USER_FOLDER = re.compile(r"~[\w.-]*(?=[/\s;&|)]|$)")
+_BRACES = re.compile(r"\{[^{}]*\}")
+_PATTERN = re.compile(r"[*?\[]")
+_VARIABLE = re.compile(r"\$(?:\{(\w+)[^{}]*\}|(\w+))")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +56,52 @@ class Checkouts:
         """Return the paths in a word of a command line that lead into a checkout.
 
         A word can contain a path after an option (`-r/src/a.js`, `--file=/src/a.py`), a scheme (`file:///src/a.js`) or
-        other text, and a shell command can contain several. `variables` are replaced as a shell replaces them.
+        other text, and a shell command can contain several. `variables` are replaced as a shell replaces them. A path
+        with a pattern (`/src/*/a.py`) stands for the paths that match it.
         """
         if not self.folders:
             return ()
-        words = dict.fromkeys((word, _expand_word(word, variables or {})))
+        words = _list_readings(word, variables or {})
         if any(len(one) > LONGEST_WORD or one.count("/") > MOST_SLASHES for one in words):
             return (word[:100],)
         found = dict.fromkeys(path for one in words for path in _iter_paths(one))
-        return tuple(path for path in found if self.contain(path))
+        inside = tuple(path for path in found if self.contain(path))
+        patterns = [path for path in found if _PATTERN.search(path)]
+        if inside or not patterns:
+            return inside
+        if len(patterns) > MOST_PATTERNS:
+            return (word[:100],)
+        return tuple(path for path in patterns if self._is_matched(path))
+
+    def list_above(self, word: str, variables: Mapping[str, str] | None = None) -> tuple[str, ...]:
+        """Return the paths in a word of a command line that name a folder above a checkout."""
+        words = _list_readings(word, variables or {})
+        if any(len(one) > LONGEST_WORD or one.count("/") > MOST_SLASHES for one in words):
+            return ()
+        found = dict.fromkeys(path for one in words for path in _iter_paths(one))
+        return tuple(path for path in found if self._is_above(path))
+
+    def _is_above(self, path: str) -> bool:
+        try:
+            real = os.path.realpath(path).rstrip(os.sep)
+        except (OSError, ValueError):
+            return False
+        return any(folder.startswith(f"{real}{os.sep}") for folder in self.folders)
+
+    def _is_matched(self, pattern: str) -> bool:
+        """Return whether a path that matches a pattern leads into a checkout."""
+        parts = [part for part in pattern.split("/") if part]
+        if len(parts) > MOST_PATTERN_PARTS:
+            return True
+        found = [""]
+        for part in parts:
+            if not _PATTERN.search(part):
+                found = [f"{above}/{part}" for above in found]
+                continue
+            found = [f"{above}/{name}" for above in found for name in _list_names(above) if fnmatchcase(name, part)]
+            if len(found) > MOST_MATCHES:
+                return True
+        return any(map(self.contain, found))
 
     def _is_inside(self, path: str) -> bool:
         if any(path == folder or path.startswith(f"{folder.rstrip(os.sep)}{os.sep}") for folder in self.folders):
@@ -144,6 +189,20 @@ def _iter_visited(path: str) -> Iterator[str]:
 def _split_path(path: str) -> list[str]:
     """Return the parts of a path, last part first."""
     return [part for part in reversed(path.split("/")) if part not in ("", ".")]
+
+
+def _list_readings(word: str, variables: Mapping[str, str]) -> tuple[str, ...]:
+    """Return a word as it is, and as a shell or a program that reads URLs may read it."""
+    expanded = _expand_word(word, variables)
+    patterns = _BRACES.sub("*", expanded)
+    return tuple(dict.fromkeys((word, expanded, patterns, unquote(expanded))))
+
+
+def _list_names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder or os.sep)  # noqa: PTH208 - plain text
+    except (OSError, ValueError):
+        return []
 
 
 def _expand_word(word: str, variables: Mapping[str, str]) -> str:
