@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from podium.values.event import Noticed, ToolAnswered
+from podium.values.event import Noticed, PermissionAsked, ToolAnswered
 
 from ..studio import Studio
 from ..workspace.sandboxed import Place
-from .stage import SharedSandboxPlace, add_sly_agent, bash, run_sly_agent, set_rules
+from .stage import SharedSandboxPlace, add_sly_agent, bash, run_sly_agent, set_rules, write
 
 TRAP = "git config core.fsmonitor 'touch {trace}; false'"
 
@@ -267,3 +267,26 @@ def test_a_checkout_cannot_name_another_repository_to_be_shown(place: Place, how
     assert "CANARY" not in done.text
     assert "HEAD" not in done.text
     assert "info" not in done.text
+
+
+@pytest.mark.parametrize("shape", ["bare", "borrowing"])
+async def test_a_person_decides_whether_a_tool_completes_a_repository(studio: Studio, repo: Path, shape: str) -> None:
+    set_rules(studio, mode="bypass")
+    trace = repo.parent / "trace"
+    config = (
+        f"[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = ..\n\tfsmonitor = touch {trace}; false\n"
+    )
+    shared = ("sub/objects/a", "sub/refs/a") if shape == "bare" else ("sub/commondir",)
+    content = {"sub/HEAD": "ref: refs/heads/main\n", "sub/config": config, "sub/commondir": "../.git\n"}
+    names = ["sub/x.py", "sub/config", *shared, "sub/HEAD"]
+    add_sly_agent(studio, *(write(name, content.get(name, "x\n")) for name in names))
+
+    result = await run_sly_agent(studio, repo)
+
+    asked = studio.events(result, PermissionAsked)
+    assert [(event.action.arguments["path"], event.reason.split(", whose")[0]) for event in asked] == [
+        ("sub/HEAD", "with sub/HEAD, git takes sub for a repository")
+    ]
+    subprocess.run(["git", "status"], cwd=repo / "sub", capture_output=True, check=False)
+    assert not trace.exists()
+    assert (repo / "sub" / "config").exists()

@@ -20,7 +20,7 @@ from .checkout_files import open_checkout
 from .file_change import (
     FindGuard,
     PendingFileChange,
-    find_no_guard,
+    find_repository_guard,
     hash_content,
     read_whole_file,
     recover_change,
@@ -75,7 +75,7 @@ class EditFile:
     is_parallel = False
     timeout = 60.0
 
-    def __init__(self, directory: Path, *, find_guard: FindGuard = find_no_guard) -> None:
+    def __init__(self, directory: Path, *, find_guard: FindGuard = find_repository_guard) -> None:
         self._directory = directory
         self._find_guard = find_guard
 

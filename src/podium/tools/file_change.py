@@ -18,6 +18,7 @@ from ..core.engine import ToolAnswer
 from ..core.gate import InvalidCall, PreparedCall
 from ..system.program_folders import find_program_folder
 from ..values.action import Action
+from ..workspace.sandbox.nested_repositories import find_bare_repository
 from .checkout_files import Checkout, format_path, open_checkout
 from .unified_diff import UnifiedDiff, build_unified_diff
 
@@ -36,15 +37,18 @@ FindGuard = Callable[[Path, str], str]
 """Returns why a person must decide on a change of a file in a checkout, or "" if the rules decide."""
 
 
-def find_no_guard(directory: Path, path: str) -> str:
-    """Return "": the rules decide."""
-    return ""
+def find_repository_guard(directory: Path, path: str) -> str:
+    """Return why a person must decide on a change of a file, if it is in a bare git repository or completes one."""
+    folder = find_bare_repository(directory, path)
+    where = "the checkout" if folder == "." else folder
+    return f"with {path}, git takes {where} for a repository, whose configuration can run programs" if folder else ""
 
 
 def find_program_guard(directory: Path, path: str) -> str:
-    """Return why a person must decide on a change of a file, if it is in a folder of programs."""
-    folder = find_program_folder(directory, path, os.environ)
-    return f"{path} is in {folder}, which holds programs that you run without looking at them" if folder else ""
+    """Return why a person must decide on a change of a file, if it is in a folder of programs or in a repository."""
+    if folder := find_program_folder(directory, path, os.environ):
+        return f"{path} is in {folder}, which holds programs that you run without looking at them"
+    return find_repository_guard(directory, path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

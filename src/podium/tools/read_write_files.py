@@ -22,7 +22,7 @@ from .file_change import (
     FindGuard,
     PendingFileChange,
     convert_os_errors,
-    find_no_guard,
+    find_repository_guard,
     hash_content,
     hash_file,
     read_whole_file,
@@ -178,7 +178,7 @@ class WriteFile:
     is_parallel = False
     timeout = 60.0
 
-    def __init__(self, directory: Path, *, find_guard: FindGuard = find_no_guard) -> None:
+    def __init__(self, directory: Path, *, find_guard: FindGuard = find_repository_guard) -> None:
         self._directory = directory
         self._find_guard = find_guard
 

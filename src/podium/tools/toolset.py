@@ -22,7 +22,7 @@ from ..values.worker_task import AlsoCheckout
 from .ask_person import ask_person_tool, report_status_tool
 from .command_sandbox import CommandSandbox
 from .edit_file import EditFile
-from .file_change import FindGuard, find_no_guard, find_program_guard
+from .file_change import FindGuard, find_program_guard, find_repository_guard
 from .file_listing import Hidden, holds_secrets
 from .git_diff import GitDiff
 from .python_function import function_tool
@@ -86,7 +86,7 @@ class Toolbox:
         guards_programs: bool = False,
     ) -> None:
         self._acting: dict[str, ActingTool] = {}
-        find_guard = find_program_guard if guards_programs else find_no_guard
+        find_guard = find_program_guard if guards_programs else find_repository_guard
         if directory is not None:
             checks_by_folder = {directory: checks} | {Path(one.path): one.checks for one in also}
             made = {

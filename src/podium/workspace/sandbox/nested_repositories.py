@@ -73,6 +73,22 @@ def is_bare_repository(folder: Path) -> bool:
     return False
 
 
+def find_bare_repository(checkout: Path, path: str) -> str:
+    """Return the folder that git uses as a git directory once a file exists at a path of a checkout; otherwise "".
+
+    The path and the folder are relative to the checkout. Only the folders above the file are considered.
+    """
+    parts = path.split("/")
+    for size, name in enumerate(parts):
+        folder = checkout.joinpath(*parts[:size])
+        names = {name}
+        with suppress(OSError):
+            names.update(os.listdir(folder))  # noqa: PTH208 - only names are needed
+        if is_git_shaped(names) and (size or not _has_git_data(checkout)):
+            return "/".join(parts[:size]) or "."
+    return ""
+
+
 def _has_git_data(folder: Path) -> bool:
     with suppress(OSError):
         return is_git_shaped(os.listdir(folder / ".git"))  # noqa: PTH208 - only names are needed
