@@ -291,6 +291,17 @@ async def test_the_record_of_a_host_becomes_neither_a_persons_run_nor_a_persons_
     assert read_rules_for_run(lab.store, orphan) == ()
 
 
+async def test_a_host_creates_no_run_whose_id_is_a_path_or_more_than_one_word(lab: FleetLab, liar: Liar) -> None:
+    odd = ["../../victim", "/tmp/victim", ".", "..", "a/b", "a\x1b[31m", "a\n", "a b", "-x", "", None, "é", "a" * 65]
+
+    refused = [liar.call("begin_run_as_host", run, liar.owner) for run in odd]
+    created = [liar.call("begin_run_as_host", run, liar.owner) for run in ("0a1b2c3d4e5f", "Plan-1_x")]
+
+    assert refused == ["forged"] * len(odd)
+    assert created == [None, None]
+    assert not lab.query("SELECT id FROM podium.run WHERE id = ANY (%s)", odd)
+
+
 async def test_a_run_without_entries_and_files_that_a_host_names_do_no_harm(lab: FleetLab, liar: Liar) -> None:
     liar.call("begin_run_as_host", "empty", liar.owner)
     guidance = Guidance(

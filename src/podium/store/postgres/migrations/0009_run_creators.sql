@@ -73,10 +73,13 @@ $$;
 -- Runs
 
 -- Creates a run that belongs to a process of this host. The run can be listed, queued and executed only after the host
--- has named its parent.
+-- has named its parent. Machines name files and refs after a run, so its id is one plain word.
 CREATE OR REPLACE FUNCTION podium.begin_run_as_host(run_id text, owner_id text) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, podium, pg_temp AS $$
 BEGIN
+    IF coalesce(run_id, '') !~ '\A[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z' THEN
+        RETURN podium.refuse('begin', run_id, 'forged');
+    END IF;
     INSERT INTO podium.run (id, created, owner, epoch, login)
     SELECT run_id, extract(epoch FROM clock_timestamp()), owner_id, 1, session_user
     FROM podium.owner
