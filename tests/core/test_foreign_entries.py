@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from math import inf
 
+import pytest
 from msgspec import structs
 
 from podium.core.budget import Allowance
@@ -21,6 +22,7 @@ from podium.values.action import Action
 from podium.values.agent import Agent
 from podium.values.event import (
     ActionRefused,
+    Decision,
     Event,
     PermissionAnswered,
     PermissionAsked,
@@ -122,7 +124,8 @@ async def call_tool(timeline: Timeline, tool: Tool) -> None:
     await gate.wrap_tool(tool).answer(call, Scope(timeline, "hand/call#1", operation="hand", digest=""))
 
 
-async def test_an_approval_of_what_a_person_did_not_see_is_not_used_on_another_machine() -> None:
+@pytest.mark.parametrize("decision", ["once", "run", "always"])
+async def test_an_approval_of_what_a_person_did_not_see_is_not_used_on_another_machine(decision: Decision) -> None:
     first = Rows()
     await call_tool(Timeline("r1", first), Tool())
     [asked] = [event for event in first.events() if isinstance(event, PermissionAsked)]
@@ -130,7 +133,7 @@ async def test_an_approval_of_what_a_person_did_not_see_is_not_used_on_another_m
     outcomes = []
     for shown in (asked.shown, "+ something harmless"):
         rows, last = [], GENESIS
-        answered = PermissionAnswered(id=asked.id, decision="once", by="me", at=time.time())
+        answered = PermissionAnswered(id=asked.id, decision=decision, by="me", at=time.time())
         line = encode_entry(
             structs.replace(decode_entry(first.rows[0].line), event=structs.replace(asked, shown=shown))
         )

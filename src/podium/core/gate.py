@@ -298,8 +298,8 @@ class Gate:
     ) -> tuple[PermissionAnswered, Action]:
         """Return the answer to a permission request and the requested action. If nobody answers, deny the request."""
         timeline = place.timeline
-        if action.repeat_key in timeline.approvals:
-            return PermissionAnswered(id="", decision="run", by=timeline.approvals[action.repeat_key]), action
+        if approver := timeline.find_approver(action, shown):
+            return PermissionAnswered(id="", decision="run", by=approver), action
         while True:
             new = self._build_request(place, action, reason=reason, shown=shown, agent_reason=agent_reason)
             asked = place.record(new)

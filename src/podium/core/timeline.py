@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from msgspec import structs
 
+from ..values.action import Action
 from ..values.agent import Budget
 from ..values.errors import JournalMismatch
 from ..values.event import (
@@ -129,6 +130,8 @@ class Timeline:
         """The requests and questions to the user, keyed by id."""
         self.approvals: dict[str, str] = {}
         """Who approved each action that is allowed for the rest of this run, keyed by the action's `repeat_key`."""
+        self.approved_texts: dict[str, str] = {}
+        """What the person who approved each of these actions was shown, with the same keys."""
         self.granted_rules: tuple[str, ...] = ()
         """The allow rules that were granted permanently in this run."""
         self.saved_rules: tuple[str, ...] = ()
@@ -394,10 +397,20 @@ class Timeline:
             # An answer that arrives after the request expired has no effect: the gate asks again.
             elif event.decision != "once" and not is_expired(asked, at=event.at):
                 self.approvals[action.repeat_key] = event.by or "a person"
+                self.approved_texts[action.repeat_key] = asked.shown
                 if event.decision == "always" and event.rule == asked.always != "" and self._is_derived(asked):
                     self.granted_rules += (event.rule,)
         if event.id in self._answer_flags:
             self._answer_flags.pop(event.id).set()
+
+    def find_approver(self, action: Action, shown: str) -> str:
+        """Return who approved an action for the rest of this run, or an empty string if nobody did.
+
+        Another machine may have recorded the request, and shown the person something else than `shown`.
+        """
+        key = action.repeat_key
+        is_unseen = self.has_foreign_entries and self.approved_texts.get(key) != self.redaction.redact_text(shown)
+        return "" if is_unseen else self.approvals.get(key, "")
 
     def _is_derived(self, asked: PermissionAsked) -> bool:
         """Return whether the rule that a request offered follows from its action, unless this machine recorded it."""
