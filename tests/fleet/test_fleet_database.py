@@ -392,6 +392,28 @@ def test_a_host_passes_on_what_its_agents_say_to_their_team_and_to_nobody_else(f
     ]
 
 
+def test_what_a_host_posts_does_not_take_the_place_of_the_answer_to_a_request(fleet: Fleet) -> None:
+    for job in (FleetJob(run="lead"), FleetJob(run="r1", parent="lead")):
+        fleet.add_run(job)
+    post = "SELECT podium.post_mail_as_host(%s, %s, %s)"
+    asked = PermissionAsked(id="q1", action=Action(run="r1", agent="hand", tool="bash"), reason="a rule asks")
+    said = [
+        b'{"type":"message_received","id":"m","to":"x","text":"hi","sender":"lead"}',
+        b'{"type":"message_acknowledged","id":"m","to":"x"}',
+        msgspec.json.encode(StopAsked(by="run lead")),
+    ]
+    with fleet.connect("honest") as honest, fleet.connect("liar") as liar:
+        claim(honest, "r1", "honest-1")
+        claim(liar, "lead", "liar-1")
+        assert append(honest, asked, owner="honest-1", epoch=1) is None
+
+        taken = [liar.execute(post, ("r1", "q1", line)).fetchone() for line in said]
+        other = [liar.execute(post, ("r1", f"m{number}", line)).fetchone() for number, line in enumerate(said)]
+
+    assert taken == [("forged",)] * len(said)
+    assert other == [(None,)] * len(said)
+
+
 def test_a_host_can_delegate_to_a_run_of_its_own_and_to_no_other(fleet: Fleet) -> None:
     fleet.add_run(FleetJob(run="r1"))
     add = "SELECT podium.add_job_as_host(%s, %s, '{}', '', 0, '', '', '', 0)"

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from podium import Agent
+from podium.store.store_connection import open_for_reading
+from podium.values.action import Action
+from podium.values.event import PermissionAsked, RunStarted
+from podium.values.request import Request
+from podium.values.worker_task import WorkerTask
 from podium.web.remote_command import read_frames
 
 from . import screen_data as data
@@ -115,3 +122,20 @@ def call(client: ApiClient, *arguments: str) -> tuple[int, str]:
     response = client.post("/api/commands", json={"arguments": arguments})
     *output, end = read_frames(BytesIO(response.content).read)
     return int(end.data), b"".join(frame.data for frame in output).decode()
+
+
+def test_a_message_does_not_take_the_place_of_the_answer_to_a_request(site: Site, actor: ApiClient) -> None:
+    action = Action(run="ask1", agent="lead", tool="bash", arguments={"command": "touch x"})
+    task = WorkerTask(root=str(site.repo), path=str(site.repo), name="asker", endpoint="a2a/answer")
+    started = RunStarted(agent="lead", request=Request(text="work"), agents=(Agent(name="lead"),), errand=task)
+    site.write_run("ask1", started, *(PermissionAsked(id=id, action=action, reason="no rule") for id in ("q91", "q92")))
+    sent = {"message": {"messageId": "q92", "taskId": "ask1", "role": "ROLE_USER", "parts": [{"text": "hello"}]}}
+    rpc = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": sent}
+
+    actor.command("/api/runs/ask1/messages", {"text": "hello"}, key="q91")
+    actor.post("/a2a/answer", json=rpc | {"params": sent | {"configuration": {"returnImmediately": True}}})
+
+    with closing(open_for_reading(site.store)) as connection:
+        refs = [ref for (ref,) in connection.execute("SELECT ref FROM mail WHERE run = 'ask1' ORDER BY id")]
+    assert refs == ["client:q91", "client:q92"]
+    assert {"q91", "q92"} <= {one.asked.id for one in site.list_requests()}

@@ -30,12 +30,13 @@ def send_message(
 ) -> str:
     """Send a message to an agent of a run, by default the first agent, and return a confirmation for the user.
 
-    A message with a known `ref` is not sent again.
+    A message with a known `ref` is not sent again. The ref is kept apart from those of answers, which are the ids of
+    requests: a message must not take the place of an answer.
     """
     to = resolve_recipient(summary, agent)
     attachments = tuple(one.attachment for one in files)
     message = MessageReceived(id=secrets.token_hex(6), to=to, text=text, by=by, attachments=attachments)
-    post_to_mailbox(store, summary.id, message, ref=ref, files=files)
+    post_to_mailbox(store, summary.id, message, ref=f"client:{ref}" if ref else "", files=files)
     if derive_run_state(summary) == "running":
         return f"{to} will receive the message with its next model call"
     return (
