@@ -724,7 +724,7 @@ def encode_pause(run: str, pause: RunPaused) -> bytes:
     return encode_entry(Entry(run=run, seq=1, at=0.0, scope="", event=pause))
 
 
-def test_unfinished_runs_from_before_count_as_a_hosts_unless_only_a_person_owned_them(
+def test_runs_from_before_count_as_a_hosts_unless_only_a_person_owned_them(
     postgres_cluster: PostgresCluster,
 ) -> None:
     with psycopg.connect(postgres_cluster.create_database("before"), autocommit=True) as connection:
@@ -741,9 +741,10 @@ def test_unfinished_runs_from_before_count_as_a_hosts_unless_only_a_person_owned
         connection.execute(
             "INSERT INTO run (id, created, owner, epoch) VALUES"
             " ('mine', 0, 'me', 1), ('taken', 0, 'me', 2), ('free', 0, NULL, 1), ('its', 0, 'it', 1),"
-            " ('over', 0, 'it', 1)"
+            " ('over', 0, 'it', 1), ('done', 0, 'me', 1)"
         )
-        connection.execute("INSERT INTO entry VALUES ('over', 1, 1, 'run_ended', '', '', '')")
+        for run in ("over", "done"):
+            connection.execute("INSERT INTO entry VALUES (%s, 1, 1, 'run_ended', '', '', '')", (run,))
         connection.execute("INSERT INTO job (run, store_version) VALUES ('its', 8)")
 
         connection.execute(newest.read_bytes())
@@ -755,6 +756,6 @@ def test_unfinished_runs_from_before_count_as_a_hosts_unless_only_a_person_owned
         connection.execute("INSERT INTO run (id, created, owner, epoch) VALUES ('new', 0, NULL, 0)")
         new = connection.execute("SELECT login = session_user FROM run WHERE id = 'new'").fetchall()
 
-    assert unknown == [("free",), ("its",), ("taken",)]
-    assert known == [("mine",), ("over",)]
+    assert unknown == [("free",), ("its",), ("over",), ("taken",)]
+    assert known == [("done",), ("mine",)]
     assert (versions, leases, new) == ([(9,)], [("it",)], [(True,)])

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from podium.runs.known_repositories import KnownRepositories
-from podium.values.store_address import PostgresAddress
 
 from .api_client import ApiClient
 from .conftest import Site, open_site
@@ -130,10 +129,3 @@ def test_a_token_that_may_approve_names_any_folder(site: Site) -> None:
 @pytest.mark.parametrize("given", ["", ".", "repo", "../repo", "\0", "/\0", "/a" * 5000])
 def test_a_path_that_is_not_absolute_is_unknown(site: Site, given: str) -> None:
     assert KnownRepositories(site.store, site.repo).find(given) is None
-
-
-def test_runs_of_a_store_that_other_machines_write_to_make_no_folder_known(site: Site) -> None:
-    shared = KnownRepositories(PostgresAddress(url="postgresql://127.0.0.1:1/none", folder=site.repo), site.repo)
-
-    assert shared.find(str(site.repo)) == site.repo.resolve()
-    assert shared.find(str(site.repo.parent / "worked-in")) is None

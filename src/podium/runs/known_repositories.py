@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..store.reader import RunSummary, StoreReader
-from ..store.worker_index import WorkerIndex
+from ..store.run_creators import list_person_runs
 from ..system.locations import find_repo
 from ..values.event import RunStarted
-from ..values.store_address import PostgresAddress, StoreAddress
+from ..values.store_address import StoreAddress
 
 LONGEST_PATH = 4096
 
@@ -22,7 +22,7 @@ LONGEST_PATH = 4096
 class KnownRepositories:
     """The folder `own` and the repositories in which the runs of a store work.
 
-    Other machines write to a PostgreSQL store too, so its runs make no folder of this machine known.
+    The hosts of a fleet write to a PostgreSQL store too, so only the runs that this process's login created count.
     """
 
     def __init__(self, store: StoreAddress, own: Path) -> None:
@@ -45,15 +45,17 @@ class KnownRepositories:
         return repo if str(repo) in self._folders else None
 
     def _read_new_runs(self) -> None:
-        if isinstance(self._store, PostgresAddress) or not self._store.exists():
+        if not self._store.exists():
             return
-        self._folders.update(os.path.realpath(row.root) for row in WorkerIndex(self._store).list_all())
+        new = [run for run in list_person_runs(self._store) if run not in self._runs]
+        if not new:
+            return
         with StoreReader(self._store) as reader:
-            if self._runs.issuperset(reader.list_run_ids()):
-                return
-            for summary in reader.read_run_list().readable:
-                self._folders.update(os.path.realpath(one) for one in _iter_folders(summary))
-                self._runs.add(summary.id)
+            found = {summary.id: summary for summary in reader.read_run_list().readable}
+        for run in new:
+            if run in found:
+                self._folders.update(os.path.realpath(one) for one in _iter_folders(found[run]))
+                self._runs.add(run)
 
 
 def _iter_folders(summary: RunSummary) -> Iterator[str]:

@@ -136,10 +136,11 @@ async def _load_source(launcher: RunLauncher, source: str) -> list[Entry]:
         require_intact_run(store, source, rows)
         return [decode_entry(row.line) for row in rows]
 
-    if find_foreign_creator(store, source) is not None:
+    if (creator := find_foreign_creator(store, source)) is not None:
+        how = f"confirm it with podium resume {source}, or " if creator.is_unknown else ""
         raise Mistake(
             f"run {source} was created by a host, or it is not known by whom, so it cannot be forked: its "
-            "record could contain anything; start a new run with podium run instead"
+            f"record could contain anything; {how}start a new run with podium run instead"
         )
     entries = await to_thread.run_sync(read_timeline)
     worker_task = _get_started(entries).errand

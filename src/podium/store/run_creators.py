@@ -74,6 +74,13 @@ def find_person_run(store: StoreAddress, run: str) -> str:
     return ""
 
 
+def list_person_runs(store: StoreAddress) -> list[str]:
+    """Return the runs that this process's login created. In a SQLite store, these are all runs."""
+    where = " WHERE login = session_user AND NOT is_host_login(login)" if isinstance(store, PostgresAddress) else ""
+    with translate_errors(store), closing(open_for_reading(store)) as connection:
+        return [str(run) for (run,) in connection.execute(f"SELECT id FROM run{where} ORDER BY created, id")]
+
+
 def list_unconfirmed_runs(store: StoreAddress) -> list[str]:
     """Return the unfinished runs whose creator is not known, oldest first."""
     if not isinstance(store, PostgresAddress):
@@ -86,6 +93,12 @@ def list_unconfirmed_runs(store: StoreAddress) -> list[str]:
         return [str(run) for (run,) in found]
 
 
+def is_unconfirmed(store: StoreAddress, run: str) -> bool:
+    """Return whether the creator of a run is not known."""
+    creator = find_foreign_creator(store, run)
+    return creator is not None and creator.is_unknown
+
+
 def confirm_run(store: StoreAddress, run: str) -> bool:
     """Record that this process's login vouches for a run whose creator is not known. Return whether it was not known.
 
@@ -93,8 +106,7 @@ def confirm_run(store: StoreAddress, run: str) -> bool:
     """
     if not isinstance(store, PostgresAddress):
         return False
-    creator = find_foreign_creator(store, run)
-    if creator is None or not creator.is_unknown:
+    if not is_unconfirmed(store, run):
         return False
     with translate_errors(store), closing(open_connection(store, create=False)) as connection:
         connection.execute("UPDATE run SET login = session_user WHERE id = ? AND login = ''", (run,))

@@ -13,10 +13,11 @@ $$;
 -- named it, and always null for the runs of persons.
 ALTER TABLE podium.run ADD COLUMN login text NOT NULL DEFAULT '';
 ALTER TABLE podium.run ADD COLUMN parent text;
+-- A run that has ended counts too: it can be forked.
 UPDATE podium.run SET login = session_user
-WHERE EXISTS (SELECT FROM podium.entry WHERE entry.run = run.id AND kind = 'run_ended')
+WHERE
     -- Only the newest owner of a run is known.
-    OR (epoch = 1 AND EXISTS (
+    (epoch = 1 AND EXISTS (
         SELECT FROM podium.owner WHERE owner.id = run.owner AND NOT podium.is_host_login(owner.login)
     ))
     OR NOT EXISTS (
