@@ -97,3 +97,21 @@ def test_the_number_of_skills_is_limited(repo: Path) -> None:
     assert [str(one) for one in found.diagnostics] == [
         f".claude/skills/s100: not used: a folder can have at most {MOST_SKILLS} skills"
     ]
+
+
+def test_skills_in_a_folder_that_this_user_cannot_read_cause_a_warning(tmp_path: Path) -> None:
+    locked = tmp_path / "repo" / ".podium"
+    locked.mkdir(parents=True)
+    locked.chmod(0)
+    before = os.geteuid()
+    if before == 0:  # root could read it
+        os.seteuid(65534)
+
+    try:
+        found = load_skills(tmp_path / "repo", tmp_path / "home")
+    finally:
+        os.seteuid(before)
+        locked.chmod(0o700)
+
+    assert found.skills == ()
+    assert any("cannot list this folder: Permission denied" in one.message for one in found.diagnostics)

@@ -68,12 +68,12 @@ def _list_places(repo: Path, home: Path) -> Iterator[_SkillPlace]:
 
 def _list_skill_folders(place: _SkillPlace, diagnostics: list[Diagnostic]) -> list[Path]:
     """Return the folders with a skill, sorted by name."""
-    if not place.path.is_dir():
-        return []
-    if place.repo is not None and not is_inside(place.path, place.repo):
-        _warn(diagnostics, place, place.path, "is outside the repository and is not read")
-        return []
     try:
+        if not place.path.is_dir():
+            return []
+        if place.repo is not None and not is_inside(place.path, place.repo):
+            _warn(diagnostics, place, place.path, "is outside the repository and is not read")
+            return []
         folders = [path for path in sorted(place.path.iterdir()) if (path / FILE_NAME).exists()]
     except OSError as error:
         _warn(diagnostics, place, place.path, f"cannot list this folder: {error.strerror or error}")
