@@ -111,6 +111,23 @@ def test_a_repository_that_a_command_makes_is_moved_aside_and_reported(place: Pl
     assert list((place.home / "sandbox" / "set-aside").iterdir()) != []
 
 
+def test_a_repository_in_an_ignored_cache_is_moved_aside(place: Place) -> None:
+    (place.repo / ".git" / "info" / "exclude").write_text("__pycache__\n.mypy_cache\n")
+    for folder in ("__pycache__", ".mypy_cache", ".mypy_cache/3.12"):
+        (place.repo / folder).mkdir()
+        os.chown(place.repo / folder, place.repo.stat().st_uid, place.repo.stat().st_gid)
+    trace = place.folder / "trace"
+    trap = TRAP.format(trace=trace)
+
+    place.bash(
+        f"(mkdir __pycache__/x; cd __pycache__/x; git init -q .; {trap}); ln -s __pycache__/x manual; "
+        f"mkdir .mypy_cache/3.12/x; cd .mypy_cache/3.12/x; git init -q .; {trap}"
+    )
+
+    enter_as_person(place, "manual", ".mypy_cache/3.12/x")
+    assert not trace.exists()
+
+
 TOPS = {
     "bare": "git init -q --bare /tmp/r; cp -r /tmp/r/. .; git --git-dir=. config core.bare false; "
     "git --git-dir=. config core.worktree ..; git --git-dir=. config core.fsmonitor 'touch {trace}; false'",

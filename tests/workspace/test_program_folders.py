@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import anyio
 import pytest
 
 from podium.values.errors import Mistake
+from podium.workspace.sandbox import checkout_survey
 from podium.workspace.sandbox.bubblewrap import Sandbox
 
 from .sandboxed import WHO, Place, new_place, ordinary_user
@@ -142,3 +144,74 @@ def test_a_link_to_programs_is_restored(place: Place) -> None:
     assert (place.repo / ".venv" / "bin" / "python").read_text() == "theirs"
     assert (place.repo / "node_modules").readlink() == place.folder / "elsewhere"
     assert [path.name for path in (place.repo / "bin").iterdir()] == ["x"]
+
+
+def make_folders(place: Place, *names: str) -> None:
+    """Make folders that belong to the owner of the checkout."""
+    owner = place.repo.stat()
+    for name in names:
+        (place.repo / name).mkdir(parents=True, exist_ok=True)
+        for folder in (place.repo / name, *(place.repo / name).parents):
+            if folder.is_relative_to(place.repo):
+                os.chown(folder, owner.st_uid, owner.st_gid)
+
+
+LINKS = {
+    "dangling": (".venv", "envs/main", "mkdir -p envs/main/bin; echo x >envs/main/bin/python"),
+    "another name": ("node_modules", "shared/packages", "echo x >shared/packages/bin"),
+    "another name in a subfolder": ("app/node_modules", "../shared/packages", "echo x >shared/packages/bin"),
+    "in a subfolder": ("app/.venv", "../envs/x", "rm app/.venv; mkdir app/.venv; echo x >app/.venv/python"),
+}
+
+
+@pytest.mark.parametrize("how", LINKS)
+def test_what_a_link_to_programs_leads_to_is_read_only_whatever_its_name(place: Place, how: str) -> None:
+    link, target, script = LINKS[how]
+    make_folders(place, "app", "shared/packages", "envs/x")
+    (place.repo / "envs" / "x" / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    if how == "dangling":
+        shutil.rmtree(place.repo / "envs")
+    (place.repo / link).symlink_to(target)
+
+    place.bash(script)
+
+    assert (place.repo / link).is_symlink()
+    programs = [path for path in (place.repo / link).rglob("*") if path.is_file() and path.name != "pyvenv.cfg"]
+    assert programs == []
+
+
+def test_environments_at_the_top_and_of_test_runners_are_read_only(place: Place) -> None:
+    make_folders(place, "bin", "lib", ".tox/py/bin", ".nox/py/bin")
+    for name in ("", ".tox/py/", ".nox/py/"):
+        (place.repo / f"{name}pyvenv.cfg").write_text("home = /usr/bin\n")
+    (place.repo / ".gitignore").write_text(".tox\n.nox\n")
+
+    place.bash(
+        "echo x >bin/python; echo x >lib/x.pth; echo x >pyvenv.cfg; rm pyvenv.cfg; echo x >.tox/py/bin/python; "
+        "echo x >.nox/py/bin/python; mkdir -p .tox/log other && touch .tox/log/x other/x"
+    )
+
+    programs = ("bin/python", "lib/x.pth", ".tox/py/bin/python", ".nox/py/bin/python")
+    assert [name for name in programs if (place.repo / name).exists()] == []
+    assert (place.repo / "pyvenv.cfg").read_text() == "home = /usr/bin\n"
+    assert (place.repo / ".tox/log/x").exists()
+    assert (place.repo / "other/x").exists()
+
+
+def test_many_new_folders_hide_no_environment_and_no_tracked_folder(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("MOST_FOLDERS", "MOST"):
+        monkeypatch.setattr(checkout_survey, name, 20)
+    make_folders(place, "backend/.venv/bin", "tracked/deep")
+    (place.repo / "backend/.venv/pyvenv.cfg").write_text("home = /usr/bin\n")
+    for name in ("backend/x", "tracked/deep/x"):
+        (place.repo / name).write_text("x\n")
+    place.git("add", "tracked")
+    # Whatever the order in which the file system lists folders, some of these come first.
+    make_folders(place, *(f"{letter}{number}" for letter in "az" for number in range(30)))
+
+    place.bash("echo x >backend/.venv/bin/python; mkdir tracked/deep/new; cd tracked/deep/new; git init -q .; true")
+
+    assert not (place.repo / "backend/.venv/bin/python").exists()
+    assert not (place.repo / "tracked/deep/new/.git").exists()

@@ -34,7 +34,7 @@ INSTALLING: dict[str, frozenset[str]] = {
 """For each program, the subcommands that install packages."""
 _SAME = {"mamba": "conda", "micromamba": "conda", "bundler": "bundle", "yarnpkg": "yarn"}
 _PIP = re.compile(r"pip[0-9.]*")
-_MODULES = frozenset(("pip", "venv", "virtualenv", "uv", "poetry", "pdm", "pipenv"))
+_MODULES = frozenset(("pip", "venv", "virtualenv", "tox", "nox", "uv", "poetry", "pdm", "pipenv"))
 
 
 def is_installation(text: str) -> bool:
@@ -56,7 +56,7 @@ def _is_installing(words: Words) -> bool:
         if not rest or rest[0] not in _MODULES:
             return False
         name, rest = rest[0], rest[1:]
-    if name in ("venv", "virtualenv"):
+    if name in ("venv", "virtualenv", "tox", "nox"):
         return True
     name = "pip" if _PIP.fullmatch(name) else _SAME.get(name, name)
     plain = [word for word in rest if not word.startswith("-")]

@@ -18,6 +18,8 @@ ENVIRONMENT_MARKS = frozenset(("pyvenv.cfg", "conda-meta"))
 PACKAGES = "node_modules"
 USUAL_ENVIRONMENTS = (".venv", "venv", PACKAGES)
 """Where tools look for an environment at the top of a checkout without being told to."""
+OWN_PARTS = (*sorted(ENVIRONMENT_MARKS), "bin", "lib", "lib64", "Scripts")
+"""What an environment consists of."""
 PACKAGE_CACHES = (".cache", ".vite", ".vite-temp")
 """Folders in `node_modules` in which programs keep data that they can create again."""
 OWN_ENVIRONMENTS = ("VIRTUAL_ENV", "CONDA_PREFIX")
@@ -36,6 +38,24 @@ def list_path_folders(checkout: Path, environ: Mapping[str, str]) -> tuple[str, 
         for place in (plain, plain.resolve()):
             if place != top and place.is_relative_to(top):
                 found[place.relative_to(top).as_posix()] = None
+    return tuple(found)
+
+
+def list_own_environment(checkout: Path) -> tuple[str, ...]:
+    """Return the files and folders at the top of a checkout that is itself a virtual environment."""
+    if not any(os.path.lexists(checkout / mark) for mark in ENVIRONMENT_MARKS):
+        return ()
+    return tuple(name for name in OWN_PARTS if os.path.lexists(checkout / name))
+
+
+def list_targets(checkout: Path, folders: Iterable[str]) -> tuple[str, ...]:
+    """Return where those of these paths of a checkout lead that contain links, if that is in the checkout."""
+    top = checkout.resolve()
+    found: dict[str, None] = {}
+    for folder in folders:
+        target = (top / folder).resolve()
+        if target != top / folder and target != top and target.is_relative_to(top):
+            found[target.relative_to(top).as_posix()] = None
     return tuple(found)
 
 
@@ -60,7 +80,9 @@ def find_program_folder(checkout: Path, path: str, environ: Mapping[str, str]) -
 
     The path is relative to the checkout and contains no links.
     """
-    on_path = {_fold(folder) for folder in list_path_folders(checkout, environ)}
+    named = (*list_path_folders(checkout, environ), *list_own_environment(checkout))
+    links = [name for name in USUAL_ENVIRONMENTS if (checkout / name).is_symlink()]
+    on_path = {_fold(folder) for folder in (*named, *list_targets(checkout, (*named, *links)))}
     for folder in _iter_folders(path):
         name = folder.rpartition("/")[2]
         is_usual = folder in USUAL_ENVIRONMENTS and not os.path.lexists(checkout / folder)

@@ -18,7 +18,14 @@ from pathlib import Path
 from anyio import to_thread
 
 from ...policy.path_rules import changes_what_runs, is_sensitive
-from ...system.program_folders import ENVIRONMENT_MARKS, PACKAGES, USUAL_ENVIRONMENTS, list_path_folders
+from ...system.program_folders import (
+    ENVIRONMENT_MARKS,
+    PACKAGES,
+    USUAL_ENVIRONMENTS,
+    list_own_environment,
+    list_path_folders,
+    list_targets,
+)
 from ...values.errors import Mistake
 from ..git.configured_files import find_configured_files
 from ..git.tracked_files import TrackedFiles, list_ignored_folders, read_tracked_files
@@ -33,8 +40,9 @@ MOST_LISTED = 300_000
 MOST_PROTECTED = 200
 """The maximum number of protected paths in subfolders. Each protected path delays the start of every command."""
 MOST_PROGRAM_FOLDERS = 1_000
-LEFT_OUT = frozenset((PACKAGES, "__pycache__", ".tox", ".nox", ".mypy_cache", ".ruff_cache"))
-"""Folders that are not examined if git ignores them and tracks no files in them."""
+CACHES = frozenset(("__pycache__", ".mypy_cache", ".ruff_cache"))
+LEFT_OUT = CACHES | {PACKAGES}
+"""Folders in which no secrets are looked for if git ignores them and tracks no files in them."""
 PYTHON_PACKAGES = "lib/python3*/site-packages"
 
 
@@ -59,12 +67,15 @@ class CheckoutSurvey:
 async def survey_checkout(checkout: Path) -> CheckoutSurvey:
     """Find the paths in a checkout that a sandbox has to hide or write-protect."""
     tracked = await read_tracked_files(checkout)
-    walk = _Walk(checkout)
+    walk = _Walk(checkout, tracked)
     await to_thread.run_sync(walk.examine, (checkout,))
     if walk.undecided:
         ignored = await list_ignored_folders(checkout, walk.undecided)
         to_examine = [path for path in walk.undecided if path not in ignored or tracked.has_any_below(path)]
         await to_thread.run_sync(walk.examine_all, [checkout / path for path in to_examine])
+        # The user can enter a repository in a cache through a link, so the folders in it must be known.
+        caches = [path for path in ignored.difference(to_examine) if path.rpartition("/")[2] in CACHES]
+        await to_thread.run_sync(walk.examine_caches, [checkout / path for path in sorted(caches)])
     configured = await find_configured_files(checkout)
     secrets = await to_thread.run_sync(_select_secrets, checkout, walk.sensitive, tracked)
     return CheckoutSurvey(
@@ -83,8 +94,8 @@ def list_program_folders(survey: CheckoutSurvey, checkout: Path, environ: Mappin
     Raise Mistake if there are too many to protect.
     """
     usual = [name for name in USUAL_ENVIRONMENTS if not (checkout / name).exists() or (checkout / name).is_symlink()]
-    named = dict.fromkeys((*list_path_folders(checkout, environ), *usual))
-    found = _list_outermost((*named, *(name for name in survey.environments if name not in named)))
+    named = (*list_path_folders(checkout, environ), *list_own_environment(checkout), *usual, *survey.environments)
+    found = _list_outermost(dict.fromkeys((*named, *list_targets(checkout, named))))
     if len(found) > MOST_PROGRAM_FOLDERS:
         raise Mistake(
             f"{checkout} has {len(found)} virtual environments and folders of packages, and at most "
@@ -96,10 +107,12 @@ def list_program_folders(survey: CheckoutSurvey, checkout: Path, environ: Mappin
 class _Walk:
     """Examines the files in a checkout, and collects sensitive paths, protected paths and repositories."""
 
-    def __init__(self, checkout: Path) -> None:
+    def __init__(self, checkout: Path, tracked: TrackedFiles) -> None:
         self._checkout = str(checkout)
+        self._tracked = tracked
         self._seen = 0
         self._examines_all = False
+        self._examines_caches = False
         self.sensitive: list[str] = []
         self.protected: list[str] = []
         self.repositories: list[str] = []
@@ -114,13 +127,19 @@ class _Walk:
         self.unexamined.difference_update(map(str, folders))
         self.examine(folders)
 
+    def examine_caches(self, folders: Iterable[Path]) -> None:
+        """Examine only the folders and repositories in these folders."""
+        self._examines_caches = True
+        self.examine_all(folders)
+
     def examine(self, folders: Iterable[Path]) -> None:
         """Examine folders and everything below them, breadth first."""
         queue = deque(map(str, folders))
         while queue:
             folder = queue.popleft()
-            if self._seen >= MOST_LISTED or len(self.folders) >= MOST_FOLDERS:
+            if self._is_too_much(folder):
                 self.unexamined.add(folder)
+                self._note_environment(folder)
                 continue
             # Read the state before the entries, so that any later change is noticed.
             state = read_folder_state(folder)
@@ -129,9 +148,10 @@ class _Walk:
             except OSError:
                 self.unexamined.add(folder)
                 continue
-            is_brief = self._seen >= MOST
+            is_brief = self._seen >= MOST or self._examines_caches
             is_top = folder == self._checkout
-            self._seen += len(entries)
+            # Files in caches are not searched for secrets, and must not keep others from being searched.
+            self._seen += 0 if self._examines_caches else len(entries)
             if not is_top and is_git_shaped(entry.name for entry in entries):
                 self.repositories.append(self._path_of(folder))
                 self.unexamined.add(folder)
@@ -151,7 +171,7 @@ class _Walk:
             self.unexamined.add(entry.path)
         elif entry.name in ENVIRONMENT_MARKS and not is_top:
             self.environments.append(self._path_of(os.path.dirname(entry.path)))  # noqa: PTH120 - plain text
-        elif entry.name == PACKAGES:
+        elif entry.name == PACKAGES or (entry.name in USUAL_ENVIRONMENTS and entry.is_symlink()):
             self.environments.append(self._path_of(entry.path))
         if entry.is_symlink() or (is_brief and not is_git and not entry.is_dir(follow_symlinks=False)):
             return False
@@ -168,6 +188,22 @@ class _Walk:
             self.unexamined.add(entry.path)
             return False
         return True
+
+    def _is_too_much(self, folder: str) -> bool:
+        """Return whether a folder is not examined because so many others were.
+
+        There is more room for folders with tracked files, because a command can add any number of others.
+        """
+        count = max(self._seen / MOST_LISTED, len(self.folders) / MOST_FOLDERS)
+        return count >= 1 and (count >= 2 or not self._tracked.has_any_below(self._path_of(folder)))
+
+    def _note_environment(self, folder: str) -> None:
+        """Record a folder that is not examined, if it is an environment or contains the usual ones."""
+        for name in USUAL_ENVIRONMENTS:
+            if os.path.lexists(f"{folder}/{name}"):
+                self.environments.append(self._path_of(f"{folder}/{name}"))
+        if any(os.path.lexists(f"{folder}/{mark}") for mark in ENVIRONMENT_MARKS):
+            self.environments.append(self._path_of(folder))
 
     def _may_be_left_out(self, path: str, entry: os.DirEntry[str]) -> bool:
         if entry.name in LEFT_OUT:
