@@ -43,7 +43,7 @@ from .mounts import (
     find_git_mounts,
     find_tool_mounts,
 )
-from .nested_repositories import NestedRepositories, is_bare_repository
+from .nested_repositories import NestedRepositories, is_bare_repository, list_existing
 from .placeholders import Placeholders
 from .resource_limits import ControlGroup, DiskSpace, SandboxLimits
 from .sealed_files import SealedFiles
@@ -276,9 +276,13 @@ class Sandbox:
 
     def _list_absent(self) -> list[str]:
         """Return the protected names that do not exist and have no placeholder."""
+        there = list_existing(self.checkout, self._moved_names)
+        return [name for name in self._moved_names if name not in there]
+
+    @cached_property
+    def _moved_names(self) -> tuple[str, ...]:
         held = {*self._names_to_hold, *self.creatable}
-        names = (name for name in MOVED_NAMES if name not in held)
-        return [name for name in names if not os.path.lexists(f"{self.checkout}/{name}")]
+        return tuple(name for name in MOVED_NAMES if name not in held)
 
     def _read_links(self) -> dict[str, str]:
         """Return the links that lead to folders of programs, with their targets."""

@@ -73,6 +73,19 @@ def is_bare_repository(folder: Path) -> bool:
     return False
 
 
+def list_existing(checkout: Path, names: Iterable[str]) -> list[str]:
+    """Return those of these paths of a checkout that exist.
+
+    Listing the checkout once takes less time than looking for each name. A file system may ignore case.
+    """
+    try:
+        there = {name.casefold() for name in os.listdir(checkout)}  # noqa: PTH208 - only names are needed
+    except OSError:
+        return [name for name in names if os.path.lexists(f"{checkout}/{name}")]
+    likely = (name for name in names if name.partition("/")[0].casefold() in there)
+    return [name for name in likely if os.path.lexists(f"{checkout}/{name}")]
+
+
 def find_bare_repository(checkout: Path, path: str) -> str:
     """Return the folder that git uses as a git directory once a file exists at a path of a checkout; otherwise "".
 
@@ -138,7 +151,7 @@ class NestedRepositories:
     def move_created(self, names: Iterable[str]) -> list[str]:
         """Move aside those of these files and folders of the checkout that exist, and return messages about them."""
         told: list[str] = []
-        for place in (self._checkout / name for name in names):
+        for place in (self._checkout / name for name in list_existing(self._checkout, names)):
             # A folder above it can be a link to another folder of the checkout.
             place = Path(os.path.realpath(place.parent)) / place.name
             if not os.path.lexists(place) or not place.is_relative_to(self._checkout):
