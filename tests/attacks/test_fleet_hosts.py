@@ -30,17 +30,20 @@ from podium.runs.run_authority import load_run_start
 from podium.store.reader import StoreReader
 from podium.store.run_creators import list_unconfirmed_runs
 from podium.store.saved_rules import read_rules_for_run
+from podium.store.worker_index import WorkerIndex
 from podium.values.action import Action
 from podium.values.agent import Permissions
 from podium.values.errors import RunRefused
 from podium.values.event import (
     Entry,
     Event,
+    Noticed,
     PermissionAnswered,
     PermissionAsked,
     PlanCommitted,
     QuestionAnswered,
     QuestionAsked,
+    RunEnded,
     RunResumed,
     RunStarted,
     encode_entry,
@@ -309,6 +312,27 @@ async def test_only_the_persons_own_runs_tell_which_folders_a_client_may_name(
 
     assert repositories.find(str(lab.repo.path)) == lab.repo.path
     assert repositories.find(str(unknown)) is None
+
+
+async def test_a_copy_of_the_store_does_not_make_a_hosts_runs_the_persons_own(
+    lab: FleetLab, liar: Liar, tmp_path: Path
+) -> None:
+    run = liar.create_worker(lambda started: change_settings(started, permission_mode="bypass"), queued=False)
+    again = liar.create_worker(lambda started: change_agent(started, source="user"), queued=False)
+    lab.query("UPDATE podium.run SET owner = 'liar-1' WHERE id = %s RETURNING 1", again)
+    assert liar.append(again, RunEnded(outcome="succeeded"), Noticed(text="not over"), first=2) is None
+    lab.query("UPDATE podium.run SET owner = NULL WHERE id IN (%s, %s) RETURNING 1", again, liar.parent)
+    copy = tmp_path / "copy.podium"
+
+    exported = await lab.run_podium("store", "export", str(copy))
+    imported = await lab.run_podium("store", "import", str(copy), PODIUM_STORE=str(tmp_path / "own.db"))
+
+    left_out = "left out 2 unfinished runs that a host of the fleet created or may have created: "
+    assert f"{left_out}{run}, {again}" in exported.stderr
+    assert imported.returncode == 0
+    with StoreReader(tmp_path / "own.db") as reader:
+        assert [one.id for one in reader.list_runs()] == [liar.parent]
+    assert [row.run for row in WorkerIndex(tmp_path / "own.db").list_open()] == [liar.parent]
 
 
 async def test_the_record_of_a_host_becomes_neither_a_persons_run_nor_a_persons_rule(lab: FleetLab, liar: Liar) -> None:

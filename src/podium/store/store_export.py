@@ -7,14 +7,14 @@ index of entries, which can be computed again, or data about processes and machi
 from __future__ import annotations
 
 import socket
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from ..values.errors import RunHeld
 from ..values.event import ArtifactStored, decode_entry
-from ..values.store_address import StoreAddress
+from ..values.store_address import PostgresAddress, StoreAddress
 from .run_leases import OWNER_COLUMNS, Owner, make_owner
 from .sql_connection import SqlConnection, read_transaction
 from .store_connection import open_for_reading, translate_errors
@@ -42,23 +42,34 @@ KEYS = {
 TABLES_OF_RUNS = ("run", "placement", "worker", "worktree", "entry", "mail", "attachment")
 
 
-def export_store(store: StoreAddress, path: Path, *, is_skipping_running: bool) -> list[str]:
+def export_store(
+    store: StoreAddress,
+    path: Path,
+    *,
+    is_skipping_running: bool,
+    on_foreign: Callable[[list[str]], object] = lambda runs: None,
+) -> list[str]:
     """Write everything in a store to a store file, and return the runs that were left out because they are running.
 
-    Raise RunHeld if any run is running, unless `is_skipping_running` is set.
+    A store file does not say who created a run, so unfinished runs that a person's login did not create are left out,
+    too, and `on_foreign` is called with them. Raise RunHeld if any run is running, unless `is_skipping_running` is set.
     """
     with translate_errors(store), closing(open_for_reading(store)) as connection, read_transaction(connection):
         running = find_running(connection)
         if running and not is_skipping_running:
             run, owner = next(iter(running.items()))
             raise RunHeld(run, host=owner.host, pid=owner.pid)
+        foreign = find_unfinished_foreign_runs(connection, store)
+        left_out = {*running, *foreign}
         with write_store_file(path) as writer:
             for table in TABLES:
                 if table == "last_group":
                     writer.write_rows(table, [(connection.read_last_group_id(),)])
                 else:
                     for page in read_pages(connection, store, table):
-                        writer.write_rows(table, leave_out_runs(table, page, running))
+                        writer.write_rows(table, leave_out_runs(table, page, left_out))
+    if foreign:
+        on_foreign(foreign)
     return sorted(running)
 
 
@@ -87,6 +98,18 @@ def find_running(connection: SqlConnection) -> dict[str, Owner]:
     ).fetchall()
     owners = {str(run): make_owner(*columns) for run, *columns in found}
     return {run: owner for run, owner in owners.items() if owner is not None and owner.is_alive}
+
+
+def find_unfinished_foreign_runs(connection: SqlConnection, store: StoreAddress) -> list[str]:
+    """Return the runs that have not ended and that a person's login did not create, as far as is known."""
+    if not isinstance(store, PostgresAddress):
+        return []
+    # A host can write entries after the end of a run, so only the last entry tells whether the run has ended.
+    found = connection.execute(
+        "SELECT id FROM run WHERE (login = '' OR is_host_login(login)) AND 'run_ended' IS DISTINCT FROM"
+        " (SELECT kind FROM entry WHERE entry.run = run.id ORDER BY seq DESC LIMIT 1) ORDER BY created, id"
+    )
+    return [str(run) for (run,) in found]
 
 
 def find_artifacts(connection: SqlConnection, where: str, run: str) -> set[str]:

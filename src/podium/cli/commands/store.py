@@ -129,7 +129,12 @@ def store_export_command(file: Path, is_skipping: bool) -> None:
     store = require_current_store()
     if file.exists():
         raise Mistake(f"{file} already exists; give another name")
-    skipped = export_store(store, file, is_skipping_running=is_skipping)
+
+    def report_foreign(runs: list[str]) -> None:
+        what = format_count(len(runs), "unfinished run")
+        print_to_stderr(f"left out {what} that a host of the fleet created or may have created: {', '.join(runs)}")
+
+    skipped = export_store(store, file, is_skipping_running=is_skipping, on_foreign=report_foreign)
     if skipped:
         print_to_stderr(f"left out {format_count(len(skipped), 'running run')}: {', '.join(skipped)}")
     print_to_stderr(f"exported {store} to {file}; import it with: PODIUM_STORE=ADDRESS podium store import {file}")
