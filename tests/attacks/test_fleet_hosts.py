@@ -26,7 +26,10 @@ from podium.patterns.plan_drafting import format_plan_question
 from podium.policy import generalised
 from podium.roster.discovery import load_roster
 from podium.runs.known_repositories import KnownRepositories
+from podium.runs.pushed_work import fetch_branches
 from podium.runs.run_authority import load_run_start
+from podium.runs.worker_lookup import RepoContext, load_worker_states
+from podium.setup.settings import Settings
 from podium.store.reader import StoreReader
 from podium.store.run_creators import list_unconfirmed_runs
 from podium.store.saved_rules import read_rules_for_run
@@ -46,12 +49,15 @@ from podium.values.event import (
     RunEnded,
     RunResumed,
     RunStarted,
+    WorkerPlaced,
+    WorkPushed,
     encode_entry,
 )
 from podium.values.guidance import Guidance, Memory, Skill
 from podium.values.plan import PlanStep, StepPolicy, WorkPlan
 from podium.web.api.served_commands import PROGRAM
 from podium.web.remote_command import RemoteCommand
+from podium.workspace.travel.repository_cache import run_ref
 
 from ..fleet.fleet_lab import FleetLab, open_lab
 from ..workers.worker_lab import EVERYTHING, LONG, make_scripted_agent, write
@@ -333,6 +339,42 @@ async def test_a_copy_of_the_store_does_not_make_a_hosts_runs_the_persons_own(
     with StoreReader(tmp_path / "own.db") as reader:
         assert [one.id for one in reader.list_runs()] == [liar.parent]
     assert [row.run for row in WorkerIndex(tmp_path / "own.db").list_open()] == [liar.parent]
+
+
+async def test_a_worker_of_a_host_moves_no_branch_of_the_person(lab: FleetLab, liar: Liar, tmp_path: Path) -> None:
+    before = lab.repo.git("rev-parse", "HEAD").strip()
+    lab.repo.git("branch", "release")
+    clone = tmp_path / "clone"
+    lab.repo.git("clone", "-q", str(lab.remote), str(clone))
+    heads = []
+    for text in ("one", "two"):
+        (clone / "evil.txt").write_text(text)
+        lab.repo.git("add", ".", at=clone)
+        lab.repo.git("-c", "user.name=m", "-c", "user.email=m@m", "commit", "-qm", text, at=clone)
+        heads.append(lab.repo.git("rev-parse", "HEAD", at=clone).strip())
+    runs = {
+        name: liar.create_worker(lambda started, name=name: change_task(started, branch=name), queued=True)  # type: ignore[misc]
+        for name in ("release", "feat/new")
+    }
+    notices: list[str] = []
+
+    async def fetch(name: str, number: int) -> None:
+        run, head = runs[name], heads[number]
+        lab.repo.git("push", "-q", "origin", f"{head}:{run_ref(run, number + 1)}", at=clone)
+        lab.query("UPDATE podium.run SET owner = 'liar-1' WHERE id = %s RETURNING 1", run)
+        placed = WorkerPlaced(path="/liar/checkout", branch=name, base=before, host="liar-machine")
+        pushed = WorkPushed(commit=head, head=head, ref=run_ref(run, number + 1), through=1)
+        assert liar.append(run, placed, pushed, first=2 + 2 * number) is None
+        context = RepoContext(lab.repo.path, Settings.load(environ=lab.environ, repo=lab.repo.path))
+        await fetch_branches(context, load_worker_states(lab.store, [run]), notice=notices.append)
+
+    for name in runs:
+        await fetch(name, 0)
+    await fetch("feat/new", 1)
+
+    assert lab.repo.git("rev-parse", "release").strip() == before
+    assert lab.repo.git("rev-parse", "feat/new").strip() == heads[1], "the worker's own branch is brought up to date"
+    assert [text.partition(" of this worker")[0] for text in notices] == [f"release in {lab.repo.path} is not a branch"]
 
 
 async def test_the_record_of_a_host_becomes_neither_a_persons_run_nor_a_persons_rule(lab: FleetLab, liar: Liar) -> None:

@@ -10,6 +10,7 @@ from typing import Literal
 from anyio import to_thread
 
 from ..store.reader import StoreReader
+from ..store.run_creators import find_foreign_creator
 from ..system.host_id import read_host_id
 from ..values.errors import Mistake, PodiumError
 from ..values.event import KINDS, PushFailed, WorkerPlaced, WorkMoved, WorkPushed, decode_entry
@@ -81,7 +82,8 @@ async def fetch_branch(context: RepoContext, worker: WorkerState, *, notice: Cal
     left = await worktrees.ledger.list_worktrees(context.repository.common_dir)
     if any(one.branch == branch and one.run == worker.run for one in left):
         notice(f"{branch}: its worker has moved to another machine; {await worktrees.remove(branch, force=True)}")
-    await import_branch(context.repository, branch, pushed.head)
+    creator = await to_thread.run_sync(find_foreign_creator, context.store, worker.run)
+    await import_branch(context.repository, branch, pushed.head, is_chosen=creator is None)
 
 
 async def fetch_branches(

@@ -9,6 +9,8 @@ from ..git.revision import SHORT, branch_tips, contains_commit
 from .repository_cache import FETCH, Mirror, run_ref
 
 IMPORT_SECONDS = 600.0
+IMPORTED_REFS = "refs/podium/imported"
+"""The refs in a repository that point to what was last imported into each branch."""
 
 
 async def import_run(mirror: Mirror, repository: Repository, run: str) -> None:
@@ -19,14 +21,24 @@ async def import_run(mirror: Mirror, repository: Repository, run: str) -> None:
         raise OutsideFailed(f"cannot copy the commits of run {run} to {repository.root}: {done.err}")
 
 
-async def import_branch(repository: Repository, branch: str, commit: str) -> None:
+async def import_branch(repository: Repository, branch: str, commit: str, *, is_chosen: bool) -> None:
     """Create a branch at a commit, or fast-forward it unless it already contains the commit.
 
-    Raise Mistake if the branch has other commits, or would have to move while it is checked out.
+    `is_chosen` says whether a person chose the name of the branch. If not, only a branch that this function has made
+    and nobody has changed moves. Raise Mistake if another one would have to move, if the branch has other commits, or
+    if it would have to move while it is checked out.
     """
     tip = (await branch_tips(repository, [branch])).get(branch, "")
     if tip and await contains_commit(repository, tip, commit):
         return
+    record = f"{IMPORTED_REFS}/{branch}"
+    if tip and not is_chosen:
+        known = await call_git(repository, "rev-parse", "--verify", "--quiet", "--end-of-options", record)
+        if known.out.decode().strip() != tip:
+            raise Mistake(
+                f"{branch} in {repository.main_folder} is not a branch of this worker, which a host of the fleet "
+                f"created, so it stays as it is; rename it with git branch -m to get the worker's branch"
+            )
     if tip and not await contains_commit(repository, commit, tip):
         raise Mistake(
             f"{branch} in {repository.main_folder} has commits that its worker's commit {commit[:SHORT]} does not "
@@ -36,3 +48,5 @@ async def import_branch(repository: Repository, branch: str, commit: str) -> Non
         if tip and other.branch == branch:
             raise Mistake(f"{branch!r} is checked out in {other.path}; check out another branch there first")
     await read_git_output(repository, "update-ref", f"{HEADS}{branch}", commit, tip or "0" * len(commit))
+    # Without the record, for example because of an older one named like a folder of this one, the branch stays.
+    await call_git(repository, "update-ref", record, commit)
