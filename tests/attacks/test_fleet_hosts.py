@@ -320,6 +320,28 @@ async def test_only_the_persons_own_runs_tell_which_folders_a_client_may_name(
     assert repositories.find(str(unknown)) is None
 
 
+async def test_a_record_of_a_host_that_cannot_be_read_hides_no_other_worker(lab: FleetLab, liar: Liar) -> None:
+    started = {"type": "run_started", "agent": 5, "errand": {"parent": liar.parent}}
+    line = msgspec.json.encode({"run": "damaged", "seq": 1, "at": 0.0, "scope": "", "event": started})
+    answers = [
+        liar.call("begin_run_as_host", "damaged", liar.owner),
+        liar.call(
+            "append_entries_as_host",
+            *(liar.owner, ["damaged"], [1], ["damaged"], [1], ["run_started"], [""], [line]),
+            *([chain_hash(GENESIS, line)], [0]),
+        ),
+        liar.call("add_worker_as_host", "damaged", str(lab.repo.path), "feat/damaged"),
+        liar.call("add_job_as_host", "damaged", liar.parent, [], "", 0, "", "", "", 0),
+    ]
+
+    listed = await lab.run_podium("workers", "--json")
+    merged = await lab.run_podium("merge", "--all")
+
+    assert answers == [None] * len(answers), "the database does not read the whole entry"
+    assert [one["id"] for one in msgspec.json.decode(listed.stdout)["workers"]] == [liar.parent]
+    assert "cannot be read" not in merged.stderr
+
+
 async def test_a_copy_of_the_store_does_not_make_a_hosts_runs_the_persons_own(
     lab: FleetLab, liar: Liar, tmp_path: Path
 ) -> None:

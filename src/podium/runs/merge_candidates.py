@@ -25,7 +25,7 @@ from ..workspace.merging.resolution_commit import (
 )
 from .pushed_work import fetch_branch, fetch_branches
 from .work_lookup import TeamResult, find_team_result
-from .worker_lookup import RepoContext, load_worker_states
+from .worker_lookup import RepoContext, load_readable_states
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,7 +258,7 @@ async def _make_candidate(
     *,
     notice: str = "",
 ) -> MergeCandidate:
-    before = load_worker_states(context.store, worker.worker_task.after)
+    before = load_readable_states(context.store, worker.worker_task.after)
     after = tuple(one.worker_task.branch for one in before if one.worker_task.branch)
     resolver = resolvers_by_branch.get(worker.worker_task.branch)
     if resolver is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +17,7 @@ from ..store.reader import StoreReader
 from ..store.worker_index import WorkerIndex, WorkerRow
 from ..store.worktree_ledger import Ledger
 from ..system.locations import find_repo
-from ..values.errors import Mistake, PodiumError
+from ..values.errors import Mistake, NoSuchRun, PodiumError, StoreCorrupt
 from ..values.event import decode_entry
 from ..values.store_address import StoreAddress
 from ..views.worker_state import RELEVANT_KINDS, WorkerState, build_worker_state
@@ -83,7 +84,7 @@ class RepoContext:
 
     def load_workers(self) -> list[WorkerState]:
         """Return the workers in the repository, in the order in which their tasks were delegated."""
-        return load_worker_states(self.store, (row.run for row in WorkerIndex(self.store).list_all(self.root)))
+        return load_readable_states(self.store, (row.run for row in WorkerIndex(self.store).list_all(self.root)))
 
     def find_worker(self, name: str) -> WorkerState:
         """Return the newest worker with the branch or name `name`, or else the worker whose run id starts with `name`.
@@ -100,6 +101,21 @@ def load_worker_states(store: StoreAddress, runs: Iterable[str]) -> list[WorkerS
         return []
     with StoreReader(store) as reader:
         return [load_worker_state(reader, run) for run in run_ids]
+
+
+def load_readable_states(store: StoreAddress, runs: Iterable[str]) -> list[WorkerState]:
+    """Return the worker's state for each of these runs that can be read.
+
+    One run that cannot be read, which a host of a fleet may have written, does not hide the others.
+    """
+    run_ids, found = list(runs), []
+    if not run_ids:
+        return []
+    with StoreReader(store) as reader:
+        for run in run_ids:
+            with suppress(StoreCorrupt, NoSuchRun):
+                found.append(load_worker_state(reader, run))
+    return found
 
 
 def load_worker_state(reader: StoreReader, run: str) -> WorkerState:

@@ -14,7 +14,7 @@ from pathlib import Path
 import anyio
 import click
 
-from ...runs.worker_lookup import RepoContext, load_worker_states, read_worktree_statuses, worker_fields
+from ...runs.worker_lookup import RepoContext, load_readable_states, read_worktree_statuses, worker_fields
 from ...store.worker_index import WorkerIndex
 from ...system.locations import format_path
 from ...values.event import SCHEMA
@@ -75,7 +75,7 @@ def workers_command(ctx: click.Context, is_all: bool, repo: Path | None, is_json
             )
         return
     rows = WorkerIndex(context.store).list_listed(None if is_all else context.root)
-    workers = load_worker_states(context.store, (row.run for row in rows))
+    workers = load_readable_states(context.store, (row.run for row in rows))
     listed = workers if is_all else filter_recent_workers(workers)
     statuses = anyio.run(read_worktree_statuses, context.store, listed)
     if is_json:

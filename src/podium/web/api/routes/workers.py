@@ -16,7 +16,7 @@ from ....roster.discovery import load_roster
 from ....runs.branch_forecast import forecast_branches, forecast_fields, read_current_branch
 from ....runs.context_window import add_context_windows
 from ....runs.merge_candidates import MergeCandidate, find_merge_candidates, require_single_repository
-from ....runs.worker_lookup import RepoContext, load_worker_states, read_worktree_statuses, worker_fields
+from ....runs.worker_lookup import RepoContext, load_readable_states, read_worktree_statuses, worker_fields
 from ....runs.worktree_listing import worktree_fields
 from ....setup.settings import Settings
 from ....store.worker_index import WorkerIndex
@@ -87,7 +87,7 @@ async def list_workers(request: ApiRequest, server: Server, repo: RepoFolder = "
         if not server.store.exists():
             return []
         rows = WorkerIndex(server.store).list_listed(root)
-        workers = load_worker_states(server.store, (row.run for row in rows))
+        workers = load_readable_states(server.store, (row.run for row in rows))
         over = [worker.run for worker in workers if worker.is_over]
         old = set(over[:-MOST_OVER])
         return [worker for worker in workers if worker.run not in old]
