@@ -128,6 +128,23 @@ def test_a_repository_in_an_ignored_cache_is_moved_aside(place: Place) -> None:
     assert not trace.exists()
 
 
+def test_a_repository_of_another_program_is_moved_aside_unless_it_was_there(place: Place) -> None:
+    for folder in ("old", "old/.hg"):
+        (place.repo / folder).mkdir()
+        os.chown(place.repo / folder, place.repo.stat().st_uid, place.repo.stat().st_gid)
+    (place.repo / "old/.hg/hgrc").write_text("[ui]\n")
+
+    told = SharedSandboxPlace(place.who, place.folder).run_in_turn(
+        "mkdir -p sub/.hg /tmp/x/.jj; echo '[hooks]' >sub/.hg/hgrc; cp -r /tmp/x new; mkdir old/.sl; touch old/y",
+        "mkdir sub/.HG; ls",
+    )
+
+    assert sorted(path.name for path in place.repo.rglob(".*") if path.name.lower() in (".hg", ".jj", ".sl")) == [".hg"]
+    assert (place.repo / "old/.hg/hgrc").read_text() == "[ui]\n"
+    assert "sub" in told[1]
+    assert len(list((place.home / "sandbox" / "set-aside").iterdir())) == 4
+
+
 TOPS = {
     "bare": "git init -q --bare /tmp/r; cp -r /tmp/r/. .; git --git-dir=. config core.bare false; "
     "git --git-dir=. config core.worktree ..; git --git-dir=. config core.fsmonitor 'touch {trace}; false'",

@@ -20,6 +20,8 @@ USUAL_ENVIRONMENTS = (".venv", "venv", PACKAGES)
 """Where tools look for an environment at the top of a checkout without being told to."""
 OWN_PARTS = (*sorted(ENVIRONMENT_MARKS), "bin", "lib", "lib64", "Scripts")
 """What an environment consists of."""
+LINKED_PARTS = ("bin", "lib", "lib64", "Scripts")
+INTERPRETERS = ("bin/python", "bin/python3", "python", "python3")
 PACKAGE_CACHES = (".cache", ".vite", ".vite-temp")
 """Folders in `node_modules` in which programs keep data that they can create again."""
 OWN_ENVIRONMENTS = ("VIRTUAL_ENV", "CONDA_PREFIX")
@@ -49,13 +51,20 @@ def list_own_environment(checkout: Path) -> tuple[str, ...]:
 
 
 def list_targets(checkout: Path, folders: Iterable[str]) -> tuple[str, ...]:
-    """Return where those of these paths of a checkout lead that contain links, if that is in the checkout."""
+    """Return where the links on the way to these paths, or in these environments, lead in the checkout.
+
+    For a link to an interpreter, this is the folder of its installation.
+    """
     top = checkout.resolve()
     found: dict[str, None] = {}
-    for folder in folders:
-        target = (top / folder).resolve()
-        if target != top / folder and target != top and target.is_relative_to(top):
-            found[target.relative_to(top).as_posix()] = None
+    for folder in (top / folder for folder in folders):
+        real = folder.resolve()
+        inside = [(folder / part).resolve() for part in LINKED_PARTS]
+        programs = [(folder / program).resolve().parent for program in INTERPRETERS]
+        installed = [one if one.parent == top else one.parent for one in programs if not one.is_relative_to(real)]
+        for target in (real, *(one for one in inside if not one.is_relative_to(real)), *installed):
+            if target not in (top, folder) and target.is_relative_to(top):
+                found[target.relative_to(top).as_posix()] = None
     return tuple(found)
 
 

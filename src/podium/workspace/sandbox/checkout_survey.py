@@ -29,7 +29,7 @@ from ...system.program_folders import (
 from ...values.errors import Mistake
 from ..git.configured_files import find_configured_files
 from ..git.tracked_files import TrackedFiles, list_ignored_folders, read_tracked_files
-from .nested_repositories import FolderState, Identity, identify, is_git_shaped, read_folder_state
+from .nested_repositories import OTHER_REPOSITORIES, FolderState, Identity, identify, is_git_shaped, read_folder_state
 
 MOST = 20_000
 """The number of files and folders after which only folders are examined. Folders near the root come first."""
@@ -167,7 +167,7 @@ class _Walk:
         If `is_brief` is true, only folders and repositories are recorded.
         """
         is_git = entry.name == ".git"
-        if is_git:
+        if is_git or entry.name.lower() in OTHER_REPOSITORIES:
             self.unexamined.add(entry.path)
         elif entry.name in ENVIRONMENT_MARKS and not is_top:
             self.environments.append(self._path_of(os.path.dirname(entry.path)))  # noqa: PTH120 - plain text

@@ -29,6 +29,9 @@ MOST_TOLD = 8
 UNSURE_FOR = 50_000_000
 """For this many nanoseconds after a change, a folder can change again without getting a new timestamp."""
 
+OTHER_REPOSITORIES = {".hg": "Mercurial", ".jj": "Jujutsu", ".sl": "Sapling"}
+"""Folders that make other programs take the folder around them for a repository, with the names of these programs."""
+
 FolderState = tuple[int, int]
 """The inode of a folder and the time of its last change."""
 UNSURE: FolderState = (0, 0)
@@ -277,6 +280,8 @@ class NestedRepositories:
             is_marker = name.lower() == ".git" and not is_folder and not (is_top and name == ".git")
             if is_marker and not self._is_left_alone(f"{folder}/{name}"):
                 return None if self._is_our_own(place) else place / name
+            if name.lower() in OTHER_REPOSITORIES and not is_top and not self._is_left_alone(f"{folder}/{name}"):
+                return place / name
         if not is_git_shaped(entries) or (is_top and _has_git_data(place)):
             return None
         return place if place.name.lower() == ".git" else next(place / one for one in entries if one.lower() == "head")
@@ -298,12 +303,13 @@ class NestedRepositories:
         try:
             place = self._move_aside(marker)
         except OSError as error:
-            return [f"{path} makes git treat its folder as a repository, but could not be moved away: {error.strerror}"]
+            return [f"{path} makes its folder a repository, but could not be moved away: {error.strerror}"]
         if place is None:
             return []
+        program = OTHER_REPOSITORIES.get(marker.name.lower(), "git")
         return [
-            f"{path} was moved to {_format_path(place)}, because it made git treat its folder as a repository, "
-            "and git can run programs that are named in a repository's configuration"
+            f"{path} was moved to {_format_path(place)}, because it made {program} treat its folder as a repository, "
+            f"and {program} can run programs that are named in a repository's configuration"
         ]
 
     def _format(self, place: str | Path) -> str:
