@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,9 @@ import pytest
 from msgspec import structs
 
 from podium.config.settings_document import InstallSettings
+from podium.policy.install_commands import is_installation
+from podium.setup.sandbox_choice import choose_sandbox
+from podium.tools.shell import CommandOutput, run_command_line
 from podium.values.event import Noticed, PermissionAsked, ToolAnswered
 from podium.workspace.worktrees.worktree_slots import lease_slot
 
@@ -100,6 +104,33 @@ async def test_one_install_that_a_person_allows_changes_the_environment_and_is_r
         "workspace; this command can change .venv, node_modules, venv"
     ] * 2
     assert "programs changed: .venv/bin/helper" in [event.text for event in studio.events(result, Noticed)]
+
+
+async def test_an_installation_names_the_programs_of_every_checkout_that_it_can_change(
+    repo: Path, environment: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    (other / "app" / "node_modules").mkdir(parents=True)
+    sandbox = await choose_sandbox(
+        repo, tmp_path / "home", tmp_path / "store", also=[other], installs=InstallSettings()
+    )
+    assert sandbox.open_for_install is not None
+
+    install = sandbox.open_for_install(())
+    assert install.wrap is not None
+    argv = ["/bin/sh", "-c", f"mkdir {other}/app/node_modules/.bin; echo x >{other}/app/node_modules/.bin/jest"]
+    await run_command_line(argv, repo, 30, CommandOutput(), install.wrap)
+
+    assert f"{other}/app/node_modules" in install.name
+    assert [os.path.normpath(repo / name) for name in install.list_changed()] == [
+        str(other / "app/node_modules/.bin/jest")
+    ]
+
+
+@pytest.mark.parametrize("command", ["tox -e py", "python -m nox", "cd app && npm --prefix x ci", "uv pip install x"])
+def test_commands_that_change_environments_count_as_installations(command: str) -> None:
+    assert is_installation(command)
+    assert not is_installation(f"echo {command.split()[-1]}; npm test; python -m pytest; uv run x")
 
 
 async def test_an_install_reaches_the_hosts_that_its_request_names(studio: Studio, repo: Path) -> None:

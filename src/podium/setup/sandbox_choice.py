@@ -74,7 +74,9 @@ async def choose_sandbox(
         seal=found.wrap,
         wrap_with_input=partial(found.wrap, reads_input=True),
         clean_up=found.remove_placeholders,
-        open_for_install=partial(_open_for_install, found, installs, hosts, report) if found.programs else None,
+        open_for_install=partial(_open_for_install, found, installs, hosts, report)
+        if any(one.programs for one in (found, *found.also))
+        else None,
     )
 
 
@@ -85,15 +87,16 @@ def _open_for_install(
     report: Callable[[str], object],
     named: Sequence[str],
 ) -> InstallSandbox:
-    """Return a sandbox for a command that may change the programs in the checkout."""
+    """Return a sandbox for a command that may change the programs in the checkouts."""
     own = () if installs is None else installs.hosts
     reached = tuple(dict.fromkeys((*hosts, *own, *named)))
     opened = sandbox.open_programs(hosts=[HostGrant.parse(host) for host in reached])
     before: dict[str, tuple[int, int]] = {}
+    folders = [*sandbox.programs, *(f"{one.checkout}/{name}" for one in sandbox.also for name in one.programs)]
 
     def note_programs() -> None:
         before.clear()
-        before.update(read_programs(sandbox.checkout, sandbox.programs))
+        before.update(read_programs(sandbox.checkout, folders))
 
     def wrap(argv: list[str], sealed: Mapping[str, bytes] | None = None) -> list[str]:
         note_programs()
@@ -101,12 +104,12 @@ def _open_for_install(
 
     def list_changed() -> tuple[str, ...]:
         opened.remove_placeholders()
-        changed = list_changed_programs(before, read_programs(sandbox.checkout, sandbox.programs))
+        changed = list_changed_programs(before, read_programs(sandbox.checkout, folders))
         if changed:
             report(describe_changed_programs(changed))
         return changed
 
-    name = f"{name_sandbox(sandbox.profile, reached)}; this command can change {', '.join(sandbox.programs)}"
+    name = f"{name_sandbox(sandbox.profile, reached)}; this command can change {', '.join(folders)}"
     return InstallSandbox(name=name, wrap=wrap, seal=wrap, list_changed=list_changed)
 
 

@@ -164,7 +164,10 @@ class Sandbox:
             also=tuple(parts),
             report=report,
         )
-        if failed := await found.self_test():
+        failed = await found.self_test()
+        # Otherwise, a file tool would find a folder in place of a missing file for a moment.
+        found.remove_placeholders()
+        if failed:
             raise Mistake(f"commands need a sandbox, and the sandbox failed its self-test: {'; '.join(failed)}")
         return found
 
