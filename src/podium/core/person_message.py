@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from ..values.event import MessageReceived, MessagesDelivered
+from ..values.plain_text import escape_unprintable
 from ..values.request import quote_lines, replace_surrogates
 from .scope import Scope
 from .timeline import Timeline
+
+TEAMMATE = ", a member of your team"
+"""How the name of an agent that sends a message ends."""
 
 
 def find_delivered_messages(place: Scope) -> str:
@@ -61,7 +65,7 @@ def _format_messages(messages: Sequence[MessageReceived], timeline: Timeline) ->
 
 def _format_message(message: MessageReceived, timeline: Timeline) -> str:
     """Format a message with its attachments: text files in full, images as a marker that the engine replaces."""
-    lines = [f"[message from {message.by or 'the person'}]{quote_lines(message.text)}"]
+    lines = [f"[message from {_name_sender(message)}]{quote_lines(message.text)}"]
     for one in message.attachments:
         data = timeline.read_attachment(one.digest)
         if data is None:
@@ -73,3 +77,14 @@ def _format_message(message: MessageReceived, timeline: Timeline) -> str:
                 f"[file {one.name}]{quote_lines(timeline.redaction.redact_text(replace_surrogates(data.decode())))}"
             )
     return "\n".join(lines)
+
+
+def _name_sender(message: MessageReceived) -> str:
+    """Return who sent a message. What an agent sends never looks like the words of a person.
+
+    A host of a fleet can write any name into the messages of its agents.
+    """
+    if not message.sender:
+        return message.by or "the person"
+    name = escape_unprintable(message.by.removesuffix(TEAMMATE)).replace("[", "(").replace("]", ")")
+    return f"{name or 'an agent'}{TEAMMATE}"

@@ -15,6 +15,7 @@ from msgspec import Meta
 from ..core.engine import Tool, ToolAnswer
 from ..core.gate import InvalidCall
 from ..core.operation import Operation
+from ..core.person_message import TEAMMATE
 from ..core.placement import Placement, Teammate
 from ..core.scope import Scope
 from ..core.tool_arguments import Arguments, build_schema, parse_arguments
@@ -51,7 +52,7 @@ def make_message_tools(op: Operation) -> tuple[Tool, ...]:
         sent = scope.record(MessageSent(id=secrets.token_hex(6), to=asked.to, text=asked.text, run=to.run))
         to = Teammate(name=sent.to, run=sent.run, agent=to.agent)
         await scope.timeline.wait_written()
-        sender = f"{op.agent.name}, a member of your team"
+        sender = f"{op.agent.name}{TEAMMATE}"
         message = MessageReceived(id=sent.id, to=to.agent, text=sent.text, by=sender, sender=scope.timeline.run)
         await placement.post_message(to, message)
         return ToolAnswer(text=f"Sent. {asked.to} gets the message before its next model call.{receipts}")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import anyio
 import click
 
-from ...runs.worker_lookup import RepoContext, load_worker_states, read_worktree_statuses, worker_fields
+from ...runs.worker_lookup import RepoContext, load_readable_states, read_worktree_statuses, worker_fields
 from ...values.event import SCHEMA
 from ...values.plain_text import format_count
 from ...views.worker_state import WorkerState
@@ -44,7 +44,7 @@ def workers_status_command(context: RepoContext, branch: str | None, is_json: bo
     if not named:
         print_to_stderr("no active workers; run podium workers to list those that have ended")
     for number, worker in enumerate(named):
-        before = {one.run: one.name for one in load_worker_states(context.store, worker.worker_task.after)}
+        before = {one.run: one.name for one in load_readable_states(context.store, worker.worker_task.after)}
         lines = format_worker_details(worker, statuses.get(worker.run), before, now=time.time())
         click.echo(format_output([*([""] if number else []), *lines], sys.stdout))
 
