@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from contextlib import closing
 from io import BytesIO
@@ -139,3 +140,19 @@ def test_a_message_does_not_take_the_place_of_the_answer_to_a_request(site: Site
         refs = [ref for (ref,) in connection.execute("SELECT ref FROM mail WHERE run = 'ask1' ORDER BY id")]
     assert refs == ["client:q91", "client:q92"]
     assert {"q91", "q92"} <= {one.asked.id for one in site.list_requests()}
+
+
+def test_a_request_whose_end_can_be_read_in_two_ways_is_refused_and_nothing_after_it_is_read(
+    site: Site, actor: ApiClient
+) -> None:
+    host = site.address.removeprefix("http://")
+    head = f"Host: {host}\r\nAuthorization: Bearer {actor.secret}\r\n"
+    both = f"POST /api/runs HTTP/1.1\r\n{head}Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+    name, _, port = host.partition(":")
+
+    with socket.create_connection((name, int(port)), timeout=10) as connection:
+        connection.sendall(f"{both}GET /api/runs HTTP/1.1\r\n{head}Connection: close\r\n\r\n".encode())
+        reply = b"".join(iter(lambda: connection.recv(65536), b""))
+
+    assert [line for line in reply.split(b"\r\n") if b"HTTP/1.1" in line] == [b"HTTP/1.1 400 Bad Request"]
+    assert b"a request with Transfer-Encoding has no Content-Length" in reply

@@ -36,6 +36,7 @@ ODD_PATH = (
     "the path of the request can be read in more than one way; "
     "send it without empty or dot segments, encoded slashes and control characters"
 )
+TWO_LENGTHS = "a request with Transfer-Encoding has no Content-Length; proxies and servers differ in where it ends"
 NO_TOKEN = "no valid token; open the address that podium serve prints, or send the header Authorization: Bearer TOKEN"
 
 SECURITY_HEADERS: tuple[tuple[bytes, bytes], ...] = (
@@ -86,6 +87,10 @@ class RequestGuard:
         scope["raw_path"], scope["root_path"] = quote(scope["path"]).encode(), ""
         if path is None:
             await _send_problem(send, scope, HTTPStatus.BAD_REQUEST, ODD_PATH)
+            return
+        if "transfer-encoding" in headers and "content-length" in headers:
+            # What follows on this connection may be a part of this request, so nothing more is read from it.
+            await _send_problem(send, scope, HTTPStatus.BAD_REQUEST, TWO_LENGTHS, closes=True)
             return
         if (refusal := self._find_refusal(scope, headers)) is not None:
             await _send_problem(send, scope, *refusal)
@@ -177,10 +182,12 @@ def _add_headers(send: Send) -> Send:
     return send_with_headers
 
 
-async def _send_problem(send: Send, scope: Scope, status: HTTPStatus, detail: str) -> None:
+async def _send_problem(send: Send, scope: Scope, status: HTTPStatus, detail: str, *, closes: bool = False) -> None:
     error = encode_problem(status, detail, path=scope["path"])
     headers = [*error_headers(error), *SECURITY_HEADERS]
     if status == HTTPStatus.UNAUTHORIZED:
         headers.append((b"www-authenticate", b"Bearer"))
+    if closes:
+        headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": int(status), "headers": headers})
     await send({"type": "http.response.body", "body": error.body, "more_body": False})
