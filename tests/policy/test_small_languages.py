@@ -49,6 +49,18 @@ def test_a_script_that_runs_a_program_needs_permission(tmp_path: Path, command: 
     assert generalised(command) is None
 
 
+def test_a_value_after_the_script_of_awk_is_a_file_that_awk_reads(tmp_path: Path) -> None:
+    (tmp_path / "-F").touch()
+    (tmp_path / ".env").write_text("KEY=1")
+    command = "awk '{print $0}' -F .env"
+
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert "KEY=1" in done.stdout, "the attack itself works"
+    assert check(command, {}).decision == "ask"
+    assert check(command, {"allow": ["Bash(awk *)"]}).decision == "ask"
+
+
 ASKED = (
     r"""
 awk '{ y = 1; z = /"/; system("touch ran") }' a
@@ -232,6 +244,15 @@ less a
 man ls
 expr 1 + 1
 numfmt --to=iec 1
+awk '{print $0}' -F /etc/passwd
+awk '{print $0}' -F .env
+awk '{print $0}' a -F ../a
+mawk '{print $0}' -F /etc/passwd
+cut -f1 a -d /etc/passwd
+paste a -d .env
+join a b -t /etc/passwd
+date -d 'TZ="/etc/shadow" now'
+date --date='TZ="../../a"'
 basename
 """.replace("\nbasename\n", "")
     .strip("\n")
@@ -289,6 +310,9 @@ jq '.[2:5] | length' a
 jq '.[] | select(.f | test("\\.py$"))' a
 find . -name '*.py' -printf '%s %p\n'
 sort -t, -k2 -n a
+awk '{print $1}' a -F :
+cut -f1 a -d ,
+date -d yesterday
 git log --diff-merges=first-parent
 """.strip("\n").splitlines()
 

@@ -84,6 +84,7 @@ class SafeUse(NamedTuple):
     is_reading: bool
     is_spelled: bool
     is_single_dash: bool
+    is_options_first: bool
     needs: frozenset[str]
     needed_operands: int
     operands_with: frozenset[str]
@@ -130,6 +131,7 @@ def compile_use(key: str) -> SafeUse:
         is_reading="reads" in tokens,
         is_spelled="spelled" in tokens,
         is_single_dash=is_single_dash,
+        is_options_first="options-first" in tokens,
         needs=_list_after(tokens, "needs:"),
         needed_operands=int(next(iter(_list_after(tokens, "operands-required:")), "0")),
         operands_with=_list_after(tokens, "operands-with:"),
@@ -198,7 +200,9 @@ def _judge_by_table(words: Words, start: int, key: str, judged: JudgedWords) -> 
             at = _judge_after_dashes(reading, at)
             continue
         if word.startswith("-") and word != "-":
-            at = _judge_option(reading, at)
+            option_at, at = at, _judge_option(reading, at)
+            if use.is_options_first and reading.operands and at > option_at:
+                judged.paths.append((at, words[at]))
         elif use.takes_command:
             _judge_subcommand(reading, at)
             return

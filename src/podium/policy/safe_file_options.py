@@ -44,7 +44,8 @@ READING = {
     "-inum=number -samefile=path -lname=path -ilname=path -nouser -nogroup -xdev -mount -depth -true -false "
     "-readable -writable -executable -quit -daystart -noleaf -fstype=name -used=number -help -version <path>... "
     "reads",
-    "stat": "-Lft -c=text -x --dereference --file-system --format=text --printf=text --terse --version <path>... reads",
+    "stat": "-Lft -c=text -x --dereference --file-system --format=text --printf=text --terse --version <path>... "
+    "options-first reads",
     "file": "-bihLksEN --brief --mime --mime-type --mime-encoding --dereference --keep-going --no-pad -F=text "
     "--separator=text --extension --version -- <path>... reads",
     "du": "-abchHklmsSx -d=number -B=number -t=number --all --apparent-size --bytes --total --human-readable "
@@ -68,11 +69,11 @@ READING = {
     "uniq": "-cdDiuz -f=number -s=number -w=number --count --repeated --all-repeated[=name] --unique --ignore-case "
     "--skip-fields=number --skip-chars=number --check-chars=number --group[=name] --zero-terminated <path> reads",
     "cut": "-snz -b=names -c=names -f=names -d=text --bytes=names --characters=names --fields=names --delimiter=text "
-    "--complement --only-delimited --output-delimiter=text -- <path>... reads",
+    "--complement --only-delimited --output-delimiter=text -- <path>... options-first reads",
     "tr": "-cCdst --complement --delete --squeeze-repeats --truncate-set1 -- <text>... reads",
     "nl": "-p -b=text -n=name -w=number -s=text -v=number -i=number --body-numbering=text --number-width=number "
-    "<path>... reads",
-    "date": "-uR -d=text -r=path -I[=name] --date=text --utc --universal --iso-8601[=name] --rfc-3339=name "
+    "<path>... options-first reads",
+    "date": "-uR -d=date -r=path -I[=name] --date=date --utc --universal --iso-8601[=name] --rfc-3339=name "
     "--rfc-email --reference=path --version <date-format> reads",
     "which": "-as --all <text>... reads",
     "type": "-aptPf <text>... reads",
@@ -94,24 +95,25 @@ READING = {
     "arch": "reads",
     "hostname": "-fsiId reads",
     "column": "-tenx -s=text -o=text -c=number -N=text -R=text --table --separator=text --output-separator=text "
-    "<path>... reads",
+    "<path>... options-first reads",
     "sed": "-nErsuz -e=sed --expression=sed --quiet --silent --regexp-extended --separate --null-data "
     "--sandbox --version -- <sed> <path>... reads",
-    "awk": "-F=text -v=assignment -- <awk> <path>... reads",
+    "awk": "-F=text -v=assignment -- <awk> <path>... options-first reads",
     "jq": "-rcesSCMajn --raw-output --compact-output --exit-status --slurp --sort-keys --color-output "
     "--monochrome-output --ascii-output --join-output --null-input --raw-input --tab --indent=number --stream "
     "--unbuffered --version -- <jq> <path>... reads",
     "rev": "<path>... reads",
     "tac": "-br -s=text --before --separator=text -- <path>... reads",
-    "fold": "-bs -w=number --bytes --spaces --width=number -- <path>... reads",
-    "paste": "-sz -d=text --serial --delimiters=text -- <path>... reads",
+    "fold": "-bs -w=number --bytes --spaces --width=number -- <path>... options-first reads",
+    "paste": "-sz -d=text --serial --delimiters=text -- <path>... options-first reads",
     "comm": "-123z --check-order --nocheck-order --output-delimiter=text --total -- <path>... reads",
-    "join": "-i -a=number -e=text -j=number -o=text -t=text -v=number -1=number -2=number --header -- <path>... reads",
+    "join": "-i -a=number -e=text -j=number -o=text -t=text -v=number -1=number -2=number --header -- <path>... "
+    "options-first reads",
     "expand": "-i -t=names --tabs=names -- <path>... reads",
     "xxd": "-abeipuE -c=number -g=number -l=number -s=number -o=number <path> reads",
     "od": "-abcdfhilosxv -A=name -t=name -N=number -j=number -w=number -- <path>... reads",
     "hexdump": "-bcCdovx -n=number -s=number <path>... reads",
-    "strings": "-af -n=number -t=name -e=name -- <path>... reads",
+    "strings": "-af -n=number -t=name -e=name -- <path>... options-first reads",
     "zcat": "<path>... reads",
     "base64": "-diD -w=number --decode --ignore-garbage --wrap=number -- <path>... reads",
     "cd": "<folder> reads operands-required:1",

@@ -11,6 +11,7 @@ person's approval, or a rule that contains the word itself. The values are writt
 - `reads`: with these words the program changes nothing; `spelled`: a rule must spell out the subcommand
 - `needs:--check,-n`: harmless only with one of these options; `operands-required:2`: harmless only with two operands
 - `operands-with:--list,-l`: operands are harmless only with one of these options
+- `options-first`: some versions read the words after the first operand as operands, so an option's value can be a path
 - `single-dash`: long options have one dash or two; `@git blame`: use the value of that entry
 
 The kinds of values are in `word_kinds`.

@@ -162,6 +162,7 @@ _CHECKS: dict[str, Callable[[str], bool]] = {
     "header": _matching(r"[A-Za-z][\w-]*:.*"),
     "url": _matching(r"https?://[^\s@{}\[\]]+|(?:localhost|127\.0\.0\.1)(?::\d+)?(?:/[^\s@{}\[\]]*)?"),
     "stdout": _matching(r"-|/dev/null"),
+    "date": lambda word: "TZ=" not in word,  # `TZ="FILE"` reads a file
     "date-format": _matching(r"\+.*"),
     "ps-format": _matching(r"a?u?x?u?"),
     "glob": _is_search_glob,
