@@ -14,7 +14,8 @@ RUNNING_NAMES = split_names(
     "pager exec execute execdir cmd cmds command commands shell config configs configuration conf cfg rc rcfile "
     "bazelrc initfile hook hooks preview editor plugin plugins loader preload eval evaluate script scripts program "
     "prog binary executable interpreter compiler linker runner launcher wrapper require browser viewer askpass rsh ssh "
-    "extension addon toolchain startup become justfile makefile preprocessor"
+    "extension addon toolchain startup become justfile makefile preprocessor renderer "
+    "invoke javaagent agentpath agentlib terminal"
 )
 """Names, and parts of names such as `ssh-command`, of options whose value is a program, code or a configuration."""
 

@@ -62,5 +62,6 @@ NEVER_RUNNABLE = (
     "nix-shell nix-build nix-env nix-instantiate let mapfile readarray compgen complete declare typeset local read "
     "enable hash fc bind history getopts java javac emacsclient ssh-agent gpg-agent socat expect make-kpkg rclone "
     "xdg-open rundll32 mutt sendmail logsave dpkg-reconfigure update-alternatives gtester "
+    "duckdb pgcli mycli litecli usql cqlsh sqlcmd sqlplus isql pandoc tig lazygit w3m lynx elinks mc nnn ranger fab"
 )
 """Programs for which a wildcard in a rule covers only `--version` and `--help`."""

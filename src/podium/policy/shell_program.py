@@ -100,7 +100,12 @@ def _find_changed_operands(words: Words, name: str) -> Words:
     if name in WRITERS:
         return words[1:]
     if name in COPIERS:
-        return words[-1:]
+        targets = (
+            words[at + 1] if word == "-t" else word.partition("=")[2]
+            for at, word in enumerate(words[:-1])
+            if word == "-t" or word.startswith("--target-directory=")
+        )
+        return (*words[-1:], *targets)
     if name == "git":
         at = next((at for at, word in enumerate(words) if at and not word.startswith("-")), len(words))
         return words[at + 1 :] if words[at : at + 1] and words[at] in GIT_WRITES else ()
@@ -192,7 +197,8 @@ def _find_interpreter_risks(words: Words, depth: int) -> Iterator[Risk]:
 
 
 INTERPRETER = re.compile(
-    r"(?:python|pypy|ruby|perl|php|lua|node|nodejs|rscript|julia|tclsh|osascript|pwsh|ghci|jshell|groovy|scala|irb)[\d.]*"
+    r"(?:python|pypy|ruby|perl|php|lua|node|nodejs|rscript|julia|tclsh|osascript|pwsh|ghci|jshell|groovy|scala|irb"
+    r"|tsx|ts-node|ipython|jruby|luajit|escript|racket|guile|gnuplot|octave|sbcl|elixir)[\d.]*"
 )
 
 SHELLS = split_names(
@@ -211,14 +217,22 @@ WRAPPERS = TEXT_READERS | split_names(
     "faketime fakechroot pkexec run0 tini dumb-init gosu su-exec chpst setuidgid softlimit envdir chronic cpulimit "
     "cgexec catchsegv valgrind rr heaptrack eatmydata proxychains proxychains4 tsocks gtime schedtool setarch linux32 "
     "linux64 dotenv dotenvx cross-env cross-env-shell xterm urxvt rxvt kitty alacritty konsole gnome-terminal "
-    "systemd-inhibit systemd-cat aws-vault envchain with-contenv s6-setuidgid dbus-launch"
+    "systemd-inhibit systemd-cat aws-vault envchain with-contenv s6-setuidgid dbus-launch nyc c8 env-cmd kcov bear "
+    "scan-build ccache sccache distcc icecc wine wine64 winpty qemu-x86_64 qemu-aarch64 qemu-arm capsh machinectl pee "
+    "ifne mispipe lckdo zrun envconsul summon uftrace newgrp runcon ld.so run-p run-s multitime daemonize tsp pueue nq "
+    "lldb cgdb rust-gdb rust-lldb"
 )
 """Programs whose arguments are, or contain, another command."""
 
 RUNNERS = {
     **dict.fromkeys(("poetry", "pipenv", "pdm", "hatch", "rye", "pixi", "conda", "mamba", "coverage"), ("run",)),
-    **dict.fromkeys(("bundle", "asdf", "rtx", "opam", "stack", "cabal", "kubectl"), ("exec",)),
-    **dict.fromkeys(("docker", "podman"), ("run", "exec")),
+    **dict.fromkeys(("asdf", "rtx", "opam", "stack", "cabal", "kubectl"), ("exec",)),
+    "bundle": ("exec", "e", "ex", "exe"),
+    "rustup": ("run",),
+    **dict.fromkeys(("honcho", "foreman", "dart", "flutter", "crystal", "zig", "v"), ("run", "start")),
+    **dict.fromkeys(("flatpak", "snap", "buildah", "memray", "viztracer", "mprof", "wrangler"), ("run",)),
+    **dict.fromkeys(("samply", "py-spy", "austin"), ("record",)),
+    **dict.fromkeys(("docker", "podman", "nerdctl", "runc", "crun"), ("run", "exec")),
     **dict.fromkeys(("npm", "pnpm", "yarn", "mise"), ("exec", "x", "dlx")),
     "uv": ("run", "tool"),
     "bun": ("x",),
