@@ -45,6 +45,9 @@ def measure(command: str) -> float:
         "# <<'A'\n" + ")" * 50_000 + "\nA\n",
         "bash -c '" + "$(" * 5_000 + "'",
         "cd " + " ".join(f"a{number}" for number in range(18)),
+        "a@" * 5_000,
+        "zzz " + "ab@" * 3_000,
+        "zzz '" + "\0" * 9_000 + "'",
     ],
     ids=lambda command: f"{command[:12]!r} {len(command)}",
 )
@@ -142,6 +145,16 @@ def test_the_slowest_accepted_commands_are_checked_in_a_fraction_of_a_second() -
 
     slow = {unit: seconds for unit, seconds in times.items() if seconds >= LONGEST_CHECK}
     assert slow == {}
+
+
+def test_many_words_in_many_folders_are_checked_in_a_fraction_of_a_second() -> None:
+    words = " ".join(f"-{'n' * 30}{number}:a{number},b{number}" for number in range(190))
+
+    assert measure(f"cd a; cd b; cd c; cd d; zzz {words}") < 4 * LONGEST_CHECK
+    assert measure(f"cd a b c d; cat {words}") < 4 * LONGEST_CHECK
+    assert measure(f"cd a b c d; cat {' '.join(f'{number}:x{number}:' for number in range(900))}") < 4 * LONGEST_CHECK
+    assert measure("zzz " + "{a,b}" * 1_500) < LONGEST_CHECK
+    assert measure("zzz " + "{a..z}{a..z} " * 500) < LONGEST_CHECK
 
 
 def test_long_quoted_text_does_not_count_as_operators() -> None:

@@ -85,6 +85,11 @@ def test_a_denied_command_is_seen_behind_any_program_and_in_any_string() -> None
     assert unasked == []
 
 
+def test_a_denied_command_is_seen_if_a_line_break_splits_its_words() -> None:
+    for command in ("r\\\nm x", "git pu\\\nsh", "ls; cu\\\n\\\nrl x", "zzz && r\\\nm x"):
+        assert check(command, DENY, "bypass").decision == "deny", command
+
+
 def test_a_command_that_only_names_a_denied_program_is_not_denied() -> None:
     commands = [*read_lines("naming_commands.txt"), "cat > a <<'E'\nrm x\nE"]
 
@@ -120,6 +125,16 @@ def test_a_denied_path_is_seen_in_joined_options_and_after_every_separator() -> 
     assert missed == []
     assert check("grep -nfother.txt a", {"deny": ["Read(./secret.txt)"]}, "bypass").decision == "allow"
     assert check("zzz rm src/a.py", {"deny": ["Edit(/src/**)"]}, "bypass").decision == "deny"
+
+
+def test_a_denied_path_is_seen_in_braces_variables_and_code() -> None:
+    rules = {"deny": ["Read(./secret.txt)", "Edit(/src/**)"]}
+    commands = ["cat {secret,x}.txt", "cat secret.{txt,a}", "cat secret.t{x..x}t", "x=secret.txt; cat $x"]
+    commands += ["cat $PWD/secret.txt", 'cat "$PWD"/secret.txt', "cat ${PWD}/secret.txt", "cat ~+/secret.txt"]
+    commands += ["python3 -c 'print(open(\"secret.txt\").read())'", "awk '{getline x <\"secret.txt\"}' a"]
+    commands += ["cp -t src a", "cp --target-directory=src a", "install -t src a"]
+
+    assert [one for one in commands if check(one, rules, "bypass").decision != "deny"] == []
 
 
 # The tables

@@ -23,6 +23,8 @@ def find_parse_objection(text: str) -> str:
     """
     if len(text) > READABLE:
         return f"it has {len(text)} characters, and at most {READABLE} can be checked"
+    if "\0" in text:
+        return "it contains a NUL character, which no command can contain"
     if len(text) <= SHORT and _OPENING.search(text) is None:
         return ""
     bare = _cut_quoted_text(text)
@@ -61,5 +63,5 @@ _QUOTED = re.compile(
 _OPENING = re.compile(r"[({`\[<]")
 _BRACKET = re.compile(r"[(){}]")
 _BLANKS = re.compile(r"\s+")
-_SIGN = re.compile(r"[;&|(){}<>$`\n\"'\[\]!~*\\=#]")
+_SIGN = re.compile(r"[;&|(){}<>$`\n\"'\[\]!~*\\=#@]")
 _COSTLY_SIGN = re.compile(r"\||=\(|\$\[|\$\{|=~|<<|\[\[|`|\b(?:case|if|for|while|until|select|function|do|then|in)\b")

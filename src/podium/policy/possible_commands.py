@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain, islice
 
 from .command_words import Words
 from .inert_commands import find_plain_inner_start, runs_no_command
@@ -21,10 +22,15 @@ from .shell_program import PATHLESS, find_changed_paths, find_mentioned_paths, g
 MOST_COMMANDS = 1_500
 MOST_WORDS_IN_ALL = 100_000
 MOST_TEXTS = 60
+MOST_PATHS = 2_000
 DEEPEST = 4
 LONGEST_OPTION = 200
 MOST_LETTERS = 12
 MOST_PIECES = 200
+MOST_MARKS = 4
+_SEPARATOR = re.compile("[=:,](?=[^=:,])")
+_JOINED = {"": ("-c", "-x", "-X", "-e"), "tar": ("-I", "-F"), "zip": ("-T",), "git": ("-c", "-x", "-O")}
+"""For each program, options whose value, joined to them, can be a command: `-xrm`."""
 _STRING_END = re.compile(r"[\"'`();|&!=\n{}\[\]<>$]+")
 SHELL_TEXT = re.compile(r"[\s;|&$`(]")
 
@@ -68,19 +74,49 @@ class _Search:
         if self.is_too_much or runs_no_command(words):
             return
         self.is_too_much |= len(words) > MOST_WORDS
+        name = get_program_name(words)
         for at in range(1, min(len(words), MOST_WORDS)):
             self.add(words[at:])
             if words[at].startswith("{"):
                 self.add((*filter(None, re.split("[{},]", words[at])), *words[at + 1 :]))
             option, sign, value = words[at].partition("=")
-            if sign and value:
-                self.add((value, *words[at + 1 :]))
-            if option[:2] in ("-c", "-x", "-X", "-e") and len(option) > 2:
-                self.add((words[at][2:], *words[at + 1 :]))
+            self.add_pieces(words, at)
+            if option[:2] in _JOINED.get(name, _JOINED[""]) and len(option) > 2:
+                self.add((words[at].lstrip("-")[1:].lstrip("T"), *words[at + 1 :]))
+            if name == "sed":
+                self.add_sed_commands(words[at])
             if SHELL_TEXT.search(words[at]):
                 self.add_text(words[at], depth)
                 if sign:
                     self.add_text(value, depth)
+
+    def add_pieces(self, words: Words, at: int) -> None:
+        """Add the commands that start after a separator in a word: `a` in `EXEC:a`, `--action=exec=a` and `x,a`."""
+        if "," in words[at]:
+            self.add((words[at].partition(",")[0], *words[at + 1 :]))
+        marks = [mark.end() for mark in _SEPARATOR.finditer(words[at])]
+        for end in dict.fromkeys((*marks[:MOST_MARKS], *marks[-MOST_MARKS:])):
+            self.add((*words[at][end:].replace(",", " ").split(), *words[at + 1 :]))
+
+    def add_sed_commands(self, script: str) -> None:
+        """Add the commands that a sed script may run. They follow the letter `e`."""
+        for found in islice(re.finditer("e *(?=[^ ])", script[:LONGEST_OPTION]), MOST_LETTERS):
+            self.add(tuple(script[found.end() :].split()))
+
+    def add_value(self, value: str) -> None:
+        """Add the commands in the value of a variable: `$x` or a program such as `GIT_PAGER` may run them."""
+        if SHELL_TEXT.search(value):
+            self.add_text(value, 0)
+        elif value:
+            self.add((value,))
+
+    def add_printed(self, command: ShellCommand) -> None:
+        """Add what `echo` and `printf` print as a command, if it goes to another program."""
+        if _PIPE.search(command.text) and not all(map(runs_no_command, command.simple)):
+            for words in command.simple:
+                if get_program_name(words) in ("echo", "printf") and len(words) > 1:
+                    self.add(words[1:])
+                    self.add(words[2:])
 
     def add_text(self, text: str, depth: int) -> None:
         """Add every command that a string would run in a shell."""
@@ -104,6 +140,37 @@ class _Search:
                 self.add_command(words, depth + 1)
 
 
+def expand_braces(words: Words) -> Words:
+    """Return the words after the shell's brace expansion: `r{m,} x` is `rm r x`. Quotes are not considered."""
+    if not any("{" in word and ("," in word or ".." in word) for word in words):
+        return words
+    expanded: list[str] = []
+    for word in words:
+        waiting = [word]
+        left = MOST_EXPANSIONS
+        while waiting:
+            left -= 1
+            piece = waiting.pop()
+            found = _BRACES.search(piece) if left > 0 and len(piece) <= LONGEST else None
+            if found is None:
+                expanded += [piece] if piece else []
+                continue
+            choices = found["list"].split(",") if found["list"] is not None else _list_letters(found)
+            waiting += [piece[: found.start()] + choice + piece[found.end() :] for choice in reversed(choices)]
+    return tuple(expanded)
+
+
+def _list_letters(found: re.Match[str]) -> list[str]:
+    first, last = ord(found["first"]), ord(found["last"])
+    return [chr(code) for code in range(min(first, last), max(first, last) + 1)]
+
+
+MOST_EXPANSIONS = 500
+_BRACES = re.compile(r"\{(?:(?P<list>[^{},]*,[^{}]*)|(?P<first>\w)\.\.(?P<last>\w)(?:\.\.-?\d+)?)\}", re.ASCII)
+_THIS_FOLDER = re.compile(r"(?:\$PWD|\$\{PWD\}|~\+)/")
+_PIPE = re.compile(r"(?<!\|)\|(?!\|)|<\(")
+
+
 @lru_cache(maxsize=256)
 def find_possible_commands(command: ShellCommand) -> PossibleCommands:
     """Return the commands that a command may run, and the paths that it may use, for deny and ask rules."""
@@ -111,18 +178,28 @@ def find_possible_commands(command: ShellCommand) -> PossibleCommands:
     if not command.unread:
         for words in dict.fromkeys((*command.simple, *command.nested)):
             search.add_command(words, 0)
+            if (expanded := expand_braces(words)) != words:
+                search.add(expanded)
+                search.add_command(expanded, 0)
+        for value in command.values:
+            search.add_value(value)
+        search.add_printed(command)
     commands = tuple(words for words in search.commands if words and words[0])
     names = list(map(get_program_name, commands))
     pairs = list(zip(commands, names, strict=True))
-    mentioned = [path for words, name in pairs for path in find_mentioned_paths(words, name)]
-    for words in (*command.candidates, *commands):
-        if get_program_name(words) not in PATHLESS:
-            mentioned += [path for word in words[1:] for path in _split_word(word)]
+    others = [(words, get_program_name(words)) for words in command.candidates]
+    opening = (words for words, name in (*others, *pairs) if name not in PATHLESS)
+    used = tuple(dict.fromkeys(word for words in opening for word in words[1:]))
+    mentioned = [*find_mentioned_paths(("", *used), ""), *chain.from_iterable(map(_split_word, used))]
+    mentioned += [words[0] for words in commands]  # a string in code may be a path: `open("a.txt")`
+    mentions = tuple(dict.fromkeys(mentioned))
+    writes = tuple(dict.fromkeys(path for words, name in pairs for path in find_changed_paths(words, name)))
+    room = MOST_PATHS // (1 + len(command.folders))
     return PossibleCommands(
         match_texts=tuple(dict.fromkeys(list_match_texts(commands, names))),
-        mentions=tuple(dict.fromkeys(mentioned)),
-        writes=tuple(path for words, name in pairs for path in find_changed_paths(words, name)),
-        is_too_much=search.is_too_much,
+        mentions=mentions[:room],
+        writes=writes[:room],
+        is_too_much=search.is_too_much or max(len(mentions), len(writes)) > room,
     )
 
 
@@ -140,5 +217,7 @@ def _iter_parts(word: str) -> Iterator[str]:
         # Letters can be repeated any number of times, so a long option is cut at its end, too.
         starts = range(2, len(word)) if len(word) <= LONGEST_OPTION else range(len(word) - LONGEST_OPTION, len(word))
         yield from (word[at:] for at in starts)
+    if word.startswith(("$", "~+/")) and (folder := _THIS_FOLDER.match(word)):
+        yield word[folder.end() :]
     if len(word) <= LONGEST:
         yield from (piece for piece in re.split("[=:,@]", word, maxsplit=64)[1:] if piece)

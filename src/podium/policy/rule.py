@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 from ..values.errors import Mistake
@@ -155,9 +156,7 @@ class PathRule:
             return False
         if self.pattern is None:
             return self.tool != "Read" and bool(command.writes)
-        possible = find_possible_commands(command)
-        named = command.mentions + possible.mentions if self.tool == "Read" else command.writes + possible.writes
-        found = list(map(locate_path, place_in_folders(named, command.folders)))
+        found = _locate_paths(command, self.tool == "Read")
         if self.tool != "Read" and any(where.is_inside and where.path == "." for where in found):
             return True
         return any(map(self.pattern.touches, found))
@@ -168,6 +167,14 @@ class PathRule:
         if self.pattern is None:
             return all(where.is_inside for where in subject.locations)
         return bool(subject.locations) and all(self.pattern.covers(where) for where in subject.locations)
+
+
+@lru_cache(maxsize=64)
+def _locate_paths(command: ShellCommand, is_reading: bool) -> list[PathLocation]:
+    """Return the locations that a command may read, or those that it may change, in each folder that it enters."""
+    possible = find_possible_commands(command)
+    known, others = (command.mentions, possible.mentions) if is_reading else (command.writes, possible.writes)
+    return [*map(locate_path, dict.fromkeys(known + place_in_folders(others, command.folders)))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

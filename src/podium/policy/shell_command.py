@@ -42,6 +42,7 @@ MOST_NODES = 6_000
 MOST_CANDIDATES = 1_000
 MOST_WORDS = 200
 MOST_FOLDERS = 16
+MOST_PLACED = 8_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -50,11 +51,11 @@ class ShellCommand:
 
     `parts` contains the simple commands of a plain command. If the command is not plain, `odd` is the reason. If it
     could not be checked at all, `unread` is the reason. `simple` contains all simple commands, and `nested` those in
-    strings that a program may run. `candidates` contains all commands that may run, including commands that other
-    programs run; `match_texts` contains the same commands as strings for matching. `sources` contains the files in
-    input redirections. `writes` contains the paths that the command changes, and `mentions` all words that may be
-    paths. Both contain each path as written and resolved against the `folders` that the command enters.
-    `names_protected` says whether any of these paths is protected.
+    strings that a program may run. `values` contains the values that variables get. `candidates` contains all commands
+    that may run, including commands that other programs run; `match_texts` contains the same commands as strings for
+    matching. `sources` contains the files in input redirections. `writes` contains the paths that the command changes,
+    and `mentions` all words that may be paths. Both contain each path as written and resolved against the `folders`
+    that the command enters. `names_protected` says whether any of these paths is protected.
     """
 
     text: str
@@ -63,6 +64,7 @@ class ShellCommand:
     unread: str = ""
     simple: tuple[Words, ...] = ()
     nested: tuple[Words, ...] = ()
+    values: tuple[str, ...] = ()
     candidates: tuple[Words, ...] = ()
     match_texts: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
@@ -90,12 +92,14 @@ def _parse_command(text: str) -> ShellCommand:
     is_placed = bool(folders) or is_hidden or ".." in text
     if found.is_too_much or len(found.candidates) > MOST_CANDIDATES:
         unread = unread or "it is too deeply nested or has too many commands to be checked"
-    parts = () if unread else _scan_commands(text)
-    odd = unread or _find_oddity(text, found, parts)
     candidates = tuple(dict.fromkeys(found.candidates))
     names = list(map(get_program_name, candidates))
     writes = _merge_unique(found.redirected, map(find_changed_paths, candidates, names))
     mentions = _merge_unique(found.sources, map(find_mentioned_paths, candidates, names))
+    if len(mentions) * (1 + len(folders)) > MOST_PLACED:
+        unread, folders = unread or "it has too many paths in too many folders to be checked", folders[:1]
+    parts = () if unread else _scan_commands(text)
+    odd = unread or _find_oddity(text, found, parts)
     if is_placed:
         writes, mentions = place_in_folders(writes, folders), place_in_folders(mentions, folders)
     return ShellCommand(
@@ -105,6 +109,7 @@ def _parse_command(text: str) -> ShellCommand:
         unread=unread,
         simple=tuple(found.simple),
         nested=tuple(found.nested),
+        values=tuple(found.values),
         candidates=candidates,
         match_texts=tuple(dict.fromkeys(list_match_texts(candidates, names))),
         sources=tuple(found.sources),
@@ -267,6 +272,7 @@ class _Findings:
 
     simple: list[Words] = field(default_factory=list)
     nested: list[Words] = field(default_factory=list)
+    values: list[str] = field(default_factory=list)
     candidates: list[Words] = field(default_factory=list)
     kinds: set[str] = field(default_factory=set)
     redirected: list[str] = field(default_factory=list)
@@ -315,6 +321,8 @@ def _inspect_text(text: str, found: _Findings, *, depth: int) -> bool:
     if not TEXT_READERS.isdisjoint(map(get_program_name, found.candidates[before:])):
         inner += found.texts[texts_before:]
         inner += [word for words in simple for word in words if re.search(r"[\s;|&$`(]", word)]
+    if not depth and "\\\n" in text:
+        inner.append(text.replace("\\\n", ""))  # the shell joins these lines, even within a word
     for piece in inner:
         if piece != text:
             _inspect_text(piece, found, depth=depth + 1)
@@ -356,7 +364,9 @@ def _find_simple_commands(root: Node, found: _Findings, *, is_top: bool) -> list
 
 
 _LEAVES = frozenset(("word", "raw_string", "string_content", '"', "&&", "||", "|", ";"))
-_NOTED = split_names("declaration_command unset_command test_command file_redirect heredoc_body herestring_redirect")
+_NOTED = split_names(
+    "declaration_command unset_command test_command file_redirect heredoc_body herestring_redirect variable_assignment"
+)
 
 
 def _note_node(node: Node, kind: str, found: _Findings, simple: list[Words]) -> None:
@@ -365,12 +375,16 @@ def _note_node(node: Node, kind: str, found: _Findings, simple: list[Words]) -> 
         _note_redirect(node.children, found)
     elif kind == "heredoc_body":
         found.texts.append(decode_text(node))
+    elif kind == "variable_assignment":
+        found.values.append(decode_word(node.children[-1]))
     elif kind == "herestring_redirect":
         found.texts.append(decode_word(node.children[-1]))
     else:
         simple.append(tuple(decode_text(node).split()))
+        found.values += [decode_word(child).partition("=")[2] for child in node.children if child.type in _QUOTED_WORDS]
 
 
+_QUOTED_WORDS = frozenset(("string", "raw_string", "ansi_c_string", "concatenation"))
 _NOT_WORDS = frozenset(("variable_assignment", "file_redirect", "herestring_redirect", "heredoc_redirect", "comment"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ def decode_word(node: Node) -> str:
     if kind == "word":
         text = decode_text(node)
         return text if "\\" not in text else re.sub(r"\\(.)", _unescape_backslash, text, flags=re.DOTALL)
+    if kind == "translated_string":
+        return decode_word(node.children[-1])
     if kind in ("concatenation", "command_name") and (children := node.children):
         return "".join(map(decode_word, children))
     text = decode_text(node)
@@ -28,9 +31,8 @@ def decode_word(node: Node) -> str:
     if kind == "string":
         return re.sub(r'\\(["\\$`\n])', r"\1", text[1:-1])
     if kind == "ansi_c_string":
-        return re.sub(
-            r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|[0-7]{1,3}|.)", _decode_ansi_escape, text[2:-1], flags=re.DOTALL
-        )
+        # bash ends such a string at a NUL.
+        return _ANSI_ESCAPE.sub(_decode_ansi_escape, text[2:-1]).partition("\0")[0]
     return text
 
 
@@ -38,10 +40,22 @@ def _unescape_backslash(escape: re.Match[str]) -> str:
     return "" if escape[1] == "\n" else escape[1]
 
 
+_ANSI_ESCAPE = re.compile(
+    r"\\(x\{[0-9a-fA-F]*\}?|x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|c.|.)", re.DOTALL
+)
+
+
 def _decode_ansi_escape(escape: re.Match[str]) -> str:
     code = escape[1]
-    if code[0] in "xu" and len(code) > 1:
-        return chr(int(code[1:], 16))
+    if code[0] in "xuU" and len(code) > 1:
+        number = int(code[1:].strip("{}") or "0", 16)
+        if code[0] == "x":
+            number &= 0xFF
+        return chr(number) if number <= sys.maxunicode else ""
     if code[0] in "01234567":
-        return chr(int(code, 8))
-    return {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b"}.get(code, code)
+        return chr(int(code, 8) & 0xFF)
+    if code[0] == "c" and len(code) == 2:
+        return chr(ord(code[1].upper()) & 0x1F)
+    return {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "v": "\v"}.get(
+        code, code if code in "\\'\"?" else f"\\{code}"
+    )
