@@ -155,6 +155,10 @@ def test_many_words_in_many_folders_are_checked_in_a_fraction_of_a_second() -> N
     assert measure(f"cd a b c d; cat {' '.join(f'{number}:x{number}:' for number in range(900))}") < 4 * LONGEST_CHECK
     assert measure("zzz " + "{a,b}" * 1_500) < LONGEST_CHECK
     assert measure("zzz " + "{a..z}{a..z} " * 500) < LONGEST_CHECK
+    assert measure("zzz '" + "{a..z}" * 400) < LONGEST_CHECK
+    assert measure("zzz '" + "{a..z}" * 1_500 + "'") < LONGEST_CHECK
+    assert measure("zzz '" + "-{a,b} " * 1_400 + "'") < LONGEST_CHECK
+    assert measure("zzz '" + "{a,b}" * 500 + "'") < LONGEST_CHECK
 
 
 def test_long_quoted_text_does_not_count_as_operators() -> None:

@@ -90,6 +90,12 @@ def test_a_denied_command_is_seen_if_a_line_break_splits_its_words() -> None:
         assert check(command, DENY, "bypass").decision == "deny", command
 
 
+def test_a_program_named_by_a_pattern_is_asked_about_if_there_are_deny_rules() -> None:
+    for command in ("/bin/r? x", "/bin/[r]m x", "/bin/r* x", "zzz; ./r?"):
+        assert check(command, DENY, "bypass").decision == "ask", command
+        assert check(command, {}, "bypass").decision == "allow", command
+
+
 def test_a_command_that_only_names_a_denied_program_is_not_denied() -> None:
     commands = [*read_lines("naming_commands.txt"), "cat > a <<'E'\nrm x\nE"]
 

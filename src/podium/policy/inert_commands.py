@@ -39,8 +39,8 @@ _OF_DOCKER = (
 _OF_CONDA = "install remove list search update create info"
 SUBCOMMANDS = {
     "git": "add am apply blame branch cat-file checkout cherry-pick clean commit describe diff for-each-ref gc init "
-    "log format-patch ls-files ls-tree merge merge-base mv notes reflog remote reset restore rev-list rev-parse revert rm "
-    "shortlog show show-ref stash status switch symbolic-ref tag update-index update-ref whatchanged worktree",
+    "log format-patch ls-files ls-tree merge merge-base mv notes reflog remote reset restore rev-list rev-parse revert "
+    "rm shortlog show show-ref stash status switch symbolic-ref tag update-index update-ref whatchanged worktree",
     "docker": _OF_DOCKER,
     "podman": _OF_DOCKER,
     "kubectl": "get describe delete logs label annotate apply rollout scale explain top wait version",

@@ -118,6 +118,21 @@ class _Search:
                     self.add(words[1:])
                     self.add(words[2:])
 
+    def add_computed_names(self, words: Words, text: str) -> None:
+        """Add what a name that the shell computes may be: `r$@m` and `${x:-rm}` are `rm`, and `$x` is any word."""
+        if _GLOB.search(words[0]):
+            self.is_too_much = True
+        if "$" not in words[0] and "`" not in words[0]:
+            return
+        filled = _EXPANSION.sub(lambda found: found["default"] or "", words[0])
+        self.add((*filled.split(), *words[1:]))
+        if not (name := _EXPANSION.sub("", words[0])):
+            pieces = _WORD_END.split(text, maxsplit=MOST_PIECES)
+            self.is_too_much |= len(pieces) > MOST_PIECES
+            for at in range(len(pieces)):
+                self.add(tuple(pieces[at : at + MOST_LETTERS]))
+        self.add((name, *words[1:]))
+
     def add_text(self, text: str, depth: int) -> None:
         """Add every command that a string would run in a shell."""
         self.texts += 1
@@ -140,22 +155,29 @@ class _Search:
                 self.add_command(words, depth + 1)
 
 
-def expand_braces(words: Words) -> Words:
-    """Return the words after the shell's brace expansion: `r{m,} x` is `rm r x`. Quotes are not considered."""
-    if not any("{" in word and ("," in word or ".." in word) for word in words):
-        return words
+def expand_braces(words: Words) -> Words | None:
+    """Return the words after the shell's brace expansion: `r{m,} x` is `rm r x`. Quotes are not considered.
+
+    Return None if there are too many. Data such as JSON is returned unchanged.
+    """
     expanded: list[str] = []
+    room = MOST_EXPANDED
     for word in words:
+        is_data = word.count('"') > MOST_MARKS
+        if "{" not in word or is_data or ("," not in word and ".." not in word):
+            expanded.append(word)
+            continue
         waiting = [word]
-        left = MOST_EXPANSIONS
         while waiting:
-            left -= 1
             piece = waiting.pop()
-            found = _BRACES.search(piece) if left > 0 and len(piece) <= LONGEST else None
+            found = _BRACES.search(piece)
             if found is None:
                 expanded += [piece] if piece else []
                 continue
             choices = found["list"].split(",") if found["list"] is not None else _list_letters(found)
+            room -= len(choices) * (len(piece) + 10)
+            if room < 0:
+                return None
             waiting += [piece[: found.start()] + choice + piece[found.end() :] for choice in reversed(choices)]
     return tuple(expanded)
 
@@ -165,9 +187,14 @@ def _list_letters(found: re.Match[str]) -> list[str]:
     return [chr(code) for code in range(min(first, last), max(first, last) + 1)]
 
 
-MOST_EXPANSIONS = 500
+MOST_EXPANDED = 20_000
 _BRACES = re.compile(r"\{(?:(?P<list>[^{},]*,[^{}]*)|(?P<first>\w)\.\.(?P<last>\w)(?:\.\.-?\d+)?)\}", re.ASCII)
 _THIS_FOLDER = re.compile(r"(?:\$PWD|\$\{PWD\}|~\+)/")
+_EXPANSION = re.compile(
+    r"\$\{[^}:=+-]*(?::?[-=+](?P<default>[^}]*))?[^}]*\}|\$\([^)]*\)|`[^`]*`|\$(?:[A-Za-z_]\w*|[0-9@*#?$!-])"
+)
+_GLOB = re.compile(r"[*?]|\[[^]]+\]")
+_WORD_END = re.compile(r"[\s\"'`();|&!=\n{}\[\]<>$]+")
 _PIPE = re.compile(r"(?<!\|)\|(?!\|)|<\(")
 
 
@@ -178,7 +205,11 @@ def find_possible_commands(command: ShellCommand) -> PossibleCommands:
     if not command.unread:
         for words in dict.fromkeys((*command.simple, *command.nested)):
             search.add_command(words, 0)
-            if (expanded := expand_braces(words)) != words:
+            search.add_computed_names(words, command.text)
+            expanded = expand_braces(words)
+            if expanded is None:
+                search.is_too_much = True
+            elif expanded != words:
                 search.add(expanded)
                 search.add_command(expanded, 0)
         for value in command.values:

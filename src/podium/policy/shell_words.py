@@ -24,7 +24,8 @@ def decode_word(node: Node) -> str:
     if kind == "translated_string":
         return decode_word(node.children[-1])
     if kind in ("concatenation", "command_name") and (children := node.children):
-        return "".join(map(decode_word, children))
+        # In `r$""m`, the sign before the quotes is no part of the word.
+        return "".join(decode_word(child) for child in children if child.type != "$")
     text = decode_text(node)
     if kind == "raw_string":
         return text[1:-1]
