@@ -143,6 +143,24 @@ def test_a_denied_path_is_seen_in_braces_variables_and_code() -> None:
     assert [one for one in commands if check(one, rules, "bypass").decision != "deny"] == []
 
 
+def test_a_denied_path_is_seen_in_a_pattern_that_the_shell_expands() -> None:
+    rules = {"deny": ["Read(./secret.txt)", "Read(/a/.env.x)", "Edit(/b/c.py)"]}
+    denied = ["cat secret.tx?", "cat sec*", "cat ./s*t", "cat *", "cat [s]ecret.txt", "cat < s*t", "cat a/.e*"]
+    denied += ["cd a && cat ../s*t", "echo x > b/*.py", "rm b/*"]
+    allowed = [
+        "cat *.md",
+        "cat a/*",
+        "cat b/*.txt",
+        "find . -name '*.txt'",
+        "grep 's.*t' a",
+        "git add 'sec*'",
+        "cat b/*.py",
+    ]
+
+    assert [one for one in denied if check(one, rules, "bypass").decision != "deny"] == []
+    assert [one for one in allowed if check(one, rules, "bypass").decision != "allow"] == []
+
+
 # The tables
 
 

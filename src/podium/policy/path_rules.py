@@ -60,6 +60,21 @@ class PathPattern:
     root: Root
     exact: re.Pattern[str]
     wide: re.Pattern[str]
+    literal: str = ""
+
+    def is_named_by(self, glob: str) -> bool:
+        """Return whether a pattern of the shell may expand to the one path that this pattern names."""
+        names, patterns = self.literal.split("/"), posixpath.normpath(glob).split("/")
+        return (
+            bool(self.literal)
+            and self.root == "checkout"
+            and len(names) == len(patterns)
+            and len(glob) <= LONGEST_NAME
+            and not any(
+                name.startswith(".") > one.startswith((".", "[")) for name, one in zip(names, patterns, strict=True)
+            )
+            and all(map(fnmatchcase, names, patterns))
+        )
 
     def covers(self, where: PathLocation) -> bool:
         """Return whether the pattern matches this path, exactly as it is spelled, or one of its parent folders."""
@@ -87,6 +102,7 @@ def compile_path_pattern(specifier: str) -> PathPattern:
         root,
         re.compile(_gitignore_to_regex(pattern)),
         re.compile(_gitignore_to_regex(normalise_spelling(pattern)), re.IGNORECASE),
+        "" if re.search(r"[*?\[\\]", pattern) else pattern.strip("/"),
     )
 
 

@@ -159,7 +159,8 @@ class PathRule:
         found = _locate_paths(command, self.tool == "Read")
         if self.tool != "Read" and any(where.is_inside and where.path == "." for where in found):
             return True
-        return any(map(self.pattern.touches, found))
+        globs = [glob for glob in command.globs if self.tool == "Read" or glob in command.writes]
+        return any(map(self.pattern.touches, found)) or any(map(self.pattern.is_named_by, globs))
 
     def permits(self, subject: Subject) -> bool:
         if subject.tool not in COVERED[self.tool]:

@@ -30,7 +30,7 @@ from .shell_program import (
     get_program_name,
     is_runner,
 )
-from .shell_words import decode_text, decode_word
+from .shell_words import decode_text, decode_word, is_glob
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -51,11 +51,12 @@ class ShellCommand:
 
     `parts` contains the simple commands of a plain command. If the command is not plain, `odd` is the reason. If it
     could not be checked at all, `unread` is the reason. `simple` contains all simple commands, and `nested` those in
-    strings that a program may run. `values` contains the values that variables get. `candidates` contains all commands
-    that may run, including commands that other programs run; `match_texts` contains the same commands as strings for
-    matching. `sources` contains the files in input redirections. `writes` contains the paths that the command changes,
-    and `mentions` all words that may be paths. Both contain each path as written and resolved against the `folders`
-    that the command enters. `names_protected` says whether any of these paths is protected.
+    strings that a program may run. `values` contains the values that variables get, and `globs` the patterns that the
+    shell expands to names of files. `candidates` contains all commands that may run, including commands that other
+    programs run; `match_texts` contains the same commands as strings for matching. `sources` contains the files in
+    input redirections. `writes` contains the paths that the command changes, and `mentions` all words that may be
+    paths. Both contain each path as written and resolved against the `folders` that the command enters.
+    `names_protected` says whether any of these paths is protected.
     """
 
     text: str
@@ -65,6 +66,7 @@ class ShellCommand:
     simple: tuple[Words, ...] = ()
     nested: tuple[Words, ...] = ()
     values: tuple[str, ...] = ()
+    globs: tuple[str, ...] = ()
     candidates: tuple[Words, ...] = ()
     match_texts: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
@@ -110,6 +112,7 @@ def _parse_command(text: str) -> ShellCommand:
         simple=tuple(found.simple),
         nested=tuple(found.nested),
         values=tuple(found.values),
+        globs=place_in_folders(tuple(found.globs), folders),
         candidates=candidates,
         match_texts=tuple(dict.fromkeys(list_match_texts(candidates, names))),
         sources=tuple(found.sources),
@@ -273,6 +276,7 @@ class _Findings:
     simple: list[Words] = field(default_factory=list)
     nested: list[Words] = field(default_factory=list)
     values: list[str] = field(default_factory=list)
+    globs: list[str] = field(default_factory=list)
     candidates: list[Words] = field(default_factory=list)
     kinds: set[str] = field(default_factory=set)
     redirected: list[str] = field(default_factory=list)
@@ -356,6 +360,7 @@ def _find_simple_commands(root: Node, found: _Findings, *, is_top: bool) -> list
         if kind == "command":
             if words := tuple([decode_word(child) for child in children if child.type not in _NOT_WORDS]):
                 simple.append(words)
+                found.globs += [decode_word(child) for child in children if is_glob(child)]
         elif kind in _NOTED:
             _note_node(node, kind, found, simple)
         if children:
@@ -393,6 +398,7 @@ def _note_redirect(children: list[Node], found: _Findings) -> None:
     for child in children:
         if child.is_named and child.type != "file_descriptor":
             said = decode_word(child)
+            found.globs += [said] if is_glob(child) else []
             if signs == {"<"}:
                 found.sources.append(said)
             elif not (signs & {">&", "<&"} and said.isdigit()):

@@ -37,6 +37,14 @@ def decode_word(node: Node) -> str:
     return text
 
 
+def is_glob(node: Node) -> bool:
+    """Return whether a word is a pattern that the shell expands to names of files. Words with quotes do not count."""
+    return node.type in ("word", "concatenation") and _GLOB.fullmatch(decode_text(node)) is not None
+
+
+_GLOB = re.compile(r"[^\"'\\$`*?\[]*+[*?\[][^\"'\\$`]*")
+
+
 def _unescape_backslash(escape: re.Match[str]) -> str:
     return "" if escape[1] == "\n" else escape[1]
 
