@@ -193,7 +193,7 @@ _THIS_FOLDER = re.compile(r"(?:\$PWD|\$\{PWD\}|~\+)/")
 _EXPANSION = re.compile(
     r"\$\{[^}:=+-]*(?::?[-=+](?P<default>[^}]*))?[^}]*\}|\$\([^)]*\)|`[^`]*`|\$(?:[A-Za-z_]\w*|[0-9@*#?$!-])"
 )
-_GLOB = re.compile(r"[*?]|\[[^]]+\]")
+_GLOB = re.compile(r"[*?]|\[[^][]++\]")
 _WORD_END = re.compile(r"[\s\"'`();|&!=\n{}\[\]<>$]+")
 _PIPE = re.compile(r"(?<!\|)\|(?!\|)|<\(")
 

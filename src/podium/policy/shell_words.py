@@ -39,10 +39,14 @@ def decode_word(node: Node) -> str:
 
 def is_glob(node: Node) -> bool:
     """Return whether a word is a pattern that the shell expands to names of files. Words with quotes do not count."""
-    return node.type in ("word", "concatenation") and _GLOB.fullmatch(decode_text(node)) is not None
+    if node.type not in ("word", "concatenation"):
+        return False
+    text = decode_text(node)
+    return _GLOB_SIGN.search(text) is not None and _QUOTE.search(text) is None
 
 
-_GLOB = re.compile(r"[^\"'\\$`*?\[]*+[*?\[][^\"'\\$`]*")
+_GLOB_SIGN = re.compile(r"[*?\[]")
+_QUOTE = re.compile(r"[\"'\\$`]")
 
 
 def _unescape_backslash(escape: re.Match[str]) -> str:
