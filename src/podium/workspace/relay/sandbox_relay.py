@@ -91,13 +91,21 @@ class RelayConfiguration:
         return told
 
 
+LEAST_DESCRIPTOR = 10
+
+
 class SandboxRelay:
     """The relay for one program in a sandbox."""
 
     def __init__(self, configuration: RelayConfiguration) -> None:
         self.environment = configuration.environment
         self._configuration = configuration
-        self._outer, self._inner = socket.socketpair()
+        import fcntl  # missing on Windows, where there is no sandbox
+
+        self._outer, inner = socket.socketpair()
+        # The shell that starts the sandbox redirects a descriptor of one digit, which may be this one.
+        with inner:
+            self._inner = socket.socket(fileno=fcntl.fcntl(inner, fcntl.F_DUPFD_CLOEXEC, LEAST_DESCRIPTOR))
 
     @property
     def descriptor(self) -> int:
