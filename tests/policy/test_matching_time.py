@@ -100,6 +100,7 @@ def test_no_text_makes_a_regular_expression_slow() -> None:
     assert slow == {}
 
 
+@pytest.mark.slow
 def test_the_search_for_slow_texts_finds_quadratic_and_cubic_patterns() -> None:
     for pattern in (r"\s*!?\s*", r"[\w./-]*[\w./-]*\*?[\w-]*\.[a-z]+"):
         assert find_slow_text(re.compile(pattern).fullmatch, ["{}%"], ["a", " "]), pattern

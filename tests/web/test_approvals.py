@@ -274,7 +274,7 @@ def test_every_answer_is_given_with_its_key_and_only_when_it_is_meant(site: Site
     assert {one.channel for one in given} == {"page"}
 
 
-@pytest.mark.parametrize("step", ["j", "Tab"])
+@pytest.mark.parametrize("step", ["j", pytest.param("Tab", marks=pytest.mark.slow)])
 def test_a_key_answers_the_request_that_has_the_focus_and_is_shown(site: Site, visitor: Visitor, step: str) -> None:
     add_shell_agent(site, "pusher", "git push --force")
     add_shell_agent(site, "tester", "cargo check -q")

@@ -122,6 +122,7 @@ async def test_any_number_of_repositories_is_reported_in_a_few_sentences(tmp_pat
     assert not list(checkout.glob("*/.git"))
 
 
+@pytest.mark.slow
 async def test_a_repository_is_found_behind_more_than_20_000_new_folders(tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory(dir=OTHER_FILE_SYSTEM) as name:
         checkout = Path(name)

@@ -114,6 +114,7 @@ def test_programs_can_be_changed_where_that_is_allowed(place: Place) -> None:
     assert (place.repo / ".venv" / "bin" / "git").exists()
 
 
+@pytest.mark.slow
 async def test_too_many_environments_are_refused_and_not_left_open(tmp_path: Path) -> None:
     script = "for i in {1..1001}; do mkdir $i; : >$i/pyvenv.cfg; done"
     subprocess.run(["bash", "-c", script], cwd=tmp_path, check=True)
