@@ -30,6 +30,10 @@ def main() -> int:
         from .quality.command import main as measure_quality
 
         return measure_quality(sys.argv[2:])
+    if sys.argv[1:2] == ["compare"]:
+        from .compare import main as compare_trees
+
+        return compare_trees(sys.argv[2:])
     options = _parse_options()
     if options.list:
         for name, row in ROWS.items():

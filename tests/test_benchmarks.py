@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -85,6 +86,27 @@ def test_the_rows_can_be_listed() -> None:
     done = run_benchmarks("--list")
 
     assert [line.split()[0] for line in done.stdout.splitlines()] == list(ROWS)
+
+
+def test_another_tree_is_measured_in_turn_with_this_one(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(ROOT / "benchmarks", other / "benchmarks", ignore=shutil.ignore_patterns("peers", "__pycache__"))
+    (other / "benchmarks" / "peers").symlink_to(ROOT / "benchmarks" / "peers")
+    (other / ".venv").symlink_to(sys.prefix)
+
+    done = run_benchmarks("compare", str(other), "--only", "policy", "--rounds", "1", "--quick")
+
+    assert done.returncode == 0, done.stderr
+    head, *rows = done.stdout.splitlines()
+    assert head.split()[-4:] == ["relative", "to", "the", "limit"]
+    assert [row for row in rows if row.startswith("policy") and row.count("×") == 2] == rows != []
+
+
+def test_a_tree_without_an_environment_is_not_compared(tmp_path: Path) -> None:
+    done = run_benchmarks("compare", str(tmp_path))
+
+    assert done.returncode == 2
+    assert "run make test there first" in done.stderr
 
 
 # The programs that are compared
