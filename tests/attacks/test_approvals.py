@@ -179,7 +179,8 @@ def test_the_question_warns_of_characters_that_cannot_be_seen(desk: Desk) -> Non
     desk.write_agent("sly", bash(f"echo safe {' ' * 3000}\x1b[2J; touch evil.txt"), "The end.", tools=["Bash"])
     terminal = Terminal(desk, "run", "sly", "go")
 
-    shown = "".join(terminal.wait_for("[y] once")).replace(" ", "")  # a line can end anywhere
+    # A line can end anywhere, and the next one then begins with a margin.
+    shown = "".join(terminal.wait_for("[y] once")).replace(" ", "").replace("|", "")
     terminal.process.send("a")
     terminal.wait_exit()
 

@@ -196,6 +196,7 @@ def test_servers_outside_the_checkout_start_and_know_the_repository(clone: Clone
     raw = Path(RAW).read_text()
     (outside / "lib").mkdir()
     (outside / "lib/honest_server.py").write_text(raw)
+    (outside / "elsewhere/notes").mkdir(parents=True)
     told = f'#!/bin/sh\necho "$PWD $(ls -A | wc -l) $PODIUM_REPO $PYTHONSAFEPATH $*" >> {report}\n'
     start = f"exec {sys.executable} {RAW}\n"
     write_program(outside / "bin/npx", told + start)
@@ -205,7 +206,7 @@ def test_servers_outside_the_checkout_start_and_know_the_repository(clone: Clone
         "module": module,
         "npx": {"command": "npx", "args": ["-y", "@modelcontextprotocol/server-time"]},
         "absolute": {"command": str(outside / "bin/absolute"), "args": ["banner"]},
-        "elsewhere": {"command": "npx", "args": ["banner"], "cwd": str(outside / "lib")},
+        "elsewhere": {"command": "npx", "args": ["banner"], "cwd": str(outside / "elsewhere")},
     }
     clone.write_settings({"mcpServers": servers, "permissions": {"allow": [f"mcp__{name}" for name in servers]}})
     moves = [call(f"mcp__{name}__say", text=f"{name} works") for name in servers]

@@ -22,6 +22,7 @@ from msgspec import Struct
 
 from ...engines.model.model_wire import Message
 from ...engines.script import Move, MoveAttempt, Script, ToolCall, find_script, first_line, parse_script, split_text
+from ...system.atomic_file import replace_file
 from ...system.child_process import OutputBuffer, run_process
 from ...system.json_rpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, JsonRpcPeer, Params, RpcError
 from ...system.line_stream import DescriptorStream
@@ -145,8 +146,8 @@ class ScriptedAgent:
         self._servers[id] = [await connect_server(server, self._group) for server in offered or ()]
 
     def _save(self, id: str) -> None:
-        self._folder.mkdir(exist_ok=True)
-        (self._folder / f"{id}.json").write_bytes(msgspec.json.encode(self._sessions[id]))
+        # Atomically, because a test can kill the process at any moment and load the session in another.
+        replace_file(self._folder / f"{id}.json", msgspec.json.encode(self._sessions[id]))
 
     async def _load(self, id: str) -> None:
         try:
