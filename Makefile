@@ -39,7 +39,7 @@ bench: $(VENV)/ready
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt hatchling editables
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable ".[fast,fleet,local,nats,otel,web,test]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable ".[fast,fleet,local,otel,web,test]"
 	touch $@
 
 # What the tests need of the system. As root it is installed; otherwise it is said.

@@ -52,7 +52,6 @@ STARTING_PROCESSES = {
     "workers/delegate.py": "starts a commander, which outlives this process",
     "workspace/relay/_forwarder_program.py": "forks in a sandbox, which ends all its processes",
     "cli/commands/demo.py": "runs podium in the foreground, where Ctrl-C reaches both",
-    "testing/nats_server.py": "starts a server for tests",
     "testing/orphan_cleanup.py": "starts a shell that outlives this process if it is killed",
     "testing/postgres_cluster.py": "starts a server for tests",
 }

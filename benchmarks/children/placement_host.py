@@ -1,4 +1,4 @@
-"""A host and a commander of a fleet, measured on one placement engine: dispatch, takeover, and a queue to drain."""
+"""A host and a commander of a fleet, measured: dispatch, takeover, and a queue to drain."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from anyio import create_task_group
 
 from podium.core.job_placement import JobPlacement
 from podium.fleet.host_loop import POLL_SECONDS, HandBack, HostLoop, LeaseAnswer, LeaseWon
-from podium.fleet.nats_placement import NatsPlacement
 from podium.fleet.pgqueuer_placement import PgQueuerPlacement
 from podium.values.fleet_job import FleetJob, HostOffer, JobClaim
 
@@ -33,8 +32,7 @@ class AnyLease:
 
 
 def connect(request: dict[str, Any], *, lease: float = 30.0) -> AbstractAsyncContextManager[JobPlacement]:
-    kind = PgQueuerPlacement if request["engine"] == "pgqueuer" else NatsPlacement
-    return kind(request["url"], lease_seconds=lease)
+    return PgQueuerPlacement(request["url"], lease_seconds=lease)
 
 
 async def dispatch(request: dict[str, Any]) -> dict[str, float]:

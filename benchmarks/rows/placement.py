@@ -11,7 +11,6 @@ from time import perf_counter
 from typing import Any
 
 from podium.fleet.pgqueuer_placement import install_queue
-from podium.testing.nats_server import run_nats_server
 from podium.testing.postgres_cluster import run_cluster
 
 from ..harness import LIMIT, OURS, Bench, Child, Sample, interleave_samples, start_child
@@ -27,34 +26,32 @@ CLAIMANTS = (1, 2, 4, 8)
 
 
 def lines(bench: Bench) -> Iterator[Line]:
-    """Measure both engines. No server waits for the disk: NATS does not by default, and PostgreSQL is told not to."""
+    """Measure the queue. The server does not wait for the disk."""
     most = max(CLAIMANTS) if not bench.is_quick else 2
     with ExitStack() as stack:
         database = stack.enter_context(run_cluster()).make_url()
         asyncio.run(install_queue(database))
-        urls = {"pgqueuer": database, "nats": stack.enter_context(run_nats_server()).url}
         hosts = [
             stack.enter_context(start_child("children.placement_host", name=f"host {number}")) for number in range(most)
         ]
         bare = [
             stack.enter_context(start_child("children.raw_placement", name=f"bare {number}")) for number in range(most)
         ]
-        for engine, url in urls.items():
-            where = {"engine": engine, "url": url}
-            yield from _measure_dispatch(bench, hosts[0], bare[0], where, database)
-            yield from _measure_takeover(bench, hosts[0], where)
-            yield from _measure_drain(bench, hosts, bare, where, database)
+        where = {"url": database}
+        yield from _measure_dispatch(bench, hosts[0], bare[0], where)
+        yield from _measure_takeover(bench, hosts[0], where)
+        yield from _measure_drain(bench, hosts, bare, where)
 
 
-def _measure_dispatch(bench: Bench, host: Child, bare: Child, where: dict[str, Any], database: str) -> Iterator[Line]:
+def _measure_dispatch(bench: Bench, host: Child, bare: Child, where: dict[str, Any]) -> Iterator[Line]:
     for share in SHARES:
         request = {"times": bench.scale_count(TIMES, quick=10), "share": share}
         turns = {
             OURS: partial(host.ask, "dispatch", **where, **request),
-            LIMIT: partial(bare.ask, "dispatch", url=database, **request),
+            LIMIT: partial(bare.ask, "dispatch", **where, **request),
         }
         taken = interleave_samples(turns, rounds=bench.scale_count(ROUNDS, quick=1))
-        what = f"{where['engine']}: a job starts on an idle host: {share:.0%}"
+        what = f"a job starts on an idle host: {share:.0%}"
         yield make_line(bench, taken, row="placement", what=what, unit=MILLISECONDS)
 
 
@@ -65,21 +62,21 @@ def _measure_takeover(bench: Bench, host: Child, where: dict[str, Any]) -> Itera
         OURS: [host.ask("take_over", **where, lease=lease) for _ in range(rounds)],
         LIMIT: [Sample(wall=lease)],
     }
-    what = f"{where['engine']}: the job of a dead host is taken over, lease {lease:g} s"
+    what = f"the job of a dead host is taken over, lease {lease:g} s"
     yield make_line(bench, taken, row="placement", what=what, unit=MILLISECONDS)
 
 
 def _measure_drain(
-    bench: Bench, hosts: Sequence[Child], bare: Sequence[Child], where: dict[str, Any], database: str
+    bench: Bench, hosts: Sequence[Child], bare: Sequence[Child], where: dict[str, Any]
 ) -> Iterator[Line]:
     jobs = bench.scale_count(JOBS, quick=50)
     for count in [count for count in CLAIMANTS if count <= len(hosts)]:
         turns: dict[str, Callable[[], Sample]] = {
             OURS: partial(_drain, hosts[:count], jobs, where),
-            LIMIT: partial(_drain, bare[:count], jobs, {"url": database}),
+            LIMIT: partial(_drain, bare[:count], jobs, where),
         }
         taken = interleave_samples(turns, rounds=bench.scale_count(TAKEOVER_ROUNDS, quick=1))
-        what = f"{where['engine']}: {jobs:,} jobs, claimed and finished by {count}"
+        what = f"{jobs:,} jobs, claimed and finished by {count}"
         yield make_line(bench, taken, row="placement", what=what, unit=PER_SECOND)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import closing
@@ -13,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import anyio
 import msgspec
 import psycopg
 import pytest
@@ -55,12 +53,10 @@ from podium.values.event import (
 )
 from podium.values.guidance import Guidance, Memory, Skill
 from podium.values.plan import PlanStep, StepPolicy, WorkPlan
-from podium.web.api.served_commands import PROGRAM
-from podium.web.remote_command import RemoteCommand
 from podium.workspace.travel.repository_cache import run_ref
 
 from ..fleet.fleet_lab import FleetLab, open_lab
-from ..workers.worker_lab import EVERYTHING, LONG, make_scripted_agent, write
+from ..workers.worker_lab import EVERYTHING, make_scripted_agent, write
 
 MOVES = (write("work.txt"), "done")
 
@@ -283,28 +279,11 @@ async def test_a_run_from_before_the_record_of_creators_waits_until_the_person_c
     assert not lab.events(run, RunResumed)
     doctor = await lab.run_podium("doctor")
     assert f"{run}: a host of the fleet may have created these runs" in " ".join(doctor.stdout.split())
-    remote = RemoteCommand(arguments=("resume", run), scopes=("read", "act"))
-    refused = await anyio.to_thread.run_sync(call_remotely, lab, remote)
-    assert "must be confirmed on the server's machine" in refused.stdout.decode()
     assert list_unconfirmed_runs(lab.store) == [run]
     resumed = await lab.run_podium("resume", run)
     assert f"confirmed run {run}" in resumed.stderr
     assert (await lab.wait_ended(run)).outcome == "succeeded"
     await lab.wait_no_processes()
-
-
-def call_remotely(lab: FleetLab, command: RemoteCommand) -> subprocess.CompletedProcess[bytes]:
-    """Run a command as the server does for a client of another machine."""
-    return subprocess.run(
-        [sys.executable, "-P", "-m", PROGRAM],
-        input=msgspec.json.encode(command),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        cwd=lab.repo.path,
-        env=lab.environ,
-        timeout=LONG,
-        check=False,
-    )
 
 
 async def test_only_the_persons_own_runs_tell_which_folders_a_client_may_name(

@@ -44,6 +44,15 @@ def test_doctor_reports_the_whole_setup(desk: Desk) -> None:
     assert not desk.store.exists()
 
 
+def test_a_file_with_sign_ins_that_are_no_longer_used_is_named(desk: Desk) -> None:
+    (desk.home / "servers.json").write_text("[]")
+
+    found = parse_facts(desk.run_podium("doctor", "--json").stdout)
+
+    assert found["sign-ins"]["level"] == "note"
+    assert str(desk.home / "servers.json") in found["sign-ins"]["text"]
+
+
 def test_keys_are_named_and_never_shown(desk: Desk) -> None:
     said = desk.run_podium(
         "doctor", "--json", OPENAI_API_KEY="sk-verysecret", OPENAI_BASE_URL="http://me:verysecret@host.test/v1"

@@ -155,3 +155,23 @@ def test_the_module_is_the_command(desk: Desk) -> None:
     said = subprocess.run([sys.executable, "-m", "podium", "--version"], capture_output=True, text=True)
 
     assert said.stdout == f"podium {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "given"),
+    [
+        (("--server", "https://192.168.1.5:8420", "ps"), {}, "--server and PODIUM_SERVER are"),
+        (("ps",), {"PODIUM_SERVER": "https://192.168.1.5:8420"}, "--server and PODIUM_SERVER are"),
+        (("login", "https://192.168.1.5:8420/#code=x"), {}, "podium login is"),
+    ],
+)
+def test_what_controlled_another_machine_names_its_replacement(
+    desk: Desk, arguments: tuple[str, ...], variables: dict[str, str], given: str
+) -> None:
+    said = desk.run_podium(*arguments, **variables)
+
+    assert said.returncode == 2
+    assert said.stderr == (
+        f"podium: {given} no longer supported; run the command on the other machine with ssh, or use the dashboard or "
+        "the API of podium serve there\n"
+    )

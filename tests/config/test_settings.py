@@ -333,6 +333,21 @@ def test_a_store_on_a_server_is_named_without_its_password(home: Path, repo: Pat
 
 
 @pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("tls://me:secret@queue.example:4222", "queues on NATS servers are no longer supported"),
+        ("redis://me:secret@localhost", "expected pgqueuer"),
+    ],
+)
+def test_another_queue_than_the_one_in_the_store_is_refused(tmp_path: Path, address: str, said: str) -> None:
+    with pytest.raises(Mistake, match=said) as caught:
+        Settings.load({"PODIUM_HOME": str(tmp_path), "PODIUM_PLACEMENT": address})
+
+    assert "secret" not in str(caught.value)
+    assert Settings.load({"PODIUM_HOME": str(tmp_path), "PODIUM_PLACEMENT": "pgqueuer"}).placement == "pgqueuer"
+
+
+@pytest.mark.parametrize(
     ("name", "value"), [("PODIUM_PERMISSION_MODE", "yolo"), ("PODIUM_STORE", "mysql://me:secret@host/db")]
 )
 def test_an_invalid_variable_is_a_mistake(home: Path, name: str, value: str) -> None:

@@ -1,4 +1,4 @@
-"""Placement engines for tests: each has a real server, and as many connections as a test opens."""
+"""The placement engine for tests: it has a real server, and as many connections as a test opens."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from anyio import fail_after
 
 from podium.core.job_placement import JobPlacement
-from podium.fleet.nats_placement import NatsPlacement
 from podium.fleet.pgqueuer_placement import PgQueuerPlacement
 from podium.values.fleet_job import FleetJob, HostOffer, JobClaim
 
@@ -21,15 +20,13 @@ ANY_HOST = HostOffer(host="any")
 class Engine:
     """A placement engine that runs. `stop` and `start` are there if the test has a server of its own."""
 
-    name: str
     url: str
     stop: Callable[[], None] | None = None
     start: Callable[[], None] | None = None
 
     def connect(self, *, lease: float = 30.0) -> AbstractAsyncContextManager[JobPlacement]:
         """Connect as another process would."""
-        kind = PgQueuerPlacement if self.name == "pgqueuer" else NatsPlacement
-        return kind(self.url, lease_seconds=lease)
+        return PgQueuerPlacement(self.url, lease_seconds=lease)
 
 
 async def claim_jobs(

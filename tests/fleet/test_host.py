@@ -105,6 +105,23 @@ async def test_when_a_machine_is_lost_another_host_continues_from_its_last_push_
     lab.assert_intact(run, finished)
 
 
+async def test_a_run_that_is_in_no_queue_is_named_by_doctor_and_queued_by_resume(lab: FleetLab) -> None:
+    await lab.add_host("alpha")
+    run = await lab.delegate("feat/one", "done", options=WorkerOptions(labels=("gpu",)))
+    lab.query("WITH gone AS (DELETE FROM podium_queue.job RETURNING 1) SELECT count(*) FROM gone")
+
+    checked = await lab.run_podium("doctor")
+    resumed = await lab.run_podium("resume", run)
+    checked_again = await lab.run_podium("doctor")
+
+    assert f"{run}: not in the fleet's queue" in checked.stdout
+    assert resumed.returncode == 0, resumed.stderr
+    assert lab.query("SELECT count(*) FROM podium_queue.job") == [(1,)]
+    assert "not in the fleet's queue" not in checked_again.stdout
+    await lab.start_host("alpha", "--labels", "gpu")
+    assert (await lab.wait_ended(run)).outcome == "succeeded"
+
+
 @pytest.mark.slow
 async def test_a_run_is_taken_over_within_the_lease_and_a_second(lab: FleetLab) -> None:
     """The shortest of three takeovers counts: a busy machine makes some of them later."""

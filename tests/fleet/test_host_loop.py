@@ -1,4 +1,4 @@
-"""The loop of a host on every placement engine."""
+"""The loop of a host on a real queue."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import anyio
-import nats
 import psycopg
 import pytest
 from anyio import Event, create_task_group, fail_after
@@ -31,7 +30,6 @@ from podium.fleet.host_loop import (
     read_no_limits,
 )
 from podium.fleet.job_sweep import JobSweep, UnfinishedJobs
-from podium.fleet.nats_placement import CLAIMS
 from podium.values.errors import PlacementUnavailable
 from podium.values.fleet_job import FleetJob, HostOffer, JobClaim
 
@@ -201,13 +199,8 @@ async def test_a_lost_claim_stops_the_work_only_if_the_lease_is_lost_too(engine:
 
 async def forget_claims(engine: Engine) -> None:
     """Make all claims invalid without a notification, as if other hosts had taken the jobs over."""
-    if engine.name == "nats":
-        client = await nats.connect(engine.url)
-        await client.jetstream().purge_stream(CLAIMS)
-        await client.close()
-    else:
-        async with await psycopg.AsyncConnection.connect(engine.url, autocommit=True) as connection:
-            await connection.execute("UPDATE podium_queue.job SET queue_manager_id = gen_random_uuid()")
+    async with await psycopg.AsyncConnection.connect(engine.url, autocommit=True) as connection:
+        await connection.execute("UPDATE podium_queue.job SET queue_manager_id = gen_random_uuid()")
 
 
 async def test_a_host_takes_no_job_of_a_team_that_is_at_its_limit(engine: Engine) -> None:
@@ -375,7 +368,7 @@ async def run_job(claim, epoch):
     await anyio.sleep_forever()
 
 async def main():
-    async with Engine(name=sys.argv[1], url=sys.argv[2]).connect(lease=1.0) as placement:
+    async with Engine(url=sys.argv[1]).connect(lease=1.0) as placement:
         offer = HostOffer(host="victim")
         await HostLoop(placement, offer, slots=1, run_job=run_job, leases=Leases(), report=print).run()
 
@@ -386,9 +379,7 @@ anyio.run(main)
 async def test_the_jobs_of_a_host_that_is_killed_are_taken_over_within_the_lease_and_a_second(engine: Engine) -> None:
     async with engine.connect(lease=1.0) as commander:
         await submit_runs(commander, "r1")
-        with subprocess.Popen(
-            [sys.executable, "-c", HOST_PROGRAM, engine.name, engine.url], stdout=subprocess.PIPE
-        ) as victim:
+        with subprocess.Popen([sys.executable, "-c", HOST_PROGRAM, engine.url], stdout=subprocess.PIPE) as victim:
             assert victim.stdout is not None
             assert victim.stdout.readline() == b"r1\n"
             victim.kill()

@@ -50,7 +50,7 @@ async def fill_store(store: StoreAddress) -> None:
         timeline.append(RunEnded(outcome="failed"), scope="")
         await timeline.wait_written()
     post_to_mailbox(store, "b1", MessageReceived(id="m1", text="hello", to="alone"))
-    claim_command_key(store, "key", "digest", id="b1")
+    claim_command_key(store, "key", "digest")
     store_command_reply(store, "key", b"\0\xff")
     schedule = Schedule(
         id="s1", cron="0 9 * * *", zone="UTC", agent="x", request="ä", root="/shop", host="h", created=1.5, next_at=2.5

@@ -1,4 +1,4 @@
-"""The servers of tests end with the process that started them, also if it is killed."""
+"""The server of tests ends with the process that started it, also if it is killed."""
 
 from __future__ import annotations
 
@@ -7,23 +7,18 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
-
 PROGRAM = """
 import time
-from podium.testing.nats_server import run_nats_server
 from podium.testing.postgres_cluster import run_cluster
 
-with {server}() as server:
-    print(server.folder, server.folder / "{pid_file}", flush=True)
+with run_cluster() as server:
+    print(server.folder, server.folder / "data/postmaster.pid", flush=True)
     time.sleep(600)
 """
 
 
-@pytest.mark.parametrize(("server", "pid_file"), [("run_cluster", "data/postmaster.pid"), ("run_nats_server", "pid")])
-def test_a_server_ends_when_the_process_that_started_it_is_killed(server: str, pid_file: str) -> None:
-    program = PROGRAM.format(server=server, pid_file=pid_file)
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+def test_a_server_ends_when_the_process_that_started_it_is_killed() -> None:
+    with subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         folder, pids = map(Path, process.stdout.readline().split())
         pid = int(pids.read_text().split()[0])

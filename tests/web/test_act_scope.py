@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from contextlib import closing
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from podium.values.action import Action
 from podium.values.event import PermissionAsked, RunStarted
 from podium.values.request import Request
 from podium.values.worker_task import WorkerTask
-from podium.web.remote_command import read_frames
 
 from . import screen_data as data
 from .api_client import ApiClient
@@ -90,39 +88,6 @@ def test_a_fork_that_changes_a_decision_needs_the_scope_approve(actor: ApiClient
     refused = actor.command("/api/runs/da01/fork", {"decision": "d1", "option": "b"}, status=403)
 
     assert refused["detail"].startswith("changing a decision needs a token with the scope approve")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("agents", "--repo", "/etc"), "'/etc' is not in a repository of the server or of an earlier run"),
-        (("fork", "da01", "--decide", "d1=b"), "podium fork --decide needs a token with the scope approve"),
-        slow(("agents", "--repo", "/missing"), "'/missing' is not in a repository of the server or of an earlier run"),
-        slow(("run", "answer", "Hi", "--repo", "/etc"), "'/etc' is not in a repository of the server"),
-        slow(("workers", "--repo", ".."), "'..' is not in a repository of the server"),
-        slow(("merge", "feat/checked", "--check", "true"), "podium merge needs a token with the scope approve"),
-    ],
-    ids=lambda one: one if isinstance(one, str) else " ".join(one),
-)
-def test_commands_of_another_machine_have_the_same_limits(
-    actor: ApiClient, arguments: tuple[str, ...], says: str
-) -> None:
-    code, text = call(actor, *arguments)
-
-    assert (code, text.startswith(f"podium: {says}")) == (2, True), text
-
-
-def test_a_command_may_name_the_repository_of_the_server(actor: ApiClient) -> None:
-    code, text = call(actor, "agents", "--repo", ".")
-
-    assert (code, "worker" in text) == (0, True), text
-
-
-def call(client: ApiClient, *arguments: str) -> tuple[int, str]:
-    """Run a command on the server, and return its exit code and what it printed."""
-    response = client.post("/api/commands", json={"arguments": arguments})
-    *output, end = read_frames(BytesIO(response.content).read)
-    return int(end.data), b"".join(frame.data for frame in output).decode()
 
 
 def test_a_message_does_not_take_the_place_of_the_answer_to_a_request(site: Site, actor: ApiClient) -> None:

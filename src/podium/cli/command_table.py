@@ -34,7 +34,6 @@ COMMANDS = (
     ("serve", "Work", "Serve the dashboard and the HTTP API.", "podium serve --open"),
     ("mcp", "Work", "Serve agents as tools for MCP clients.", "podium mcp"),
     ("acp", "Work", "Serve a team as one agent for an editor.", "podium acp pr-review"),
-    ("login", "Work", "Sign in to a server on another machine.", "podium login https://192.168.1.5:8420"),
     ("host", "Work", "Execute a fleet's runs on this machine.", "podium host --labels gpu --slots 4"),
     ("demo", "Work", "Watch a team work, crash and resume; needs no key or network.", "podium demo"),
     ("status", "Inspect", "Show open requests, active agents and finished runs.", "podium status --watch"),
@@ -95,8 +94,6 @@ LOOKING_SUBCOMMANDS = frozenset(
     ("check", "diff", "explain", "export", "list", "logs", "output", "path", "show", "test", "validate", "wait")
 )
 """The subcommands that change nothing. Only these are suggested for a mistyped subcommand."""
-LOCAL_NAMES = frozenset(("login",))
-"""The commands that work the same with and without --server."""
 EXAMPLES = {name: example for name, _, _, example in COMMANDS}
 
 
@@ -105,14 +102,13 @@ def build_help_text() -> str:
     return f"""\
 Podium runs teams of AI agents and records everything they do on a durable timeline.
 
-Usage: podium [--debug] [--server URL] COMMAND [ARGUMENTS]
+Usage: podium [--debug] COMMAND [ARGUMENTS]
 
 {_format_command_list()}
 Options:
-  --debug       Show the traceback of an error (also PODIUM_DEBUG=1).
-  --server URL  Run the command on another machine (also PODIUM_SERVER); see podium login.
-  --version     Show the version.
-  -h, --help    Show this help; after a command, show the help for that command.
+  --debug     Show the traceback of an error (also PODIUM_DEBUG=1).
+  --version   Show the version.
+  -h, --help  Show this help; after a command, show the help for that command.
 
 First steps: podium demo, then podium doctor."""
 
@@ -129,7 +125,7 @@ def answer_help_or_version(arguments: list[str]) -> str | None:
             return build_help_text()
         case ["--version"]:
             return build_version_text()
-        case ["--debug", *rest] | ["--server", _, *rest]:
+        case ["--debug", *rest]:
             return answer_help_or_version(rest)
     return None
 

@@ -17,10 +17,14 @@ import click
 
 from .. import __version__
 from ..values.errors import Mistake, PodiumError, find_first_error
-from .command_table import EXAMPLES, LOCAL_NAMES, LOOKING_NAMES, LOOKING_SUBCOMMANDS, NAMES, build_help_text
+from .command_table import EXAMPLES, LOOKING_NAMES, LOOKING_SUBCOMMANDS, NAMES, build_help_text
 from .terminal import exit_codes
 from .terminal.broken_pipe import discard_stdout
 from .terminal.text import escape_for_terminal, print_to_stderr
+
+INSTEAD_OF_SERVER = (
+    "run the command on the other machine with ssh, or use the dashboard or the API of podium serve there"
+)
 
 
 @dataclass(slots=True)
@@ -49,13 +53,10 @@ class RootCommandGroup(click.Group):
         match args:
             case ["help", *named]:
                 return self.resolve_command(ctx, [*named[:1], "--help"])
+            case ["login", *_]:
+                raise Mistake(f"podium login is no longer supported; {INSTEAD_OF_SERVER}")
             case [name, *_] if name not in NAMES and _find_plugin_command(name) is None:
                 raise Mistake(f"unknown command {name!r}; {_suggest_command(name)}")
-            case [name, *rest] if (server := ctx.params.get("server")) and name not in LOCAL_NAMES:
-                # Imported here to keep start-up fast: most commands run locally.
-                from .server_option import ServerCommand
-
-                return name, ServerCommand(name, server), rest
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -101,12 +102,14 @@ class RootCommandGroup(click.Group):
 
 @click.group(cls=RootCommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--debug", is_flag=True, envvar="PODIUM_DEBUG")
-@click.option("--server", envvar="PODIUM_SERVER", metavar="URL")
+@click.option("--server", envvar="PODIUM_SERVER", hidden=True)
 @click.version_option(__version__, prog_name="podium", message="%(prog)s %(version)s")
 @click.pass_obj
 def podium(options: GlobalOptions, debug: bool, server: str | None) -> None:
     """Run teams of AI agents."""
     options.is_debug = debug
+    if server:
+        raise Mistake(f"--server and PODIUM_SERVER are no longer supported; {INSTEAD_OF_SERVER}")
 
 
 def _find_plugin_command(name: str) -> click.Command | None:

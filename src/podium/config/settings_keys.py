@@ -13,7 +13,7 @@ from ..values.field_reader import BUDGET_READERS, FieldReader, Readers, read_bud
 from ..values.hook_keys import read_hooks
 from ..values.located_yaml import MappingNode, ScalarNode, quote_text
 from ..values.mcp_server import NAME_RULE, VARIABLE, McpServer, is_server_name
-from ..values.placement_address import check_placement
+from ..values.placement_address import require_known_queue
 from ..values.store_address import is_postgres_url
 from ..workspace.worktrees.worktree_folder import must_be_folder_pattern
 from .model_role import Role
@@ -208,10 +208,10 @@ def read_store(reader: FieldReader) -> str:
 
 
 def read_placement(reader: FieldReader) -> str:
-    """Return the address of a fleet's queue. It may contain a password, so it is never included in messages."""
+    """Return the name of a fleet's queue."""
     text = reader.read_secret().strip()
     try:
-        check_placement(text)
+        require_known_queue(text)
     except Mistake as error:
         reader.add_error(str(error))
     return text

@@ -50,6 +50,12 @@ class JobSweep:
         self._stuck_seconds = stuck_seconds
         self._waiting_since: dict[str, float] = {}
 
+    async def find_missing_jobs(self) -> list[str]:
+        """Return the runs that have no job and that no live process owns."""
+        unfinished = await self._find_unfinished()
+        known = {status.job.run for status in await self._placement.list_jobs()} | unfinished.running
+        return [job.run for job in unfinished.jobs if job.run not in known]
+
     async def queue_missing_jobs(self) -> list[str]:
         """Queue missing and stuck jobs once, and return their runs."""
         # Runs are read before jobs: a run that ends in between may be queued needlessly, but no run is missed.

@@ -53,7 +53,7 @@ from ..values.errors import Mistake
 from ..values.hook import HookTable
 from ..values.limits import DEFAULT_TURN_LIMITS, TurnLimits, Unattended
 from ..values.mcp_server import McpServer
-from ..values.placement_address import PGQUEUER, check_placement
+from ..values.placement_address import PGQUEUER, require_known_queue
 from ..values.store_address import StoreAddress, is_postgres_url, make_postgres_address
 
 Origin = Literal["default", "repository file", "confirmed server", "user file", "environment", "local model", "flag"]
@@ -102,7 +102,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     labels: tuple[str, ...] = ()
     """The labels that a host in the fleet must have to run workers."""
     placement: str = PGQUEUER
-    """The queue of a fleet: `pgqueuer`, or the URL of a NATS server, which may contain a password."""
+    """The queue of a fleet: `pgqueuer`."""
     notify: tuple[NotifyTarget, ...] = ()
     squad_inbox: bool = False
     """Whether decisions that a squad makes in runs are written to the squad's inbox."""
@@ -271,7 +271,7 @@ def _read_environment(environ: Mapping[str, str]) -> SettingsDocument:
     placement = environ.get("PODIUM_PLACEMENT") or None
     if placement is not None:
         try:
-            check_placement(placement)
+            require_known_queue(placement)
         except Mistake as error:
             raise Mistake(f"PODIUM_PLACEMENT is not valid: {error}") from None
     return SettingsDocument(

@@ -28,11 +28,11 @@ class CommandKey(NamedTuple):
     reply: bytes | None
 
 
-def claim_command_key(store: StoreAddress, key: str, digest: str, *, id: str = "") -> CommandKey:
+def claim_command_key(store: StoreAddress, key: str, digest: str) -> CommandKey:
     """Store a key with a new id, unless the key is already stored, and return the stored key.
 
     Raise Mistake if the key has an invalid length or was used for another command. `digest` identifies the command and
-    its arguments. If `id` is given, a new key is stored with this id.
+    its arguments.
     """
     if not 0 < len(key) <= LONGEST_KEY:
         raise Mistake(f"an idempotency key must have 1 to {LONGEST_KEY} characters, got {len(key)}")
@@ -42,7 +42,7 @@ def claim_command_key(store: StoreAddress, key: str, digest: str, *, id: str = "
         connection.execute("DELETE FROM command_key WHERE at < ?", (now - KEY_SECONDS,))
         connection.execute(
             "INSERT INTO command_key (key, digest, id, at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-            (key, digest, id or secrets.token_hex(6), now),
+            (key, digest, secrets.token_hex(6), now),
         )
         found = connection.execute("SELECT digest, id, reply FROM command_key WHERE key = ?", (key,)).fetchone()
         connection.execute("COMMIT")

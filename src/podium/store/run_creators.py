@@ -93,12 +93,6 @@ def list_unconfirmed_runs(store: StoreAddress) -> list[str]:
         return [str(run) for (run,) in found]
 
 
-def is_unconfirmed(store: StoreAddress, run: str) -> bool:
-    """Return whether the creator of a run is not known."""
-    creator = find_foreign_creator(store, run)
-    return creator is not None and creator.is_unknown
-
-
 def confirm_run(store: StoreAddress, run: str) -> bool:
     """Record that this process's login vouches for a run whose creator is not known. Return whether it was not known.
 
@@ -106,7 +100,8 @@ def confirm_run(store: StoreAddress, run: str) -> bool:
     """
     if not isinstance(store, PostgresAddress):
         return False
-    if not is_unconfirmed(store, run):
+    creator = find_foreign_creator(store, run)
+    if creator is None or not creator.is_unknown:
         return False
     with translate_errors(store), closing(open_connection(store, create=False)) as connection:
         connection.execute("UPDATE run SET login = session_user WHERE id = ? AND login = ''", (run,))

@@ -23,7 +23,6 @@ from .api.request_guard import OPEN_PATHS, AsgiApp, RequestGuard
 from .api.routes import (
     a2a_endpoint,
     catalogue,
-    commands,
     costs,
     events,
     groups,
@@ -55,7 +54,6 @@ ROUTES = (
     *costs.ROUTES,
     *groups.ROUTES,
     *notifications.ROUTES,
-    *commands.ROUTES,
     *openai_endpoint.ROUTES,
     *a2a_endpoint.ROUTES,
 )

@@ -158,8 +158,24 @@ def find_provider_name(agent: Agent, settings: Settings) -> str:
 async def submit_job(settings: Settings, job: FleetJob) -> None:
     """Queue a job for the hosts. If the queue is not available now, the hosts find the run themselves."""
     assert isinstance(settings.store, PostgresAddress)
-    from ..fleet.placement_choice import open_placement  # imported here because it needs optional packages
+    from ..fleet.pgqueuer_placement import PgQueuerPlacement  # imported here because it needs optional packages
 
     with suppress(PlacementUnavailable):
-        async with open_placement(settings.store, settings.placement) as placement:
+        async with PgQueuerPlacement(settings.store.url) as placement:
             await placement.submit(job)
+
+
+async def find_missing_jobs(store: StoreAddress, *, queues: bool = False) -> list[str]:
+    """Return the runs that wait for a host without a job in the queue. With `queues`, queue their jobs.
+
+    Hosts queue missing jobs too, but there may be no host. A store without hosts has no queue.
+    """
+    if not isinstance(store, PostgresAddress) or not (await find_fleet(store)).hosts:
+        return []
+    from ..fleet.fleet_database import open_fleet_database  # imported here because it needs optional packages
+    from ..fleet.job_sweep import JobSweep
+    from ..fleet.pgqueuer_placement import PgQueuerPlacement
+
+    async with open_fleet_database(store) as database, PgQueuerPlacement(store.url) as placement:
+        sweep = JobSweep(placement, database.find_unfinished)
+        return await (sweep.queue_missing_jobs() if queues else sweep.find_missing_jobs())

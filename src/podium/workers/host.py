@@ -20,7 +20,7 @@ from .. import __version__
 from ..fleet.fleet_database import HEARTBEAT_SECONDS, FleetDatabase, HostRow, open_fleet_database
 from ..fleet.host_loop import HandBack, HostLoop
 from ..fleet.job_sweep import JobSweep
-from ..fleet.placement_choice import open_placement
+from ..fleet.pgqueuer_placement import PgQueuerPlacement
 from ..runs.run_authority import load_run_start
 from ..runs.run_launcher import RunLauncher
 from ..store.postgres.host_statements import find_host_name
@@ -99,7 +99,7 @@ async def run_host(
     offer = HostOffer(host=name, labels=options.labels, store_version=load_migrations()[-1].number)
     async with (
         open_fleet_database(store, owner.id) as database,
-        open_placement(store, launcher.settings.placement, lease_seconds=owner.lease_seconds) as placement,
+        PgQueuerPlacement(store.url, lease_seconds=owner.lease_seconds) as placement,
         open_worker_notifier(launcher, environ) as notifier,
     ):
         commander = Commander(launcher, environ, notifier, host_owner=owner)

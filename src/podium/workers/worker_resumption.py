@@ -16,6 +16,7 @@ from ..values.event import RunResumed, decode_entry
 from ..values.store_address import StoreAddress
 from ..views.worker_state import INACTIVE_STATUSES, WorkerState
 from .delegate import start_commander
+from .fleet_jobs import find_missing_jobs
 
 
 async def resume_workers(
@@ -36,6 +37,7 @@ async def resume_workers(
     if paused := [worker.run for worker in selected if worker.state in states]:
         await mark_runs_resumed(settings.store, paused)
     if selected:
+        await find_missing_jobs(settings.store, queues=True)
         send_wakeup(settings.store, "owner")  # wake a commander that is already running
         start_commander(settings)
     return selected

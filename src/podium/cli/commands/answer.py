@@ -9,7 +9,7 @@ from ...setup.settings import Settings
 from ...store.open_requests import find_open_request
 from ...values.errors import Mistake
 from ...values.event import QuestionAnswered, QuestionAsked
-from ..terminal.answer_report import get_channel, get_username, submit_answer
+from ..terminal.answer_report import get_username, submit_answer
 from ..terminal.command_options import read_text_argument
 
 
@@ -26,7 +26,5 @@ def answer_command(id: str, text: str) -> int:
     if not isinstance(one.asked, QuestionAsked):
         raise Mistake(f"{one.asked.id} is a permission request, not a question; use podium approve or podium deny")
     words = resolve_choice(one.asked, read_text_argument(text))
-    given = QuestionAnswered(
-        id=one.asked.id, text=words, by=get_username(), digest=one.asked.digest, channel=get_channel()
-    )
+    given = QuestionAnswered(id=one.asked.id, text=words, by=get_username(), digest=one.asked.digest, channel="command")
     return submit_answer(settings.store, one, given)

@@ -12,7 +12,7 @@ from ...setup.settings import Settings
 from ...store.open_requests import find_open_request
 from ...values.errors import Mistake
 from ...values.event import Decision, PermissionAnswered, PermissionAsked
-from ..terminal.answer_report import get_channel, get_username, submit_answer
+from ..terminal.answer_report import get_username, submit_answer
 
 
 @click.command("approve")
@@ -47,7 +47,7 @@ def approve_command(id: str, for_run: bool, for_good: bool, everywhere: bool) ->
         )
     decision: Decision = "always" if for_good else "run" if for_run else "once"
     given = PermissionAnswered(
-        id=one.asked.id, decision=decision, by=get_username(), rule=rule, at=time.time(), channel=get_channel()
+        id=one.asked.id, decision=decision, by=get_username(), rule=rule, at=time.time(), channel="command"
     )
     code = submit_answer(settings.store, one, given)
     if rule and code == 0:

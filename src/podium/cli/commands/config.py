@@ -18,7 +18,6 @@ from ...setup.settings import Settings
 from ...setup.settings_diagnostics import check_settings
 from ...system.locations import find_home_folder, find_repo
 from ...values.event import SCHEMA
-from ...values.placement_address import describe_placement
 from ...values.plain_text import format_count
 from ..terminal import exit_codes
 from ..terminal.command_options import json_option, repo_option
@@ -116,7 +115,7 @@ def list_effective_settings(settings: Settings) -> list[dict[str, Any]]:
         "workers": settings.workers,
         "max_restarts": settings.max_restarts,
         "labels": list(settings.labels),
-        "placement": describe_placement(settings.placement),
+        "placement": settings.placement,
         "squad_inbox": settings.squad_inbox,
         "squad_history": settings.squad_history,
         "forge": settings.forge or "auto",

@@ -10,7 +10,7 @@ from ...setup.settings import Settings
 from ...store.open_requests import find_open_request
 from ...values.errors import Mistake
 from ...values.event import Decision, PermissionAnswered, PermissionAsked
-from ..terminal.answer_report import get_channel, get_username, submit_answer
+from ..terminal.answer_report import get_username, submit_answer
 
 
 @click.command("deny")
@@ -28,6 +28,6 @@ def deny_command(id: str, why: str, pauses: bool, stops: bool) -> int:
         raise Mistake(f"{one.asked.id} is a question, not a permission request; use podium answer {one.asked.id} TEXT")
     decision: Decision = "abort" if stops else "deny_and_pause" if pauses else "deny"
     given = PermissionAnswered(
-        id=one.asked.id, decision=decision, by=get_username(), comment=why, at=time.time(), channel=get_channel()
+        id=one.asked.id, decision=decision, by=get_username(), comment=why, at=time.time(), channel="command"
     )
     return submit_answer(settings.store, one, given)

@@ -12,10 +12,10 @@ from ...runs.health_checks import collect_facts
 from ...runs.store_health import Fact
 from ...setup.settings import Settings
 from ...store.store_connection import has_current_tables
+from ...system.locations import find_home_folder
 from ...values.errors import PodiumError
 from ...values.event import SCHEMA
-from ...values.placement_address import PGQUEUER, describe_placement
-from ...values.store_address import PostgresAddress
+from ...values.plain_text import join_some
 from ..terminal import exit_codes
 from ..terminal.text import align_columns, as_json, escape_for_terminal
 
@@ -28,7 +28,7 @@ def doctor_command(is_json: bool) -> int:
     The command runs nothing from the repository and changes nothing. It looks for model servers only on this
     machine, and shows only the names of keys, never their values.
     """
-    facts = [*collect_facts(os.environ, Path.cwd()), *_check_placement(), *_check_schedules()]
+    facts = [*collect_facts(os.environ, Path.cwd()), *_check_queue(), *_check_schedules(), *_check_known_servers()]
     if is_json:
         click.echo(as_json({"schema": SCHEMA, "facts": [fact._asdict() for fact in facts]}))
     else:
@@ -36,23 +36,23 @@ def doctor_command(is_json: bool) -> int:
     return exit_codes.GOAL_NOT_MET if any(fact.level == "problem" for fact in facts) else exit_codes.GOAL_MET
 
 
-def _check_placement() -> list[Fact]:
-    """Report whether the fleet's queue can be reached, unless it is in the store's database."""
+MOST_NAMED = 5
+
+
+def _check_queue() -> list[Fact]:
+    """Report runs that wait for a host of the fleet but are not in its queue. Another check covers the store itself."""
+    from ...workers.fleet_jobs import find_missing_jobs  # imported here for start-up time
+
     try:
         settings = Settings.load()
-        if settings.placement == PGQUEUER or not isinstance(settings.store, PostgresAddress):
+        if not has_current_tables(settings.store):
             return []
-        anyio.run(_open_placement, settings.store, settings.placement)
-    except PodiumError as error:
-        return [Fact("queue", "problem", str(error))]
-    return [Fact("queue", "fine", f"{describe_placement(settings.placement)}, a NATS server with JetStream")]
-
-
-async def _open_placement(store: PostgresAddress, placement: str) -> None:
-    from ...fleet.placement_choice import open_placement  # imported here because it needs optional packages
-
-    async with open_placement(store, placement) as queue:
-        await queue.list_jobs()
+        missing = anyio.run(find_missing_jobs, settings.store)
+    except PodiumError:
+        return []
+    why = "not in the fleet's queue, for example because they waited on a NATS server, which is no longer supported"
+    how = "a host queues them when it starts, and podium resume RUN queues them now"
+    return [Fact("queue", "note", f"{join_some(missing, MOST_NAMED)}: {why}; {how}")] if missing else []
 
 
 def _check_schedules() -> list[Fact]:
@@ -65,6 +65,15 @@ def _check_schedules() -> list[Fact]:
     except PodiumError:
         return []
     return [Fact("schedules", "note", told)] if told else []
+
+
+def _check_known_servers() -> list[Fact]:
+    """Report a file with sign-ins to other machines, which earlier releases used for `podium --server`."""
+    path = find_home_folder() / "servers.json"
+    if not path.exists():
+        return []
+    what = f"{path} contains the sign-ins of podium --server, which is no longer supported"
+    return [Fact("sign-ins", "note", f"{what}; revoke them in the dashboards of these servers, and delete the file")]
 
 
 def format_facts(facts: list[Fact]) -> list[str]:

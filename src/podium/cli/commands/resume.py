@@ -11,9 +11,9 @@ import click
 from ...runs.run_lookup import find_main_folder, find_run_id, is_worker_run, open_reader
 from ...runs.worker_lookup import load_worker_states
 from ...setup.settings import Settings
-from ...store.run_creators import confirm_run, is_unconfirmed
+from ...store.run_creators import confirm_run
 from ...store.sqlite.progress_files import accept_lost_entries, require_intact_run
-from ...values.errors import Mistake, RunHeld
+from ...values.errors import RunHeld
 from ...values.event import SCHEMA, RunStarted
 from ...values.plain_text import format_count
 from ...values.store_address import StoreAddress
@@ -29,7 +29,7 @@ from ..terminal.resumable_runs import (
     format_resumable_runs,
 )
 from ..terminal.run_output import OutputOptions, output_options
-from ..terminal.terminal_input import can_be_answered, is_attended, is_called_remotely, no_input_option
+from ..terminal.terminal_input import is_attended, no_input_option
 from ..terminal.text import as_json, print_to_stderr
 from ..workers.joint_recovery import print_finished_moves
 from ..workers.resume import format_resumed_workers, resume_workers
@@ -77,11 +77,6 @@ def resume_command(
             raise click.UsageError("--accept-loss needs RUN; accept the loss for one run at a time")
         return _resume_interrupted_runs(settings, shown, overrides, is_all=is_all)
     id = find_run_id(settings.store, run)
-    if is_called_remotely() and is_unconfirmed(settings.store, id):
-        raise Mistake(
-            f"run {id} must be confirmed on the server's machine, because a host of the fleet may have created it; use "
-            f"there: podium resume {id}"
-        )
     if confirm_run(settings.store, id):
         print_to_stderr(f"confirmed run {id}: its record is used, although a host of the fleet may have written it")
     _require_intact_run(settings.store, id, accepts_loss=accepts_loss)
@@ -117,7 +112,7 @@ def resume_run(settings: Settings, run: str, shown: OutputOptions, overrides: di
     settings = load_run_settings(settings, started, overrides)
     return work_on_run(
         settings,
-        lambda app: app.resume(run, is_attended=can_be_answered()),
+        lambda app: app.resume(run, is_attended=is_attended()),
         shown.make_view,
         past=past,
         shows_notifications=shown.shows_notifications,

@@ -8,10 +8,9 @@ from ...core.open_requests import Answered
 from ...runs.run_lookup import derive_run_state
 from ...store.closed_requests import as_answered_error
 from ...store.open_requests import OpenRequest, answer_request
-from ...values.event import Channel, PermissionAnswered
+from ...values.event import PermissionAnswered
 from ...values.store_address import StoreAddress
 from . import exit_codes
-from .terminal_input import is_called_remotely
 from .text import print_to_stderr
 
 
@@ -34,11 +33,6 @@ def submit_answer(store: StoreAddress, one: OpenRequest, new_answer: Answered) -
             f"resume it with: podium resume {one.summary.id}"
         )
     return exit_codes.GOAL_MET
-
-
-def get_channel() -> Channel:
-    """Return the interface that an answer comes from: the command line or, for a remote client, the API."""
-    return "api" if is_called_remotely() else "command"
 
 
 def get_username() -> str:

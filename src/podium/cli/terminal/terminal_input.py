@@ -11,8 +11,6 @@ import click
 F = TypeVar("F", bound=Callable[..., Any])
 
 NO_INPUT_KEY = "podium.no_input"
-REMOTE_KEY = "podium.remote"
-"""The key that is set if the current command was called by a client of `podium serve`."""
 
 
 def no_input_option(command: F) -> F:
@@ -34,18 +32,3 @@ def is_input_disabled() -> bool:
 def is_attended() -> bool:
     """Return whether a user is at the terminal to answer prompts."""
     return sys.stdin.isatty() and sys.stderr.isatty() and not is_input_disabled()
-
-
-def is_called_remotely() -> bool:
-    """Return whether the current command was called by a client of `podium serve`."""
-    ctx = click.get_current_context(silent=True)
-    return ctx is not None and bool(ctx.find_root().meta.get(REMOTE_KEY))
-
-
-def can_be_answered() -> bool:
-    """Return whether somebody can answer the requests of a run.
-
-    Somebody can answer if the command runs at a terminal. If a remote client called the command, the client's user can
-    answer in another interface, such as the dashboard. With `--no-input`, nobody can answer.
-    """
-    return is_attended() or (is_called_remotely() and not is_input_disabled())

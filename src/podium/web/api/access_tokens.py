@@ -1,4 +1,4 @@
-"""Bearer tokens for API clients, and the one-time codes that a browser or `podium login` exchanges for a token.
+"""Bearer tokens for API clients, and the one-time codes that a browser exchanges for a token.
 
 The tokens are stored as hashes in a file in the home directory, so that a browser stays signed in when the server
 restarts, and another process can list and revoke them. One-time codes are kept only in the server's memory.

@@ -32,7 +32,6 @@ from .access_tokens import AccessToken, LoginCodes, TokenFile
 from .connected_clients import ConnectedClients
 from .diff_syntax import DiffSyntax
 from .entry_hub import EntryHub
-from .served_commands import ServedCommands
 from .served_runs import ServedRuns
 from .server_log import report_trouble
 
@@ -61,7 +60,6 @@ class ServerContext:
         self.user = _find_username()
         self.launcher: RunLauncher
         self.served_runs: ServedRuns
-        self.served_commands: ServedCommands
         self.client_runs: ClientRuns
 
     @property
@@ -94,7 +92,6 @@ class ServerContext:
         async with App(self.settings) as app, create_task_group() as tasks:
             self.launcher = app.launcher
             self.served_runs = ServedRuns(self.settings, tasks)
-            self.served_commands = ServedCommands(self.settings, self.repo, tasks)
             self.client_runs = ClientRuns(tasks, tell=report_trouble)
             tasks.start_soon(self._follow_store)
             try:

@@ -1,1 +1,0 @@
-"""The client for `podium serve` on another machine: known servers, connections, and commands that run there."""
