@@ -147,7 +147,7 @@ async def test_a_message_that_an_agent_does_not_reply_to_is_part_of_its_next_pro
 
 
 async def test_a_message_that_an_agent_did_not_reply_to_survives_an_interruption(silent: AgentLab) -> None:
-    script = [SLOW, {"says": "Second.", "delay": 1}]
+    script = [SLOW, {"says": "Second.", "delay": 3}]
     async with silent.session(script) as session, create_task_group() as group:
         group.start_soon(ask_and_interject, silent, session, "Begin.")
         await silent.wait_for(MessagesDelivered)
