@@ -12,7 +12,7 @@ from podium.cli.commands.team import NAMES
 from podium.cli.terminal.text import display_width
 from podium.patterns.member_tasks import as_member
 from podium.roster.discovery import load_roster
-from podium.roster.squad_agents import DEFAULT_AGENT_TOOLS
+from podium.values.tool_table import DEFAULT_TOOLS
 
 from ..roster.test_squad import TEAM, read_files, write_file, write_squad
 from .conftest import Desk
@@ -195,7 +195,7 @@ def describe_team(desk: Desk, name: str) -> dict[str, Any]:
         "lead": (lead.description, lead.prompt, lead.model, lead.team.mode, lead.team.evaluator, lead.team.options),
         "names": [member.name or member.agent for member in lead.team.members],
         "members": [
-            (one.role or one.description, one.prompt, one.model, one.tools or DEFAULT_AGENT_TOOLS) for one in members
+            (one.role or one.description, one.prompt, one.model, one.tools or DEFAULT_TOOLS) for one in members
         ],
     }
 

@@ -1,8 +1,11 @@
-"""The plan of a team in an editor: its steps, and how far each of them is."""
+"""What an editor shows of a run: the plan of a team and how far its steps are, and the kinds of tool calls."""
 
 from __future__ import annotations
 
+import pytest
+
 from podium.protocols.acp_updates import SessionUpdates
+from podium.values.action import Action
 from podium.values.event import (
     Entry,
     Event,
@@ -12,6 +15,7 @@ from podium.values.event import (
     PlanStepCompleted,
     PlanStepStarted,
     TeamPlanned,
+    ToolCalled,
 )
 from podium.values.plan import PlanStep, WorkPlan
 
@@ -52,3 +56,24 @@ def test_an_assignment_is_done_when_its_member_has_ended() -> None:
     )
 
     assert seen[-1] == {"ada: count": "pending", "bob: sort": "completed"}
+
+
+@pytest.mark.parametrize(
+    ("tool", "kind"),
+    [
+        ("read_file", "read"),
+        ("git_diff", "read"),
+        ("glob", "search"),
+        ("grep", "search"),
+        ("edit_file", "edit"),
+        ("run_checks", "execute"),
+        ("web_fetch", "fetch"),
+        ("mcp__notes__add", "other"),
+    ],
+)
+def test_an_editor_gets_the_kind_of_each_tool_call(tool: str, kind: str) -> None:
+    called = ToolCalled(id="1", action=Action(run="r", agent="ada", tool=tool, arguments={}))
+
+    (update,) = SessionUpdates().apply(Entry(run="r", seq=1, at=1.0, scope="ada", operation="ada", event=called))
+
+    assert (update["sessionUpdate"], update["kind"]) == ("tool_call", kind)

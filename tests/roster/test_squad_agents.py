@@ -21,12 +21,11 @@ from podium.roster.discovery import PRESETS_FILE, SQUAD_FOLDERS, Roster, load_ro
 from podium.roster.presets import ModeOptions, Preset, PresetWorker
 from podium.roster.squad import discover
 from podium.roster.squad.squad_folder import BACKUP_SUFFIX, LEGACY_SQUAD_FOLDER, SQUAD_FOLDER
-from podium.roster.squad_agents import DEFAULT_AGENT_TOOLS, DEFAULT_WORKER_TOOLS
 from podium.roster.team_definition import change_team_member, delete_team, find_team, preset_from_agents, save_team
 from podium.testing import ModelServer
-from podium.tools.toolset import CHECKOUT_TOOLS, PLAIN_TOOLS, READING_TOOLS
 from podium.values.agent import Agent, Member, Team
 from podium.values.errors import BadAgent, Mistake
+from podium.values.tool_table import DEFAULT_TOOLS, DEFAULT_WORKER_TOOLS
 
 from .test_squad import write_file, write_squad
 
@@ -197,11 +196,6 @@ def test_the_paths_that_are_probed_first_are_those_that_are_read() -> None:
         f"{name}{end}" for name in (SQUAD_FOLDER, LEGACY_SQUAD_FOLDER) for end in ("", BACKUP_SUFFIX)
     }
     assert PRESETS_FILE == presets.PRESETS_FILE
-
-
-def test_the_default_tools_are_those_that_exist() -> None:
-    assert {*DEFAULT_AGENT_TOOLS} == {*READING_TOOLS, *PLAIN_TOOLS}
-    assert {*DEFAULT_WORKER_TOOLS} == {*CHECKOUT_TOOLS, *PLAIN_TOOLS}
 
 
 def test_without_squads_and_presets_their_code_is_not_imported(tmp_path: Path) -> None:
@@ -418,7 +412,7 @@ def test_a_built_in_team_as_a_preset_is_the_same_team(tmp_path: Path, home: Path
         assert built_in.team is not None
         assert (mine.lead.prompt, mine.lead.team.mode) == (built_in.prompt, built_in.team.mode)
         assert mine.lead.team.options == built_in.team.options
-        assert [one.tools for one in mine.members] == [one.tools or DEFAULT_AGENT_TOOLS for one in found.members]
+        assert [one.tools for one in mine.members] == [one.tools or DEFAULT_TOOLS for one in found.members]
         assert mine.as_preset() == found.as_preset()
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from podium.tools.toolset import CHECKOUT_TOOLS, Toolbox, function_tools
+from podium.tools.toolset import Toolbox, function_tools
 from podium.values.errors import Mistake
+from podium.values.tool_table import CHECKOUT_TOOLS
 
 
 def weather(city: str) -> str:
@@ -85,7 +86,7 @@ def test_without_a_directory_there_are_no_file_tools() -> None:
     assert box.find_unknown_tools(CHECKOUT_TOOLS) == []
 
 
-@pytest.mark.parametrize("name", ["bash", "ask_person", "web_fetch"])
+@pytest.mark.parametrize("name", ["bash", "ask_person", "web_fetch", "read", "LS", "load_skill"])
 def test_a_function_cannot_replace_a_built_in_tool(name: str) -> None:
     def function(command: str) -> str:
         return command

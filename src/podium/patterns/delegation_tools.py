@@ -20,7 +20,7 @@ from ..values.agent import Budget
 from ..values.errors import AgentFailed
 from ..values.event import ToolUse, WorkerReturned, WorkerSent
 from ..values.request import describe_outcome
-from ..values.tool_names import DELEGATING_TOOLS
+from ..values.tool_table import DELEGATING_TOOLS
 from .in_worker import DEFAULT_BUDGET_SHARE, UNSENT, make_limit_pause, start_worker
 
 LONGEST_WAIT = 45.0

@@ -17,7 +17,7 @@ from ..values.agent import Agent, Member
 from ..values.errors import AgentFailed, Mistake, format_failures
 from ..values.plain_text import format_count, truncate_text
 from ..values.request import Note, Outcome, Part, Request, escape_headings
-from ..values.tool_names import DELEGATING_TOOLS, STEP_TOOLS, VOTING_TOOLS
+from ..values.tool_table import DELEGATING_TOOLS, STEP_TOOLS, VOTING_TOOLS
 from .dispatch import Assignment, merge
 from .team_prompts import SHARED, render_prompt
 from .verdict import neutralise

@@ -13,7 +13,7 @@ from ..values.agent import Agent
 from ..values.errors import AgentFailed
 from ..values.event import DecisionProposed
 from ..values.request import Answer, Request
-from ..values.tool_names import SEND_MESSAGE
+from ..values.tool_table import SEND_MESSAGE
 from . import advisors, handoff, router
 from .answer_check import ask_for_answer
 from .delegation_tools import make_delegation_tools

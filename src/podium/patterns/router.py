@@ -22,6 +22,7 @@ from ..core.session import Reply, Session
 from ..values.errors import AgentFailed
 from ..values.event import Routed, RouteRefused, ToolUse
 from ..values.request import Answer, Note, Request
+from ..values.tool_table import ROUTE_TO
 from .reply_formats import TEXT, make_choice, make_object_schema
 
 CORRECTIONS = 2
@@ -109,7 +110,7 @@ def make_route_tool(op: Operation) -> Tool:
         return ToolAnswer(text=describe_refusal(choice.agent, destinations), is_error=True, ends_turn=True)
 
     return Tool(
-        name="route_to",
+        name=ROUTE_TO,
         description=f"Choose the agent that handles this request:\n{known}",
         parameters=make_object_schema({"agent": make_choice(destinations), "reason": TEXT}),
         answer=answer_call,
@@ -154,7 +155,7 @@ def parse_choice(reply: Reply, destinations: Sequence[str] = ()) -> RouteChoice:
     first object.
     """
     for call in reply.calls:
-        if call.name == "route_to":
+        if call.name == ROUTE_TO:
             return _make_choice(call.arguments, destinations)
     read = (_read_object(found, destinations) for found in _find_json_objects(reply.text))
     choices = [choice for choice in read if choice is not None]

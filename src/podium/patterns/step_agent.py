@@ -7,15 +7,19 @@ from collections.abc import Iterator
 from msgspec import structs
 
 from ..core.budget import combine_strictest
-from ..policy.rule import CHANGING, READING, normalise_tool_name
+from ..policy.rule import normalise_tool_name
 from ..values.agent import Agent, Budget, Permissions
 from ..values.plan import PlanStep, StepPolicy
-from ..values.tool_names import DECISION_TOOLS, STEP_TOOLS
-from .work_plan import READING_TOOLS, list_tool_names
-
-ACTING_TOOLS = frozenset(("Bash", "Edit", "WebFetch", "Write", "run_checks"))
-"""Tools that the sub-agents of a step's owner can have even if the owner does not. The step's rules cover these tools
-too."""
+from ..values.tool_table import (
+    ACTING_RULES,
+    AGENT_RULE,
+    CHANGING_RULES,
+    DECISION_TOOLS,
+    DEFAULT_STEP_TOOLS,
+    READING_RULES,
+    STEP_TOOLS,
+)
+from .work_plan import list_tool_names
 
 
 def make_step_agent(member: Agent, step: PlanStep) -> Agent:
@@ -45,7 +49,7 @@ def make_step_agent(member: Agent, step: PlanStep) -> Agent:
 
 def _iter_tools(member: Agent, policy: StepPolicy) -> Iterator[str]:
     in_worker = member.isolation != "shared"
-    for entry in READING_TOOLS if member.tools is None else member.tools:
+    for entry in DEFAULT_STEP_TOOLS if member.tools is None else member.tools:
         is_ballot = in_worker and entry == "cast_ballot"
         is_agent = policy.tools is not None and entry.startswith("Agent(")
         if entry not in STEP_TOOLS and not is_ballot and not is_agent:
@@ -58,13 +62,13 @@ def list_denied_tools(member: Agent, policy: StepPolicy) -> list[str]:
     """Return deny rules for tools that the member or its sub-agents may have but the step's policy does not list."""
     if policy.tools is None:
         return []
-    allowed = {normalise_tool_name(tool) for tool in policy.tools} | {"Agent", *STEP_TOOLS, *DECISION_TOOLS}
-    if allowed & CHANGING:
+    allowed = {normalise_tool_name(tool) for tool in policy.tools} | {AGENT_RULE, *STEP_TOOLS, *DECISION_TOOLS}
+    if allowed & CHANGING_RULES:
         # A rule that denies Edit also denies Write, so if the policy lists either of them, Edit must not be denied.
         allowed |= {"Edit"}
-    if allowed & READING:
+    if allowed & READING_RULES:
         allowed |= {"Read"}
-    return sorted((list_tool_names(member) | ACTING_TOOLS) - allowed)
+    return sorted((list_tool_names(member) | ACTING_RULES) - allowed)
 
 
 def list_asked_tools(member: Agent, policy: StepPolicy) -> list[str]:
@@ -74,7 +78,7 @@ def list_asked_tools(member: Agent, policy: StepPolicy) -> list[str]:
     """
     if policy.approval == "auto":
         return []
-    return sorted((list_tool_names(member) | ACTING_TOOLS) - READING - {"Agent", *STEP_TOOLS, *DECISION_TOOLS})
+    return sorted((list_tool_names(member) | ACTING_RULES) - READING_RULES - {AGENT_RULE, *STEP_TOOLS, *DECISION_TOOLS})
 
 
 def make_step_budget(policy: StepPolicy) -> Budget | None:

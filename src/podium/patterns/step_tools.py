@@ -19,7 +19,7 @@ from ..core.scope import Scope
 from ..core.tool_arguments import Arguments, build_schema, parse_arguments
 from ..values.event import BlockerRaised, DecisionProposed, HandoverAsked, ToolUse
 from ..values.operation_path import owns_plan_step
-from ..values.tool_names import STEP_TOOLS
+from ..values.tool_table import STEP_TOOLS
 
 MOST_OPTIONS = 10
 

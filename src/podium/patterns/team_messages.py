@@ -22,7 +22,7 @@ from ..core.tool_arguments import Arguments, build_schema, parse_arguments
 from ..values.event import MessageReceived, MessageSent, ToolUse
 from ..values.operation_path import parse_team_operation
 from ..values.plain_text import join_words
-from ..values.tool_names import SEND_MESSAGE
+from ..values.tool_table import SEND_MESSAGE
 
 LONGEST_MESSAGE = 4000
 MOST_MESSAGES = 20

@@ -19,6 +19,7 @@ from ..values.dependency_cycle import find_cycle
 from ..values.errors import Mistake
 from ..values.plain_text import truncate_text
 from ..values.plan import Criterion, PlanStep, StepPolicy, WorkPlan
+from ..values.tool_table import DEFAULT_STEP_TOOLS
 from .json_output import find_json
 
 MOST_STEPS = 20
@@ -190,14 +191,10 @@ def _find_policy_problems(name: str, policy: StepPolicy, owner: Agent, *, may_al
 
 
 def list_tool_names(agent: Agent) -> set[str]:
-    """Return the canonical names of an agent's tools, without disallowed ones. The default is READING_TOOLS."""
-    listed = READING_TOOLS if agent.tools is None else agent.tools
+    """Return the canonical names of an agent's tools, without disallowed ones. The default is DEFAULT_STEP_TOOLS."""
+    listed = DEFAULT_STEP_TOOLS if agent.tools is None else agent.tools
     hidden = {_base_name(entry) for entry in agent.disallowed_tools}
     return {name for entry in listed if (name := _base_name(entry)) not in hidden}
-
-
-READING_TOOLS = ("Read", "Glob", "Grep", "git_diff")
-"""The tools that a step's owner has, besides the step tools, if the agent's definition lists no tools."""
 
 
 def _base_name(entry: str) -> str:

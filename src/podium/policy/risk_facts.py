@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator
 from ..values.action import Action
 from ..values.hidden_characters import find_hidden
 from ..values.risk_fact import RISK_KINDS, RiskFact, RiskKind
+from ..values.tool_table import ACTING_RULES, COORDINATION_RULES, PATH_ARGUMENTS
 from .command_words import Words
 from .deleting_commands import DELETING_WORDS, find_deletions
 from .network_commands import find_hosts, find_network_uses
 from .path_rules import is_protected, is_sensitive, locate_path
-from .rule import CHANGING, READING, normalise_tool_name
-from .rule_evaluation import ARGUMENTS, COORDINATION, PATHS
+from .rule import normalise_tool_name
 from .run_commands import (
     STRING_RUNNERS,
     SYSTEM_PROGRAM,
@@ -34,7 +34,6 @@ LONGEST_EXAMPLE = 100
 MOST_TEXTS = 1_000
 """Maximum number of strings in an unknown tool's arguments that are searched for paths and hosts."""
 
-KNOWN_TOOLS = ARGUMENTS.keys() | COORDINATION | {"run_checks"}
 _DEVICE = re.compile(r"/dev/(?:null|zero|u?random|tty|std(?:in|out|err)|fd/\d+)")
 _SOCKET = re.compile(r"/dev/(?:tcp|udp)/(?P<host>[^/]+)/(?P<port>\w+)")
 _VARIABLE = re.compile(r"\$\{?(?:HOME|OLDPWD|TMPDIR|XDG_\w+)\b|(?:\$(?!\{?PWD\b)|`)[^/]*/")
@@ -67,10 +66,10 @@ def _find_all(action: Action) -> Iterator[Finding]:
         yield from _find_in_command(parse_command(command if isinstance(command, str) else ""), directory)
     elif tool == "WebFetch":
         yield from (("network", host) for host in find_hosts(str(action.arguments.get("url", ""))))
-    elif tool in READING or tool in CHANGING:
-        named = (action.arguments.get(key) for key in PATHS.get(tool, ("path",)))
+    elif tool in PATH_ARGUMENTS:
+        named = (action.arguments.get(key) for key in PATH_ARGUMENTS[tool])
         yield from _find_in_paths((path for path in named if isinstance(path, str) and path), directory)
-    elif tool not in KNOWN_TOOLS:
+    elif tool not in COORDINATION_RULES | ACTING_RULES:
         yield "unknown_program", action.tool
         yield from _find_in_unknown_call(action, texts[1:])
 

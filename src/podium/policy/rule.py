@@ -12,35 +12,16 @@ from functools import lru_cache
 from typing import Protocol
 
 from ..values.errors import Mistake
+from ..values.tool_table import CHANGING_RULES, READING_RULES, RULE_NAMES
 from .command_words import Words
 from .path_rules import PathLocation, PathPattern, compile_path_pattern, locate_path
 from .possible_commands import find_possible_commands
 from .shell_command import ShellCommand, join_words, place_in_folders
 from .shell_program import find_risks
 
-TOOLS = {
-    "read": "Read",
-    "read_file": "Read",
-    "write": "Write",
-    "write_file": "Write",
-    "edit": "Edit",
-    "edit_file": "Edit",
-    "multiedit": "Edit",
-    "glob": "Glob",
-    "list_files": "Glob",
-    "grep": "Grep",
-    "bash": "Bash",
-    "webfetch": "WebFetch",
-    "web_fetch": "WebFetch",
-    "agent": "Agent",
-}
-"""The canonical tool name for each accepted spelling."""
-
-READING = frozenset(("Read", "Glob", "Grep", "git_diff"))
-CHANGING = frozenset(("Edit", "Write"))
 COVERED = {
-    "Read": READING,
-    "Edit": CHANGING,
+    "Read": READING_RULES,
+    "Edit": CHANGING_RULES,
     "Write": frozenset(("Write",)),
     "Glob": frozenset(("Glob",)),
     "Grep": frozenset(("Grep",)),
@@ -50,7 +31,7 @@ COVERED = {
 
 def normalise_tool_name(name: str) -> str:
     """Return the canonical name of a tool. Unknown names are returned unchanged."""
-    return TOOLS.get(name.lower(), name)
+    return RULE_NAMES.get(name.lower(), name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

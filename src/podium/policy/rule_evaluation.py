@@ -17,10 +17,18 @@ from msgspec import Struct
 
 from ..values.action import Action
 from ..values.errors import Mistake
+from ..values.tool_table import (
+    AGENT_RULE,
+    CHANGING_RULES,
+    CHECKED_ARGUMENTS,
+    COORDINATION_RULES,
+    PATH_ARGUMENTS,
+    READING_RULES,
+)
 from .command_words import Words, split_names
 from .path_rules import escape_path, is_protected, is_sensitive, locate_path
 from .possible_commands import find_possible_commands
-from .rule import CHANGING, READING, CommandRule, Rule, Subject, normalise_tool_name, parse_host, parse_rule
+from .rule import CommandRule, Rule, Subject, normalise_tool_name, parse_host, parse_rule
 from .shell_command import ShellCommand, join_words, parse_command
 from .shell_program import (
     COPIERS,
@@ -50,13 +58,6 @@ Decision = Literal["allow", "ask", "deny"]
 
 LARGE_DIFF = 400
 """Diffs with more changed lines than this need approval."""
-
-COORDINATION = frozenset(("ask_person", "report_status", "route_to", "check_workers", "get_worker_result", "Agent"))
-"""Tools that agents use to communicate with each other and with people.
-
-They are allowed without a rule. If an agent calls another agent, the called agent's actions are checked against the
-called agent's own rules.
-"""
 
 
 class Rules(Struct, frozen=True):
@@ -164,12 +165,12 @@ def _judge_subject(subject: Subject, rules: _CompiledRules, mode: Mode, *, is_la
 
 def _judge_in_plan_mode(subject: Subject) -> Verdict | None:
     """Return plan mode's verdict, or None if plan mode does not restrict the action."""
-    if subject.tool in READING or subject.tool in COORDINATION or subject.tool == "WebFetch":
+    if subject.tool in READING_RULES or subject.tool in COORDINATION_RULES or subject.tool == "WebFetch":
         return None
     command = subject.command
     if command is not None and command.parts and all(is_read_only(words) for words in command.parts):
         return None
-    if command is not None or subject.tool in CHANGING or subject.tool == "run_checks":
+    if command is not None or subject.tool in CHANGING_RULES or subject.tool == "run_checks":
         return Verdict("deny", None, "plan mode allows only reading")
     return Verdict("ask", None, f"plan mode allows only reading, and {subject.tool} is not known to be read-only")
 
@@ -178,7 +179,7 @@ def _find_guard_reason(subject: Subject) -> str:
     """Return why this action needs a person's approval in every mode, or an empty string if it does not."""
     command = subject.command
     if command is None:
-        changes = subject.locations if subject.tool in CHANGING else ()
+        changes = subject.locations if subject.tool in CHANGING_RULES else ()
         return next((f"{where.path} is protected" for where in changes if is_protected(where.path)), "")
     if command.unread:
         return command.unread
@@ -231,11 +232,11 @@ def _judge_command(command: ShellCommand, allow: tuple[Rule, ...]) -> Verdict:
 def _judge_without_rule(subject: Subject, mode: Mode) -> Verdict:
     """Return the verdict on an action that no rule covers."""
     is_inside = all(where.is_inside for where in subject.locations)
-    if subject.tool in READING and is_inside:
+    if subject.tool in READING_RULES and is_inside:
         return Verdict("allow", None, "it only reads inside the checkout")
-    if subject.tool in COORDINATION:
+    if subject.tool in COORDINATION_RULES:
         return Verdict("allow", None, "it only exchanges messages with people and other agents")
-    if subject.tool in CHANGING and is_inside and mode == "accept-edits":
+    if subject.tool in CHANGING_RULES and is_inside and mode == "accept-edits":
         return Verdict("allow", None, "accept-edits mode allows edits inside the checkout")
     if not is_inside:
         return Verdict("ask", None, "it accesses a path outside the checkout, and no rule allows that")
@@ -244,25 +245,13 @@ def _judge_without_rule(subject: Subject, mode: Mode) -> Verdict:
 
 # Subjects --------------------------------------------------------------------------------------------
 
-ARGUMENTS = {
-    "Read": split_names("path offset limit"),
-    "Write": split_names("path content"),
-    "Edit": split_names("path old new edits old_text new_text replace_all"),
-    "Glob": split_names("path pattern depth limit"),
-    "Grep": split_names("path pattern glob ignore_case context max"),
-    "git_diff": split_names("path staged"),
-    "Bash": split_names("command timeout description"),
-    "WebFetch": split_names("url"),
-}
-"""For each tool, the arguments that rules can check. Any other argument may have effects that no rule covers."""
-
 
 def _make_subject(what: str | Action) -> Subject:
     if isinstance(what, str):
         return Subject(tool="Bash", command=parse_command(what))
     tool, arguments = normalise_tool_name(what.tool), what.arguments
     unclear = "it sets environment variables" if what.environment else ""
-    if other := arguments.keys() - ARGUMENTS.get(tool, arguments.keys()):
+    if other := arguments.keys() - CHECKED_ARGUMENTS.get(tool, arguments.keys()):
         unclear = f"{what.tool} was called with the argument {min(other)}, which rules cannot check"
     match tool:
         case "Bash":
@@ -277,18 +266,14 @@ def _make_subject(what: str | Action) -> Subject:
             return Subject(tool=tool, url=str(url), unclear=unclear)
         case "Agent":
             return Subject(tool=tool, agent=str(arguments.get("name", "")), unclear=unclear)
-    if tool in READING or tool in CHANGING:
-        needs_path = tool == "Read" or tool in CHANGING
-        paths = [arguments.get(key) for key in PATHS.get(tool, ("path",)) if needs_path or arguments.get(key)]
+    if tool in PATH_ARGUMENTS:
+        needs_path = tool == "Read" or tool in CHANGING_RULES
+        paths = [arguments.get(key) for key in PATH_ARGUMENTS[tool] if needs_path or arguments.get(key)]
         texts = [path for path in paths if isinstance(path, str) and path]
         if len(texts) < len(paths):
             unclear = "it has no path"
         return Subject(tool=tool, locations=tuple(locate_path(path) for path in texts), unclear=unclear)
     return Subject(tool=tool, unclear=unclear)
-
-
-PATHS = {"Glob": ("path", "pattern"), "Grep": ("path", "glob")}
-"""The search tools' arguments that select files."""
 
 
 # Parsing rules ---------------------------------------------------------------------------------------
@@ -350,7 +335,7 @@ def _make_example_action(text: str, example: str) -> Action:
     """Return the action for an example, which is a command, a path, a URL or a name."""
     tool = normalise_tool_name(text.partition("(")[0])
     key = {"Bash": "command", "WebFetch": "url", "Agent": "name"}.get(tool, "path")
-    if tool not in ARGUMENTS and tool != "Agent":
+    if tool not in CHECKED_ARGUMENTS and tool != AGENT_RULE:
         return Action(run="", agent="", tool=example)
     return Action(run="", agent="", tool=tool, arguments={key: example})
 
@@ -374,8 +359,8 @@ def _suggest_rule(subject: Subject) -> str | None:
     command = subject.command
     if command is not None:
         return _suggest_command_rule(command.parts[0]) if len(command.parts) == 1 else None
-    if subject.tool in READING or subject.tool in CHANGING:
-        rule = "Read" if subject.tool in READING else "Edit"
+    if subject.tool in READING_RULES or subject.tool in CHANGING_RULES:
+        rule = "Read" if subject.tool in READING_RULES else "Edit"
         path = subject.locations[0].path if len(subject.locations) == 1 else "."
         return f"{rule}({escape_path(path)})" if path != "." else None
     if subject.tool == "WebFetch":

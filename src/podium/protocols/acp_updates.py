@@ -27,6 +27,7 @@ from ..values.event import (
 )
 from ..values.operation_path import parse_agent_name
 from ..values.plain_text import truncate_text
+from ..values.tool_table import TOOLS_BY_NAME
 from ..views.answer_text import AnswerText
 from ..views.request_text import escape_hidden_text, escape_in_line
 
@@ -34,16 +35,6 @@ Update = dict[str, Any]
 
 LONGEST_OUTPUT = 20_000
 """The maximum number of characters of a tool's output that are sent to the editor. The timeline has the full output."""
-TOOL_KINDS = {
-    "read_file": "read",
-    "list_files": "search",
-    "search_files": "search",
-    "write_file": "edit",
-    "edit_file": "edit",
-    "bash": "execute",
-    "run_checks": "execute",
-    "web_fetch": "fetch",
-}
 
 
 class SessionUpdates:
@@ -131,7 +122,7 @@ def tool_call_fields(id: str, action: Action) -> dict[str, Any]:
     return {
         "toolCallId": id,
         "title": truncate_text(escape_in_line(f"{action.agent}: {action.tool} {subject}".strip()), 200),
-        "kind": TOOL_KINDS.get(action.tool, "other"),
+        "kind": TOOLS_BY_NAME[action.tool].editor_kind if action.tool in TOOLS_BY_NAME else "other",
         "status": "pending",
         "rawInput": action.arguments,
     }

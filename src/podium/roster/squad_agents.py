@@ -20,6 +20,7 @@ from ..values.diagnostic import Diagnostic
 from ..values.errors import Mistake
 from ..values.located_yaml import quote_text
 from ..values.plain_text import join_words
+from ..values.tool_table import DEFAULT_WORKER_TOOLS
 from . import presets
 from .agent_name import MAX_NAME_LENGTH, make_unique_name, to_agent_name
 from .presets import InvalidPreset, Preset
@@ -27,15 +28,6 @@ from .squad import discover_with_notices
 from .squad.charter import MAX_PROMPT_LENGTH, MODEL_NAME, parse_charter, render_generic_charter
 from .squad.squad_folder import MAX_CONTEXT_LENGTH, SQUAD_FOLDER, TEAM_FILE
 from .team_keys import describe_idle_key
-
-DEFAULT_AGENT_TOOLS = ("read_file", "glob", "grep", "git_diff", "ask_person", "report_status")
-"""The tools for an agent whose file has no list of tools."""
-
-DEFAULT_WORKER_TOOLS = (*DEFAULT_AGENT_TOOLS, "write_file", "edit_file", "bash", "run_checks")
-"""The tools for a worker whose definition has no list of tools.
-
-Unlike DEFAULT_AGENT_TOOLS, they include tools that write files and run commands.
-"""
 
 LEAD_PROMPT = (
     "You lead the team {name}. Give each part of a request to the member whose role fits it best, "

@@ -18,12 +18,13 @@ from ..values.agent import Agent, Mode
 from ..values.errors import Mistake
 from ..values.located_yaml import quote_text
 from ..values.plain_text import join_words
+from ..values.tool_table import DEFAULT_TOOLS
 from . import presets, squad
 from .agent_name import suggest_names, to_agent_name
 from .discovery import Roster
 from .presets import ModeOptions, Preset, PresetWorker
 from .squad.squad_folder import LEGACY_SQUAD_FOLDER, SQUAD_FOLDER, TEAM_FILE
-from .squad_agents import DEFAULT_AGENT_TOOLS, LEAD_PROMPT
+from .squad_agents import LEAD_PROMPT
 from .team_keys import MODES
 
 TeamKind = Literal["squad", "preset", "files", "built-in"]
@@ -116,7 +117,7 @@ def preset_from_agents(lead: Agent, members: tuple[Agent, ...]) -> Preset:
                 role=member.role or agent.role or agent.description,
                 model=member.model or agent.model,
                 prompt=member.prompt or agent.prompt,
-                tools=DEFAULT_AGENT_TOOLS if agent.tools is None else agent.tools,
+                tools=DEFAULT_TOOLS if agent.tools is None else agent.tools,
             )
         )
     if lead.team.mode not in MODES:

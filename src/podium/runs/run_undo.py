@@ -22,15 +22,13 @@ from ..tools.checkout_files import Checkout, open_checkout
 from ..values.errors import Mistake, OutsideFailed
 from ..values.event import ActionBegan, CheckoutSaved, Entry, RunEnded, RunStarted
 from ..values.store_address import StoreAddress
+from ..values.tool_table import RECORDED_TOOLS
 from ..workspace.git.repository import Repository, call_git, read_git_output
 from ..workspace.git.snapshot import take_snapshot
 from .checkout_saving import UNDO_REFS, make_skip_test
 
 FILE_MODES = {"100644": 0o644, "100755": 0o755}
 ABSENT = "000000"
-RECORDED_TOOLS = ("write_file", "edit_file", "update_memory")
-"""Tools for which the timeline records the files that they change. Other tools may change any file."""
-
 UndoState = Literal["can be undone", "undone", "already as before", "changed since", "not a regular file"]
 
 

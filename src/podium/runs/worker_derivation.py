@@ -15,7 +15,6 @@ from msgspec import structs
 from ..config.model_role import ROLES, Role
 from ..patterns.member_tasks import list_members
 from ..patterns.plan_approval import find_approved_rules
-from ..patterns.work_plan import READING_TOOLS
 from ..roster.discovery import load_roster
 from ..setup.settings import RECORDED_FIELDS
 from ..store.reader import StoreReader
@@ -34,7 +33,7 @@ from ..values.event import (
 )
 from ..values.guidance import Guidance
 from ..values.store_address import PostgresAddress
-from ..values.tool_names import STEP_TOOLS
+from ..values.tool_table import DEFAULT_STEP_TOOLS, STEP_TOOLS
 from ..values.worker_task import DEFAULT_WORKER_AGENT, WorkerTask
 
 FREE_FIELDS = frozenset(
@@ -208,7 +207,7 @@ def _derive_agent(given: Agent, known: Mapping[str, Agent], *, is_plan: bool) ->
     for name in DROPPABLE_FIELDS:
         if not getattr(given, name):
             changes[name] = getattr(given, name)
-    tools = {*(READING_TOOLS if above.tools is None else above.tools), *STEP_TOOLS}
+    tools = {*(DEFAULT_STEP_TOOLS if above.tools is None else above.tools), *STEP_TOOLS}
     if is_plan if given.tools is None else tools.issuperset(given.tools):
         changes["tools"] = given.tools
     if {*given.disallowed_tools} >= {*above.disallowed_tools}:

@@ -21,7 +21,7 @@ from ..values.event import ActionBegan, MemoryChanged, ToolUse
 from ..values.guidance import Memory
 from ..values.plain_text import cut_middle, escape_for_terminal
 from ..values.request import quote_lines
-from ..values.tool_names import UPDATE_MEMORY
+from ..values.tool_table import UPDATE_MEMORY
 from .settings import Settings
 
 MOST_BYTES = 32_000

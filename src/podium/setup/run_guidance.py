@@ -17,7 +17,7 @@ from ..values.diagnostic import Diagnostic
 from ..values.guidance import Guidance, Skill
 from ..values.plain_text import escape_unprintable
 from ..values.request import quote_lines
-from ..values.tool_names import LOAD_SKILL
+from ..values.tool_table import CHECKOUT_TOOLS, LOAD_SKILL
 from ..values.worker_task import AlsoCheckout
 from .agent_memory import format_memory, read_memories
 from .hidden_files import make_hidden_test
@@ -172,7 +172,7 @@ def works_in_checkout(agent: Agent) -> bool:
     if agent.tools is None:
         return agent.router is None
     # Imported here to keep start-up fast: not every agent lists tools.
-    from ..tools.toolset import CHECKOUT_TOOLS, resolve_tool_name
+    from ..tools.toolset import resolve_tool_name
 
     return any(resolve_tool_name(entry) in CHECKOUT_TOOLS for entry in agent.tools)
 

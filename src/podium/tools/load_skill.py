@@ -21,7 +21,7 @@ from ..values.event import ToolUse
 from ..values.guidance import Skill
 from ..values.plain_text import cut_middle, escape_for_terminal, join_some, join_words
 from ..values.request import quote_lines
-from ..values.tool_names import LOAD_SKILL
+from ..values.tool_table import LOAD_SKILL
 from .checkout_files import open_checkout
 from .file_change import convert_os_errors
 from .file_listing import Hidden

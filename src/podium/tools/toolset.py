@@ -10,14 +10,7 @@ from ..core.engine import Tool
 from ..core.gate import ActingTool
 from ..values.errors import Mistake
 from ..values.limits import Unattended
-from ..values.tool_names import (
-    DECISION_TOOLS,
-    DELEGATING_TOOLS,
-    LOAD_SKILL,
-    SEND_MESSAGE,
-    STEP_TOOLS,
-    UPDATE_MEMORY,
-)
+from ..values.tool_table import AGENT_RULE, NAMES, PLAIN_TOOLS, READING_TOOLS, RULE_NAMES, TOOLS_BY_NAME
 from ..values.worker_task import AlsoCheckout
 from .ask_person import ask_person_tool, report_status_tool
 from .command_sandbox import CommandSandbox
@@ -32,39 +25,20 @@ from .search_files import Glob, Grep
 from .shell import Bash
 from .web_fetch import WebFetch
 
-READING_TOOLS = ("read_file", "glob", "grep", "git_diff")
-CHECKOUT_TOOLS = (*READING_TOOLS, "write_file", "edit_file", "bash", "run_checks")
-PLAIN_TOOLS = ("ask_person", "report_status")
-
-ALIASES = {
-    "Read": "read_file",
-    "Write": "write_file",
-    "Edit": "edit_file",
-    "MultiEdit": "edit_file",
-    "Glob": "glob",
-    "LS": "glob",
-    "list_files": "glob",
-    "Grep": "grep",
-    "Bash": "bash",
-    "WebFetch": "web_fetch",
-    "Skill": LOAD_SKILL,
-}
-"""Other programs' names for tools, and Podium's name for each."""
-
 
 def resolve_tool_name(entry: str) -> str | None:
     """Return the name of the tool in an entry such as `Bash(git *)`, or None for an agent or an MCP tool."""
     name = entry.partition("(")[0].strip()
-    if name == "Agent" or name.startswith("mcp__"):
+    if name == AGENT_RULE or name.startswith("mcp__"):
         return None
-    return ALIASES.get(name, name)
+    return NAMES.get(name, name)
 
 
 def function_tools(functions: Iterable[Callable[..., Any]]) -> tuple[ActingTool, ...]:
     """Return tools that call the functions. Raise Mistake if a function is unsuitable or its name is taken."""
     made: dict[str, ActingTool] = {}
     for tool in map(function_tool, functions):
-        if tool.name in made or tool.name in (*CHECKOUT_TOOLS, *PLAIN_TOOLS, WebFetch.name):
+        if tool.name in made or tool.name in TOOLS_BY_NAME or tool.name.lower() in RULE_NAMES:
             raise Mistake(f"the function {tool.name} has the same name as another tool; rename the function")
         made[tool.name] = tool
     return tuple(made.values())
@@ -135,8 +109,7 @@ class Toolbox:
 
     def find_unknown_tools(self, names: Sequence[str]) -> list[str]:
         """Return the entries that are neither known tools nor agents nor MCP tools."""
-        elsewhere = {*DELEGATING_TOOLS, *STEP_TOOLS, *DECISION_TOOLS, SEND_MESSAGE, LOAD_SKILL, UPDATE_MEMORY}
-        known = {*elsewhere, *CHECKOUT_TOOLS, *self._acting, *self._plain, *self._functions}
+        known = {*TOOLS_BY_NAME, *self._functions}
         return [entry for entry in names if (name := resolve_tool_name(entry)) is not None and name not in known]
 
 

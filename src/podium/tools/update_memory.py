@@ -14,7 +14,7 @@ from ..core.gate import InvalidCall, PreparedCall
 from ..core.tool_arguments import Arguments, build_schema, canonical_arguments, parse_arguments
 from ..values.action import Action
 from ..values.event import ToolUse
-from ..values.tool_names import UPDATE_MEMORY
+from ..values.tool_table import UPDATE_MEMORY
 from .checkout_files import open_checkout
 from .file_change import ABSENT, PendingFileChange, hash_content, read_whole_file, recover_change
 from .read_write_files import encode_utf8

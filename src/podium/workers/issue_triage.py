@@ -16,6 +16,7 @@ from ..values.errors import BadAgent
 from ..values.event import Routed
 from ..values.plain_text import escape_unprintable, truncate_text
 from ..values.request import quote_lines
+from ..values.tool_table import WORKING_TOOLS
 from ..values.worker_task import DEFAULT_WORKER_AGENT
 from ..workspace.issues.issue_source import format_issue_name
 
@@ -25,8 +26,6 @@ PERSON = "person"
 MOST_CANDIDATES = 40
 LONGEST_REASON = 1000
 LONGEST_ROUTING = 8000
-CHANGING_TOOLS = frozenset(("write_file", "edit_file", "bash"))
-
 TRIAGE_PROMPT = """\
 You decide which agent works on an issue of this repository. You do not work on it yourself.
 
@@ -140,6 +139,6 @@ def can_change_files(agents: Iterable[Agent]) -> bool:
     from ..tools.toolset import resolve_tool_name  # imported here for start-up time: most commands need no tools
 
     return any(
-        agent.engine != "model" or any(resolve_tool_name(tool) in CHANGING_TOOLS for tool in agent.tools or ())
+        agent.engine != "model" or any(resolve_tool_name(tool) in WORKING_TOOLS for tool in agent.tools or ())
         for agent in agents
     )

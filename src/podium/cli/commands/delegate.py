@@ -19,7 +19,7 @@ from ...system.locations import find_repo
 from ...values.agent import Agent
 from ...values.errors import Mistake
 from ...values.event import SCHEMA, Noticed
-from ...values.tool_names import DELEGATING_TOOLS
+from ...values.tool_table import AGENT_RULE, DELEGATING_TOOLS, RULE_NAMES, TOOLS
 from ...values.worker_task import DEFAULT_WORKER_AGENT
 from ..terminal.budget_text import BudgetParamType
 from ..terminal.command_options import read_text_argument
@@ -144,16 +144,13 @@ def delegate_command(
 
 def require_known_tools(rules: Sequence[str]) -> None:
     """Raise Mistake if a rule refers to an unknown tool."""
-    if not rules:
-        return
-    from ...policy.rule import TOOLS  # imported here to keep start-up fast: most workers have no rules
-    from ...tools.toolset import CHECKOUT_TOOLS, PLAIN_TOOLS
-
-    others = [name for name in (*CHECKOUT_TOOLS, *PLAIN_TOOLS, *DELEGATING_TOOLS) if name not in TOOLS]
+    known = [*(row.name_in_rules for row in TOOLS if row.effect != "other"), *DELEGATING_TOOLS, AGENT_RULE]
     names = dict.fromkeys(rule.partition("(")[0] for rule in rules)
-    known = [name for name in names if name.lower() in TOOLS or name in others or name.startswith("mcp__")]
-    if unknown := [name for name in names if name not in known]:
-        there_are = ", ".join(dict.fromkeys((*TOOLS.values(), *others)))
+    unknown = [
+        name for name in names if name.lower() not in RULE_NAMES and name not in known and not name.startswith("mcp__")
+    ]
+    if unknown:
+        there_are = ", ".join(known)
         raise Mistake(
             f"unknown tool in --auto-approve: {', '.join(unknown)}; available: {there_are}, and "
             "mcp__SERVER__TOOL for tools from MCP servers"

@@ -13,6 +13,7 @@ from typing import Literal
 from msgspec import Struct
 
 from ...values.errors import Mistake
+from ...values.tool_table import NAMES
 
 AGENTS_FOLDER = "agents"
 """The folder in Podium's home where the install commands put agents."""
@@ -143,17 +144,6 @@ _GEMINI_CONFIG = """\
 }
 """
 
-_CLAUDE_TOOLS = {
-    "Read": "read_file",
-    "Write": "write_file",
-    "Edit": "edit_file",
-    "MultiEdit": "edit_file",
-    "Glob": "glob",
-    "Grep": "grep",
-    "LS": "glob",
-    "Bash": "bash",
-    "WebFetch": "web_fetch",
-}
 _GEMINI_TOOLS = {
     "read_file": "read_file",
     "write_file": "write_file",
@@ -254,7 +244,7 @@ _ROWS = (
         model_env={
             "anthropic": {"ANTHROPIC_BASE_URL": "$URL", "ANTHROPIC_API_KEY": "$KEY", "ANTHROPIC_MODEL": "$MODEL"}
         },
-        tool_names=_CLAUDE_TOOLS,
+        tool_names=NAMES,
     ),
     AgentProgram(
         name="opencode",
@@ -341,7 +331,7 @@ _ROWS = (
             }
             for wire in ("openai", "anthropic")
         },
-        tool_names={**_CLAUDE_TOOLS, "FetchURL": "web_fetch"},
+        tool_names={**NAMES, "FetchURL": "web_fetch"},
         shares_process=True,
         asks_late=True,
         caution="in a git repository, it changes files in its checkout without asking; it asks before it runs commands",

@@ -17,14 +17,12 @@ from typing import Any
 from ...core.engine import EngineAction
 from ...system.json_rpc import Params
 from ...values.request import replace_surrogates
+from ...values.tool_table import CHANGING_TOOLS
 from .agent_process import read_mapping, read_objects
 
 WORKING_DIRECTORY_NAMES = ("cwd", "workdir", "directory")
 KIND_TOOLS = {"read": "read_file", "edit": "edit_file", "search": "grep", "execute": "bash", "fetch": "web_fetch"}
 """Podium's equivalent of each kind of tool call in ACP, if there is one."""
-
-CHANGING_TOOLS = ("write_file", "edit_file")
-READING_TOOLS = ("read_file", "grep", "glob")
 
 _PATH_NAMES = dict.fromkeys(
     ("file_path", "filePath", "filepath", "fileName", "filename", "absolute_path", "file"), "path"

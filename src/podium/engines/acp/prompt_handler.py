@@ -35,10 +35,11 @@ from ...values.action import Action
 from ...values.errors import OutsideFailed, PodiumError
 from ...values.event import ActionRefused, ToolAnswered, ToolCalled, ToolUse
 from ...values.request import replace_surrogates
+from ...values.tool_table import READING_TOOLS
 from ..inline_reasoning import MessageText
 from .agent_process import CANCELLED, read_mapping, read_objects
 from .agent_program import AgentProgram
-from .agent_tool_call import READING_TOOLS, AgentToolCall
+from .agent_tool_call import AgentToolCall
 from .podium_tools import PodiumTools
 
 LONGEST_REASON = 500

@@ -31,6 +31,7 @@ from ...core.tool_rate_limit import RateLimit
 from ...values.action import Action
 from ...values.errors import StoreFailed, find_first_error
 from ...values.event import ActionRefused, ToolCalled, ToolUse
+from ...values.tool_table import OUTSIDE_TOOLS
 
 POLL_SECONDS = 45.0
 """How long a call can run before the agent gets an interim answer. Many agents give up on a call after 60 s."""
@@ -44,11 +45,6 @@ SERVER_NAME = "podium"
 """The server's name, as agents see it. Agents add this name to the names of the server's tools."""
 WAIT_TOOL = "wait_for_result"
 WAIT_SCHEMA = {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}
-OWN_TOOLS_OF_AGENTS = frozenset(
-    ("read_file", "glob", "grep", "git_diff", "write_file", "edit_file", "bash", "run_checks", "web_fetch")
-)
-"""Podium's tools for files, commands and web pages. Coding agents have their own."""
-
 CALL_PREFIX = "tool-"
 """The prefix of the last part of a call's path. A digest of the call's name and arguments follows, then a number."""
 
@@ -61,7 +57,7 @@ async def ignore_piece(piece: ToolStarted | ToolFinished) -> None:
 
 def select_coordination_tools(tools: Sequence[Tool]) -> tuple[Tool, ...]:
     """Return the tools that a coding agent does not already have."""
-    return tuple(tool for tool in tools if tool.name not in OWN_TOOLS_OF_AGENTS)
+    return tuple(tool for tool in tools if tool.name not in OUTSIDE_TOOLS)
 
 
 def find_calls(scope: Scope) -> list[tuple[str, ToolCalled]]:
