@@ -44,8 +44,7 @@ async def load_earlier_turns(run: str, read_rows: ReadRows) -> tuple[PastTurn, .
 
 def read_earlier_run(rows: Sequence[JournalRow]) -> EarlierRun:
     """Read the turns of a run that has ended or has no owner."""
-    started = decode_entry(rows[0].line).event
-    assert isinstance(started, RunStarted)
+    started = decode_entry(rows[0].line).started
     return EarlierRun(list(_iter_past_turns(rows, started)), started.after)
 
 

@@ -16,7 +16,7 @@ from ..store.run_creators import find_person_run
 from ..store.saved_rules import PublishedRule, publish_rules
 from ..system.host_id import read_host_id
 from ..values.errors import Mistake
-from ..values.event import KINDS, PermissionAsked, RunStarted, decode_entry
+from ..values.event import KINDS, PermissionAsked, decode_entry
 from ..values.store_address import PostgresAddress, StoreAddress
 
 
@@ -68,7 +68,6 @@ def _find_run_repo(store: StoreAddress, run: str) -> str:
     if not (run := find_person_run(store, run)):
         return ""
     with StoreReader(store) as reader:
-        started = reader.read_summary(run).first.event
-    assert isinstance(started, RunStarted)
+        started = reader.read_summary(run).started
     folder = started.errand.root if started.errand is not None else started.repo
     return identify_repo(Path(folder)) if folder else ""

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from ..store.reader import RunSummary, StoreReader
 from ..values.agent import Budget
-from ..values.event import RunStarted, decode_entry
+from ..values.event import decode_entry
 from ..values.plain_text import format_count
 from ..values.usage import NO_USAGE, Usage, sum_usage
 from ..views.cost_history import (
@@ -82,8 +82,7 @@ class CostHistoryReader:
 
 
 def _rename_agents(history: CostHistory, summary: RunSummary) -> CostHistory:
-    started = summary.first.event
-    assert isinstance(started, RunStarted)
+    started = summary.started
     task = started.errand
     suffix = f" on {task.worker_name}" if task is not None else ""
     return structs.replace(

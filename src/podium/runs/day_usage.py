@@ -127,9 +127,7 @@ class DayUsage:
 
     def _read_start(self, reader: StoreReader, run: str) -> RunStarted:
         if run not in self._starts:
-            event = decode_entry(reader.read_rows(run, most=1)[0].line).event
-            assert isinstance(event, RunStarted), "the first entry of a run must be RunStarted"
-            self._starts[run] = event
+            self._starts[run] = decode_entry(reader.read_rows(run, most=1)[0].line).started
         return self._starts[run]
 
 

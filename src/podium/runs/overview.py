@@ -14,7 +14,7 @@ from msgspec import structs
 from ..store.open_requests import OpenRequest, list_run_requests
 from ..store.reader import RunSummary, StoreReader
 from ..values.errors import StoreCorrupt
-from ..values.event import SCHEMA, AlsoCommitted, Entry, ModelReplied, RunStarted, WorkCommitted, WorkerSent
+from ..values.event import SCHEMA, AlsoCommitted, Entry, ModelReplied, WorkCommitted, WorkerSent
 from ..values.store_address import StoreAddress
 from ..values.usage import NO_USAGE, Usage, sum_usage
 from ..views.check_runs import CheckRun, CheckRunsBuilder
@@ -227,8 +227,7 @@ class RunStatusBuilder:
 
     def build_status(self, summary: RunSummary, works: Sequence[TeamWork], *, now: float) -> RunStatus:
         """Return the status of a run. `works` contains an item for each team of the run and of its workers."""
-        started = summary.first.event
-        assert isinstance(started, RunStarted)
+        started = summary.started
         state, task, root = derive_run_state(summary), started.errand, self.view.root
         is_working = state == "running"
         return RunStatus(

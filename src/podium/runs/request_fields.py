@@ -45,8 +45,7 @@ def waiting_fields(one: OpenRequest) -> dict[str, Any]:
 
 def whole_request_fields(one: OpenRequest) -> dict[str, Any]:
     """Return everything that a person needs to decide on a request. Hidden characters in agents' text are escaped."""
-    started = one.summary.first.event
-    assert isinstance(started, RunStarted)
+    started = one.summary.started
     fields = waiting_fields(one) | {
         "state": derive_run_state(one.summary),
         "agent": escape_in_line(parse_agent_name(one.entry.operation)),

@@ -102,9 +102,7 @@ class RunAssembly:
         does not list its tools gets `functions[:for_all]`, which is all functions if `for_all` is None.
         """
         located = locate_run(first, self._settings.home)
-        recorded, started = first.event, located.event
-        assert isinstance(recorded, RunStarted)
-        assert isinstance(started, RunStarted)
+        recorded, started = first.started, located.started
         if self._trace_run is not None:
             timeline.listeners.append(self._trace_run(first))
         unattended = None if is_attended else settings.unattended

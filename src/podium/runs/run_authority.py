@@ -41,9 +41,7 @@ def load_run_start(store: StoreAddress, run: str) -> RunStarted:
 
 def _read_start(store: StoreAddress, run: str) -> RunStarted:
     with StoreReader(store) as reader:
-        started = reader.read_summary(run).first.event
-    assert isinstance(started, RunStarted), "the first entry of a run must be RunStarted"
-    return started
+        return reader.read_summary(run).started
 
 
 def _derive_start(store: PostgresAddress, run: str, started: RunStarted, *, depth: int) -> RunStarted:

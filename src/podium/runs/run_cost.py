@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from msgspec import structs
 
 from ..store.reader import RunSummary, StoreReader
-from ..values.event import SCHEMA, RunStarted, decode_entry
+from ..values.event import SCHEMA, decode_entry
 from ..values.usage import Usage, sum_usage
 from ..views.run_view import USAGE_KINDS, OperationNode, RunView, usage_of_event
 from .run_listing import run_summary_fields as run_fields
@@ -33,8 +33,7 @@ def read_run_cost(reader: StoreReader, summary: RunSummary, *, now: float) -> Ru
     Entries that a fork shares with another run count only in that run.
     """
     run = run_fields(summary, now)
-    started = summary.first.event
-    assert isinstance(started, RunStarted)
+    started = summary.started
     rows = reader.read_rows(summary.id, after=summary.first.seq + started.shared)
     return RunCost.of_usages(
         run, (usage_of_event(decode_entry(one.line).event) for one in rows if one.kind in USAGE_KINDS)

@@ -43,7 +43,6 @@ from ..values.event import (
     PermissionAnswered,
     RunEnded,
     RunPaused,
-    RunStarted,
     StopAsked,
     WorkerPlaced,
     decode_entry,
@@ -70,7 +69,6 @@ class RunDriver:
         tools: AbstractAsyncContextManager[object],
         before_end: Callable[[bool], Awaitable[str]] | None = None,
     ) -> None:
-        assert isinstance(first.event, RunStarted)
         self.id = lease.run
         self.store = store
         self.lease = lease
@@ -82,11 +80,12 @@ class RunDriver:
 
         The function returns an error message, or an empty string if there was no error.
         """
-        self.agent = first.event.agent
+        started = first.started
+        self.agent = started.agent
         self._root = context.root_operation(self.agent)
-        self._team = first.event.agents
-        self._request = first.event.request
-        self.worker_task = first.event.errand
+        self._team = started.agents
+        self._request = started.request
+        self.worker_task = started.errand
         """The worker task with the paths on this machine, if this is a worker's run."""
         self._started_at = first.at
         self._timeout = PausableTimeout(inf)

@@ -143,7 +143,7 @@ async def _load_source(launcher: RunLauncher, source: str) -> list[Entry]:
             f"record could contain anything; {how}start a new run with podium run instead"
         )
     entries = await to_thread.run_sync(read_timeline)
-    worker_task = _get_started(entries).errand
+    worker_task = entries[0].started.errand
     # A run in the background has its own process, but is not part of another run.
     if worker_task is not None and not (worker_task.is_here and not worker_task.parent):
         what = (
@@ -166,7 +166,7 @@ async def _write_fork(
     by: str,
     id: str,
 ) -> ForkedRun:
-    id, started, source = id or secrets.token_hex(6), _get_started(entries), entries[0].run
+    id, started, source = id or secrets.token_hex(6), entries[0].started, entries[0].run
     launcher.check_budget(started, budget)
     forked = select_entries(entries, at, run=id)
     _require_work_left(source, started, forked, at)
@@ -197,14 +197,8 @@ def _find_directory(store: StoreAddress, started: RunStarted) -> Path:
     with StoreReader(store) as reader:
         while started.forked_from and not Path(started.repo).exists():
             source, _, _ = started.forked_from.partition("@")
-            started = _get_started([reader.read_summary(source).first])
+            started = reader.read_summary(source).started
     return Path(started.repo)
-
-
-def _get_started(entries: Sequence[Entry]) -> RunStarted:
-    started = entries[0].event
-    assert isinstance(started, RunStarted), "the first entry of a run must be RunStarted"
-    return started
 
 
 def _require_work_left(source: str, started: RunStarted, forked: ForkedEntries, at: int) -> None:

@@ -376,8 +376,7 @@ class RunLauncher:
             if must_be_intact:
                 notices.append(await to_thread.run_sync(require_intact_run, self.settings.store, id, rows))
             first = decode_entry(rows[0].line)
-            recorded = first.event
-            assert isinstance(recorded, RunStarted)
+            recorded = first.started
             if started is None:
                 try:
                     started = await self._load_run_start(id)

@@ -6,7 +6,6 @@ from collections.abc import Container
 from typing import Any
 
 from ..store.reader import RunSummary
-from ..values.event import RunStarted
 from ..views.run_groups import Arrangement, Group
 from .run_lookup import derive_run_state, find_wakeup_time, is_over
 
@@ -23,8 +22,7 @@ def filter_recent_runs(runs: list[RunSummary], *, pinned: Container[str] = ()) -
 
 def run_summary_fields(summary: RunSummary, now: float) -> dict[str, Any]:
     """Return the JSON fields that describe a run in a list of runs."""
-    started = summary.first.event
-    assert isinstance(started, RunStarted)
+    started = summary.started
     run_state = derive_run_state(summary)
     return {
         "id": summary.id,

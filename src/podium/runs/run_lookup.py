@@ -123,8 +123,7 @@ def resolve_recipient(summary: RunSummary, agent: str) -> str:
         raise Mistake(
             f"run {summary.id} has ended ({derive_run_state(summary)}), so its agents cannot receive messages"
         )
-    started = summary.first.event
-    assert isinstance(started, RunStarted)
+    started = summary.started
     names = collect_agent_names(started.agents)
     if not agent or agent in names:
         return agent or started.agent

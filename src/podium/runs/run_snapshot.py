@@ -55,7 +55,7 @@ async def take_run_snapshot(launcher: RunLauncher, run: str, *, name: str | None
 
 
 def _require_no_worker(entries: Sequence[Entry]) -> None:
-    worker_task = _get_started(entries).errand
+    worker_task = entries[0].started.errand
     if worker_task is not None:
         what = (
             f"take a snapshot of run {worker_task.parent}, which started the worker"
@@ -63,12 +63,6 @@ def _require_no_worker(entries: Sequence[Entry]) -> None:
             else "use git log to see the commits on the worker's branch"
         )
         raise Mistake(f"run {entries[0].run} belongs to a worker, and workers have no snapshots; {what}")
-
-
-def _get_started(entries: Sequence[Entry]) -> RunStarted:
-    started = entries[0].event
-    assert isinstance(started, RunStarted), "the first entry of a run must be RunStarted"
-    return started
 
 
 def _was_paused(entries: Sequence[Entry]) -> bool:
@@ -99,7 +93,7 @@ async def _keep_commits(entries: Sequence[Entry], name: str) -> tuple[dict[str, 
 
     Return the commits, keyed by branch, and the reason if there are none.
     """
-    started = _get_started(entries)
+    started = entries[0].started
     if not started.repo:
         return {}, "the run has no folder"
     repository = RunRepository(Path(started.repo), entries[0].run)

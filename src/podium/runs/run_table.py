@@ -10,7 +10,7 @@ from msgspec import Struct, structs
 
 from ..store.group_rows import Groups
 from ..store.reader import RunSummary, StoreReader
-from ..values.event import SCHEMA, RunStarted
+from ..values.event import SCHEMA
 from ..values.store_address import StoreAddress
 from ..values.usage import sum_usage
 from ..views.run_groups import Arrangement, build_sections
@@ -65,7 +65,7 @@ class RunTableReader(NamedTuple):
             "schema": SCHEMA,
             "runs": runs,
             "groups": _section_fields(found, page, arrangement, has_archived=wanted.has_archived),
-            "agents": sorted({_started(one).agent for one in shown}),
+            "agents": sorted({one.started.agent for one in shown}),
             "total": len(found),
             "archived": len(listed) - len(shown),
         }
@@ -90,14 +90,8 @@ class RunTableReader(NamedTuple):
         }
 
 
-def _started(summary: RunSummary) -> RunStarted:
-    event = summary.first.event
-    assert isinstance(event, RunStarted)
-    return event
-
-
 def _matches(summary: RunSummary, wanted: RunFilter, arrangement: Arrangement, waiting: Mapping[str, int]) -> bool:
-    started, group = _started(summary), arrangement.group_of(summary.id)
+    started, group = summary.started, arrangement.group_of(summary.id)
     name = arrangement.grouped_runs[summary.id].name
     text = f"{summary.id} {started.agent} {started.request.text} {started.repo} {name}".casefold()
     return (

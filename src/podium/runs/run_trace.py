@@ -30,7 +30,6 @@ from ..values.event import (
     QuestionAsked,
     RunEnded,
     RunPaused,
-    RunStarted,
     ToolAnswered,
     ToolCalled,
 )
@@ -101,8 +100,7 @@ class RunTraces:
         return apply
 
     def _open_trace(self, first: Entry) -> RunTrace:
-        assert isinstance(first.event, RunStarted)
-        task = first.event.errand
+        task = first.started.errand
         trace = RunTrace(self._tracer, self._meters, first, parent=self._parent if task is None else task.trace_parent)
         self._open = [*(one for one in self._open if not one.is_over), trace]
         return trace
@@ -126,8 +124,7 @@ class RunTrace:
         """The span keys of tool calls, keyed by operation and action."""
         self._last: dict[str, float] = {}
         """The time of each operation's last entry, used as the start of a model call whose duration is not recorded."""
-        started = first.event
-        assert isinstance(started, RunStarted)
+        started = first.started
         self._run_agent = started.agent
         attributes = {RUN_ID: first.run, CONVERSATION_ID: started.after or first.run, AGENT_NAME: started.agent}
         self._start("", f"run {started.agent}", first.at, attributes, context=read_parent(parent))

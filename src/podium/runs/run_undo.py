@@ -68,8 +68,7 @@ class _TreeChange(Struct, frozen=True, kw_only=True):
 async def plan_undo(store: StoreAddress, run: str) -> UndoPlan:
     """Find out what undoing a run would do. Raise Mistake if the run cannot be undone at all."""
     entries = await to_thread.run_sync(_read_entries, store, run)
-    started = entries[0].event
-    assert isinstance(started, RunStarted)
+    started = entries[0].started
     saved = _find_saved_states(run, started, entries)
     try:
         repository = Repository.at(Path(started.repo))

@@ -36,9 +36,7 @@ class WorkRun:
     @property
     def started(self) -> RunStarted:
         """The event that started the run."""
-        started = self.entries[0].event
-        assert isinstance(started, RunStarted), "the first entry of a run must be RunStarted"
-        return started
+        return self.entries[0].started
 
     @property
     def teams(self) -> list[TeamWork]:
@@ -87,9 +85,8 @@ def iter_work_runs(reader: StoreReader, run: str) -> Iterator[WorkRun]:
 def is_team_worker(reader: StoreReader, run: str) -> bool | None:
     """Return whether a worker's agent leads a collaborating team, or None if its run has not been written yet."""
     try:
-        started = reader.read_summary(run).first.event
+        started = reader.read_summary(run).started
     except NoSuchRun:
         return None
-    assert isinstance(started, RunStarted), "the first entry of a run must be RunStarted"
     lead = next((agent for agent in started.agents if agent.name == started.agent), None)
     return lead is not None and lead.team is not None and lead.team.mode == "collaborate"

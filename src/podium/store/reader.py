@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ..core.journal_rows import JournalRow
 from ..core.open_requests import REQUEST_KINDS, RunRequests
 from ..values.errors import NoSuchRun, StoreCorrupt
-from ..values.event import Entry, decode_entry
+from ..values.event import Entry, RunStarted, decode_entry
 from ..values.store_address import StoreAddress
 from .decision_rows import select_decision_entries
 from .run_leases import OWNER_COLUMNS, Owner, make_owner
@@ -27,6 +27,11 @@ class RunSummary:
     owner: Owner | None
     first: Entry
     last: Entry
+
+    @property
+    def started(self) -> RunStarted:
+        """The event that started the run."""
+        return self.first.started
 
 
 class DamagedRun(NamedTuple):

@@ -31,7 +31,7 @@ from ..store.reader import StoreReader
 from ..store.store_connection import open_connection
 from ..values.agent import Agent
 from ..values.errors import Mistake, OutsideFailed, PodiumError
-from ..values.event import Entry, Event, RunStarted, event_kind
+from ..values.event import Entry, Event, event_kind
 from ..values.limits import TurnLimits
 from ..values.result import Result
 from .script_queue import MutableScriptSet
@@ -112,8 +112,7 @@ class Scripted:
 
     async def aresume(self, run: str | Result, *, dies_after: int | None = None) -> Result:
         """Resume an interrupted run and wait for the result, like `resume`, but in an async test."""
-        started = self.entries(run)[0].event
-        assert isinstance(started, RunStarted)
+        started = self.entries(run)[0].started
         async with self._make_app(started.agents, dies_after) as app, app.resume(_run_id(run)) as resumed:
             result = await resumed.result()
         return self._finish_run(result, dies_after)

@@ -24,7 +24,6 @@ from ..workspace.git.revision import must_contain_commits
 from ..workspace.git.snapshot import resolve_commit
 from ..workspace.worktrees.worktree import Worktrees
 from ..workspace.worktrees.worktree_folder import DEFAULT_FOLDER_PATTERN
-from .unfinished_workers import get_run_started
 
 
 async def place_checkout(
@@ -155,9 +154,7 @@ async def _choose_checkout_path(
 def _find_shared_checkout(store: StoreAddress, worker_index: WorkerIndex, root: str, branch: str) -> Path | None:
     """Return the path of the checkout that workers on a branch share, or None. The checkout may not exist yet."""
     with StoreReader(store) as reader:
-        worker_tasks = [
-            get_run_started(reader.read_summary(row.run)).errand for row in worker_index.find_by_name(root, branch)
-        ]
+        worker_tasks = [reader.read_summary(row.run).started.errand for row in worker_index.find_by_name(root, branch)]
     return next(
         (Path(worker_task.path) for worker_task in worker_tasks if worker_task is not None and worker_task.is_shared),
         None,
@@ -176,7 +173,7 @@ def _is_branch_taken(store: StoreAddress, worker_index: WorkerIndex, root: str, 
 
 def _is_on_branch(summary: RunSummary) -> bool:
     """Return whether a run is unfinished and has its own branch and checkout."""
-    worker_task = get_run_started(summary).errand
+    worker_task = summary.started.errand
     return worker_task is not None and worker_task.has_checkout and not isinstance(summary.last.event, RunEnded)
 
 
@@ -188,7 +185,7 @@ def _list_other_tasks(store: StoreAddress, worker_index: WorkerIndex, root: str,
             # A run that cannot be read must not block the others.
             with suppress(StoreCorrupt):
                 summary = reader.read_summary(row.run)
-                worker_task = get_run_started(summary).errand
+                worker_task = summary.started.errand
                 if worker_task is None or worker_task.is_reader or isinstance(summary.last.event, RunEnded):
                     continue
                 if (worker_task.root, worker_task.branch) != (root, branch):

@@ -32,7 +32,6 @@ from ..workspace.git.repository import Repository
 from .checkout_placement import place_also_checkouts, place_checkout
 from .fleet_jobs import HERE, WorkerPlace, choose_place, find_fleet, submit_job
 from .provider_keys import KeyDelivery, send_keys
-from .unfinished_workers import get_run_started
 from .work_origin import make_origin
 from .worker_options import apply_options_to_agent, apply_options_to_settings
 
@@ -157,7 +156,7 @@ def _find_parent_team(store: StoreAddress, parent: str) -> str:
     if not parent:
         return ""
     with StoreReader(store) as reader:
-        first = get_run_started(reader.read_summary(parent)).agents[0]
+        first = reader.read_summary(parent).started.agents[0]
     return "" if first.team is None else first.name
 
 

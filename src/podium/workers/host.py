@@ -39,7 +39,7 @@ from .commander_run import open_worker_notifier
 from .commander_socket import SocketInUse
 from .schedule_firing import ScheduleFiring
 from .settings_cache import SettingsCache
-from .unfinished_workers import derive_run_status, describe_ending, get_run_started
+from .unfinished_workers import derive_run_status, describe_ending
 from .worker_queue import RunStatus
 
 WAITING_SECONDS = 2.0
@@ -244,7 +244,7 @@ class HostWork:
         """
         with StoreReader(self._launcher.settings.store) as reader:
             summary = reader.read_summary(run)
-            started = get_run_started(summary)
+            started = summary.started
             before = [reader.read_summary(one) for one in (started.errand.after if started.errand else ())]
         waiting = ""
         for one in before:

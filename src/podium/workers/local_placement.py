@@ -35,7 +35,6 @@ from ..values.event import (
     RunEnded,
     RunPaused,
     RunResumed,
-    RunStarted,
     StopAsked,
     WorkCommitted,
     WorkerPlaced,
@@ -49,7 +48,7 @@ from ..views.run_view import RunView
 from .commander_socket import commander_socket_path, is_commander_listening
 from .delegate import delegate_to_worker, start_commander
 from .provider_keys import announce_keys
-from .unfinished_workers import get_run_started, has_work
+from .unfinished_workers import has_work
 
 POLL_SECONDS = 5.0
 """How often to check whether a commander is running. No wakeup is sent when a commander dies."""
@@ -132,7 +131,7 @@ class LocalPlacement:
         with StoreReader(self._store) as reader:
             while worker_task is not None and worker_task.parent:
                 depth += 1
-                worker_task = get_run_started(reader.read_summary(worker_task.parent)).errand
+                worker_task = reader.read_summary(worker_task.parent).started.errand
         if depth >= MAX_DEPTH:
             raise Mistake(f"workers can be nested at most {MAX_DEPTH} levels deep; do this work without another worker")
 
@@ -186,13 +185,13 @@ class LocalPlacement:
     def _find_teammates(self, team: str) -> list[Teammate]:
         run = self._worker_task.parent if self._worker_task is not None and self._worker_task.parent else self._run
         with StoreReader(self._store) as reader:
-            agents = {agent.name: agent for agent in get_run_started(reader.read_summary(run)).agents}
+            agents = {agent.name: agent for agent in reader.read_summary(run).started.agents}
             lead = agents.get(parse_agent_name(team))
             members = lead.team.members if lead is not None and lead.team is not None else ()
             names = [member.name or member.agent for member in members] + ([lead.name] if lead is not None else [])
             found = {name: Teammate(name=name, run=run, agent=name) for name in names}
             for row in WorkerIndex(self._store).list_open():
-                started = get_run_started(reader.read_summary(row.run))
+                started = reader.read_summary(row.run).started
                 task = started.errand
                 if task is None or task.parent != run or parse_team_operation(task.operation) != team:
                     continue
@@ -274,8 +273,7 @@ def _summarise_plan_step(entries: Sequence[Entry]) -> str:
 
     If the run is not for a plan step, return an empty string.
     """
-    started = entries[0].event
-    assert isinstance(started, RunStarted), "the first entry of a run must be RunStarted"
+    started = entries[0].started
     if started.errand is None or not parse_plan_step(started.errand.operation):
         return ""
     return summarise_conversation(entries, started.agent)

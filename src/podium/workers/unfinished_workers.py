@@ -82,7 +82,7 @@ def load_unfinished_workers(
             # A run that cannot be read, or that waits for a run that does not exist, must not block the others.
             with suppress(StoreCorrupt, NoSuchRun):
                 summary = reader.read_summary(row.run)
-                before = [reader.read_summary(run) for run in get_preceding_runs(get_run_started(summary))]
+                before = [reader.read_summary(run) for run in get_preceding_runs(summary.started)]
                 statuses[row.run] = derive_worker_status(summary, is_ours=row.run in ours)
                 if statuses[row.run] not in ("open", "paused", "waiting", "taken"):
                     worker_index.mark_closed(row.run)
@@ -131,12 +131,6 @@ def derive_worker_status(summary: RunSummary, *, is_ours: bool) -> RunStatus:
     return "taken" if status in ("open", "paused", "waiting") and is_held else status
 
 
-def get_run_started(summary: RunSummary) -> RunStarted:
-    """Return the first event of a run."""
-    assert isinstance(summary.first.event, RunStarted)
-    return summary.first.event
-
-
 def derive_run_status(last: Entry) -> RunStatus:
     """Derive the status of a run from the last entry of its timeline.
 
@@ -174,7 +168,7 @@ def describe_ending(summary: RunSummary) -> str:
         outcome, failure = summary.last.event.outcome, summary.last.event.failure
         how = describe_outcome(outcome)
         why = "" if failure is None else f": {failure}"
-    return f"it depends on {get_worker_name(summary.id, get_run_started(summary))}, which {how}{why}"
+    return f"it depends on {get_worker_name(summary.id, summary.started)}, which {how}{why}"
 
 
 def make_job(run: str, started: RunStarted) -> Job:

@@ -15,7 +15,7 @@ from ..setup.settings import Settings
 from ..setup.worktree_setup import make_worktree_hook
 from ..store.worktree_ledger import Ledger
 from ..values.errors import Mistake, PodiumError
-from ..values.event import RunStarted, WorkCommitted, WorkerPlaced
+from ..values.event import WorkCommitted, WorkerPlaced
 from ..values.store_address import StoreAddress
 from ..values.worker_task import WorkerTask
 from ..workspace.git.repository import Checkout, Repository, call_git
@@ -180,8 +180,7 @@ async def _find_worker_side(launcher: RunLauncher, repository: Repository, root:
     Return None if the worker has no branch there.
     """
     entries = await launcher.read_entries(run)
-    started = entries[0].event
-    assert isinstance(started, RunStarted)
+    started = entries[0].started
     if started.errand is None or not started.errand.has_checkout or root not in started.errand.roots:
         return None
     branch = started.errand.branch

@@ -14,7 +14,6 @@ from ...runs.run_fork import ForkedRun, fork_run
 from ...runs.run_lookup import find_run_id, open_reader
 from ...setup.settings import Settings
 from ...values.agent import Budget
-from ...values.event import RunStarted
 from ...values.plain_text import format_count
 from ..terminal.answer_report import get_username
 from ..terminal.budget_text import BudgetParamType
@@ -103,8 +102,7 @@ def open_source(run: str, overrides: dict[str, Any]) -> Source:
     settings = Settings.load(**overrides)
     id = find_run_id(settings.store, run)
     with open_reader(settings.store) as reader:
-        started = reader.read_summary(id).first.event
-    assert isinstance(started, RunStarted)
+        started = reader.read_summary(id).started
     return Source(id, load_run_settings(settings, started, overrides))
 
 

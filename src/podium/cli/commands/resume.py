@@ -107,8 +107,7 @@ def resume_run(settings: Settings, run: str, shown: OutputOptions, overrides: di
     """Resume a run with the settings of its repository and the given options, and return how it ended."""
     with open_reader(settings.store) as reader:
         past = reader.read_entries(run)
-    started = past[0].event
-    assert isinstance(started, RunStarted)
+    started = past[0].started
     settings = load_run_settings(settings, started, overrides)
     return work_on_run(
         settings,

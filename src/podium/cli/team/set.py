@@ -19,7 +19,7 @@ from ...store.reader import RunSummary
 from ...system.locations import format_path
 from ...values.agent import collect_agent_names
 from ...values.errors import Mistake
-from ...values.event import MemberChanged, RunStarted
+from ...values.event import MemberChanged
 from ...values.located_yaml import quote_text
 from ...values.plain_text import join_words
 from ..terminal.command_options import read_text_argument, repo_option
@@ -102,8 +102,7 @@ def change_running_member(name: str, *, model: str, prompt: str) -> None:
 
 def _require_not_first_agent(name: str, summary: RunSummary) -> None:
     """Raise Mistake if `name` is the run's first agent, whose only operation has already started."""
-    started = summary.first.event
-    assert isinstance(started, RunStarted)
+    started = summary.started
     if name != started.agent:
         return
     others = [one for one in collect_agent_names(started.agents) if one != name]

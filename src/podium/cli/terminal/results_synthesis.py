@@ -13,7 +13,7 @@ from ...setup.settings import Settings
 from ...system.locations import find_repo
 from ...values.agent import Agent
 from ...values.errors import PodiumError, find_first_error
-from ...values.event import Entry, MemberChanged, RunStarted
+from ...values.event import Entry, MemberChanged
 from ...values.request import Outcome
 from ...values.worker_task import DEFAULT_WORKER_AGENT
 from ...views.quoted_markdown import escape_inline, quote_block
@@ -83,8 +83,7 @@ def choose_run_author(entries: Sequence[Entry], agent_name: str | None) -> Synth
     The first agent is returned with the changes that were made to it during the run. Raise Mistake if the given agent
     does not exist.
     """
-    started = entries[0].event
-    assert isinstance(started, RunStarted)
+    started = entries[0].started
     at = Path(started.repo if started.errand is None else started.errand.root)
     place = at if started.repo and at.is_dir() else None
     recorded = {key: started.settings[key] for key in MODEL_SETTINGS if started.settings.get("model")}

@@ -362,6 +362,12 @@ class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     digest: str = ""
     schema: int = SCHEMA
 
+    @property
+    def started(self) -> RunStarted:
+        """The event that started the run. Only a run's first entry has it."""
+        assert isinstance(self.event, RunStarted), "the first entry of a run must be RunStarted"
+        return self.event
+
 
 encode_entry = msgspec.json.Encoder().encode
 """Encodes an entry as one line of JSON, which is stored, hashed and sent."""

@@ -17,7 +17,6 @@ from ...runs.run_notices import follow_with_notices
 from ...setup.settings import Settings
 from ...store.reader import StoreReader
 from ...values.errors import PodiumError, find_first_error
-from ...values.event import RunStarted
 from .server_log import report_trouble
 
 
@@ -63,8 +62,7 @@ class _TakeOver:
 def load_run_settings(settings: Settings, run: str) -> Settings:
     """Return the settings of the repository that a run works in, or `settings` if the run has no repository."""
     with StoreReader(settings.store) as reader:
-        started = reader.read_summary(run).first.event
-    assert isinstance(started, RunStarted)
+        started = reader.read_summary(run).started
     if not started.repo:
         return settings
     return Settings.load(repo=Path(find_main_folder(started)), store=settings.store, home=settings.home)

@@ -26,7 +26,7 @@ from ....store.reader import RunSummary
 from ....values.agent import Budget, Mode
 from ....values.attachment import as_attached_files
 from ....values.errors import Mistake, NoSuchRun
-from ....values.event import SCHEMA, RunStarted
+from ....values.event import SCHEMA
 from ....views.run_view import RunView
 from ....workers.background_run import enqueue_background_run
 from ..command_once import run_once
@@ -340,8 +340,7 @@ async def _continue_fork(server: ServerContext, id: str) -> dict[str, Any] | Non
         return None
     if derive_run_state(summary) == "resumable":
         await server.resume_run(id)
-    started = summary.first.event
-    assert isinstance(started, RunStarted)
+    started = summary.started
     return {"id": id, "at": int(started.forked_from.rpartition("@")[2]), "notices": []}
 
 
