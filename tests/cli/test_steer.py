@@ -86,6 +86,19 @@ def test_a_message_reaches_the_agent_at_its_next_turn(desk: Desk) -> None:
     assert "lead: received 1 message" in said
 
 
+def test_the_timeline_says_at_once_that_an_agent_finished_before_it_received_a_message(desk: Desk) -> None:
+    desk.write_agent("lead", "the answer", advisors=["helper"])
+    desk.write_agent("helper", {"says": "some advice", "delay": 1})
+    with desk.start_podium("run", "lead", "do it") as process:
+        wait_for(process.stderr, "helper: calling")
+
+        desk.invoke("send", f"{desk.run_id()[:8]}/helper", "be brief")
+        _, said = read_until_exit(process)
+
+    assert "helper finished its task before it received the message: be brief" in said
+    assert said.index("helper finished its task") < said.index("lead: calling")
+
+
 def test_a_message_for_a_run_without_a_process_waits(desk: Desk, make_interrupted_run: Callable[[], str]) -> None:
     run = make_interrupted_run()
 

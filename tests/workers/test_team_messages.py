@@ -12,7 +12,10 @@ from podium.values.event import (
     MessageReceived,
     MessagesDelivered,
     MessageSent,
+    Noticed,
+    OperationEnded,
     ToolAnswered,
+    WorkerReturned,
     WorkerSent,
 )
 
@@ -137,3 +140,46 @@ async def test_a_message_that_nobody_reads_gets_a_receipt_that_says_so(lab: Work
     assert lab.events(result.run_id, MessagesDelivered) == []
     told = await lab.run_podium("logs", result.run_id)
     assert "builder did not receive the message: too late" in told.stdout
+
+
+async def test_a_message_from_a_person_reaches_a_member_in_a_worktree(lab: WorkerLab) -> None:
+    lead, *members = make_team([write("a.txt"), "built"], ["tested"])
+    async with (
+        App(lab.settings(), environ=lab.environ) as app,
+        app.start(lead, "go", agents=members, repo=lab.repo.path, is_attended=True) as run,
+    ):
+        building = (await wait_workers(lab, run.id))["builder"]
+        asked = await lab.wait_asked(building)
+
+        sent = await lab.run_podium("send", f"{run.id}/builder", "port 8080")
+        await run.send("port 9090", to="builder")
+        await lab.wait_for_event(building, MessageReceived, count=2)
+        lab.answer(building, asked, "once")
+        delivered = await lab.wait_for_event(building, MessagesDelivered)
+        await run.result()
+
+    assert sent.stderr == f"builder will receive the message with its next model call, in run {building}\n"
+    assert "> port 8080" in delivered.text
+    assert "> port 9090" in delivered.text
+    assert not [one for one in lab.events(run.id, Noticed) if "did not receive" in one.text]
+
+
+async def test_the_sender_is_told_that_a_member_has_finished_and_the_timeline_says_who_read_nothing(
+    lab: WorkerLab,
+) -> None:
+    lead, *members = make_team([write("a.txt"), "built"], ["tested"])
+    async with (
+        App(lab.settings(), environ=lab.environ) as app,
+        app.start(lead, "go", agents=members, repo=lab.repo.path, is_attended=True) as run,
+    ):
+        building = (await wait_workers(lab, run.id))["builder"]
+        asked = await lab.wait_asked(building)
+        await lab.wait_for_event(run.id, WorkerReturned)
+        await lab.wait_for_event(run.id, OperationEnded)
+
+        late = await lab.run_podium("send", f"{run.id}/tester", "too late")
+        lab.answer(building, asked, "once")
+        await run.result()
+
+    assert late.stderr == "tester has finished its task, so it will receive the message only if it gets another one\n"
+    assert any(one.text == "tester did not receive the message: too late" for one in lab.events(run.id, Noticed))

@@ -10,6 +10,7 @@ the work of an interrupted process can be resumed.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,7 +25,7 @@ from ..policy import Mode, Rules, Verdict, check, narrow_rules
 from ..values.action import Action
 from ..values.agent import Agent
 from ..values.errors import AgentFailed, Failure, FailureKind, Mistake
-from ..values.event import Checked, OperationEnded, OperationStarted, ToolUse, Trigger
+from ..values.event import Checked, Noticed, OperationEnded, OperationStarted, ToolUse, Trigger
 from ..values.limits import DEFAULT_TURN_LIMITS, TurnLimits, Unattended
 from ..values.operation_path import parse_plan_step
 from ..values.request import Answer, Part, Request
@@ -108,6 +109,8 @@ class RunContext:
     """The turns of the earlier runs that this run continues."""
     hooks: RunHooks | None = None
     """The hooks of the run, or None if it has none."""
+    active_agents: Counter[str] = field(default_factory=Counter)
+    """How many operations of each agent are running in this process."""
     rate_limits: dict[str, RateLimit] = field(default_factory=dict)
     """The rate limit of each agent, keyed by name."""
 
@@ -171,9 +174,14 @@ class Operation:
         self.request = request
         # The digest does not cover notes: Podium derives them from recorded facts, and a newer release may reword them.
         self.scope.digest = compute_digest(self.agent, request.text, request.origin, self.trigger)
-        ended = self.scope.find_outcome(OperationEnded) or self.scope.record_outcome(
-            await self._run_within_budget(request)
-        )
+        if (ended := self.scope.find_outcome(OperationEnded)) is None:
+            active = self._context.active_agents
+            active[self.agent.name] += 1
+            try:
+                ended = self.scope.record_outcome(await self._run_within_budget(request))
+            finally:
+                active[self.agent.name] -= 1
+            self._report_unread_messages()
         if ended.failure is not None:
             raise AgentFailed(ended.failure, so_far=ended.text)
         return Answer(text=ended.text, data=ended.data, parts=ended.parts)
@@ -227,9 +235,18 @@ class Operation:
             await self.stop_workers()
             late = self.make_error("timed_out", f"timed out after {timeout:g} s").failure
             ended = self.scope.find_outcome(OperationEnded) or self.scope.record_outcome(_build_failed_end(late))
+            self._report_unread_messages()
         except AgentFailed as error:
             ended = structs.replace(_build_failed_end(error.failure), text=error.so_far)
         return Part(agent=self.agent.name, outcome=ended.outcome, text=ended.text, failure=ended.failure)
+
+    def _report_unread_messages(self) -> None:
+        """Record which messages the agent has not received, unless another operation of it can still receive them."""
+        if self.parent is None or self._context.active_agents[self.agent.name]:
+            return
+        for message in self.scope.timeline.list_undelivered(self.agent.name):
+            said = f"{message.to} finished its task before it received the message: {message.text}"
+            self.scope.record_each_time(Noticed(text=said))
 
     def child(
         self,

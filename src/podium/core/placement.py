@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ..values.agent import Agent, Budget, Permissions
+from ..values.attachment import AttachedFile
 from ..values.event import MessageReceived, WorkerReturned, WorkerSent
 
 Idle = Callable[[], AbstractContextManager[None]]
@@ -121,6 +122,9 @@ class Placement(Protocol):
         """
         ...
 
-    async def post_message(self, to: Teammate, message: MessageReceived) -> None:
-        """Post a message to an agent in any run. Do nothing if a message with the same id has already been posted."""
+    async def post_message(self, to: Teammate, message: MessageReceived, files: Sequence[AttachedFile] = ()) -> bool:
+        """Post a message to an agent in any run, unless a message with the same id has already been posted.
+
+        Return False if the run ended before it took the message. `files` contains the message's attachments.
+        """
         ...

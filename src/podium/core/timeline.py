@@ -118,6 +118,8 @@ class Timeline:
         self.last_replies: dict[str, ModelReplied] = {}
         """The last model reply of each operation."""
         self.messages: dict[str, MessageReceived] = {}
+        self._message_flags: list[Flag] = []
+        """Set when the next message arrives."""
         self.offered_messages: set[str] = set()
         """The ids of messages that an agent has been offered and has not accepted yet."""
         self.receipts: dict[str, bool] = {}
@@ -325,6 +327,17 @@ class Timeline:
         offered = self.offered_messages
         return [message for message in self.messages.values() if message.to == agent and message.id not in offered]
 
+    async def wait_messages(self, is_receiver: Callable[[str], bool]) -> list[MessageReceived]:
+        """Wait until there are undelivered messages to agents for which `is_receiver` is true, and return them."""
+        while True:
+            agents = {message.to for message in self.messages.values() if is_receiver(message.to)}
+            if found := [message for agent in agents for message in self.list_undelivered(agent)]:
+                return found
+            from asyncio import Event as Flag  # imported here because reading a store needs no event loop
+
+            self._message_flags.append(flag := Flag())
+            await flag.wait()
+
     async def wait_answer(self, id: str) -> PermissionAnswered | QuestionAnswered:
         """Wait for the answer to the request or question with this id, and return it."""
         while id not in self.answers:
@@ -363,6 +376,9 @@ class Timeline:
                 self.unreturned_workers[event.run] = UnreturnedWorker(operation, event.budget)
             case MessageReceived():
                 self.messages[event.id] = event
+                flags, self._message_flags = self._message_flags, []
+                for flag in flags:
+                    flag.set()
             case MessagesDelivered():
                 for id in event.ids:
                     self.messages.pop(id, None)

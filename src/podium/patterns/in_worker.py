@@ -10,15 +10,18 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 
+from anyio import create_task_group
 from msgspec import structs
 
 from ..core.journal_rows import compute_digest
 from ..core.operation import Operation
 from ..core.person_message import deliver_messages
-from ..core.placement import DEFAULT_OPTIONS, WorkerOptions
+from ..core.placement import DEFAULT_OPTIONS, Placement, Teammate, WorkerOptions
+from ..core.scope import Scope
 from ..values.agent import Agent, Permissions
+from ..values.attachment import AttachedFile
 from ..values.errors import AgentFailed, FailureKind, Mistake
-from ..values.event import WorkerReturned, WorkerSent
+from ..values.event import MessagesDelivered, Noticed, WorkerReturned, WorkerSent
 from ..values.request import Answer, Request, describe_outcome
 
 BRANCH_PREFIX = "podium"
@@ -106,7 +109,35 @@ async def run_worker_to_end(
         place.record_outcome(WorkerReturned(run=sent.run, outcome="failed", error=error.failure.message))
         raise
     assert op.placement is not None
-    return place.record_outcome(await op.placement.wait_for_result(sent.run, idle=make_limit_pause(op)))
+    async with create_task_group() as group:
+        group.start_soon(_forward_messages, op, op.placement, place, sent.run)
+        returned = await op.placement.wait_for_result(sent.run, idle=make_limit_pause(op))
+        group.cancel_scope.cancel()
+    for text in returned.unread:
+        place.record(Noticed(text=f"{op.agent.name} ended before it received the message: {text}"))
+    return place.record_outcome(returned)
+
+
+async def _forward_messages(op: Operation, placement: Placement, place: Scope, run: str) -> None:
+    """Forward messages to the agents that work in a worker, which reads only its own mailbox."""
+    timeline, own = op.scope.timeline, op.agent
+    members = set(op.agents) if op.parent is None else {own.name} | _list_members(own)
+    while True:
+        for message in await timeline.wait_messages(members.__contains__):
+            found = ((one, timeline.read_attachment(one.digest)) for one in message.attachments)
+            files = [AttachedFile(one, data) for one, data in found if data is not None]
+            to = Teammate(name=message.to, run=run, agent=message.to)
+            timeline.offered_messages.add(message.id)
+            try:
+                if not await placement.post_message(to, message, files):
+                    return  # the worker has ended; the message waits for the agent's next task
+                place.child(f"forwarded:{message.id}").record_outcome(MessagesDelivered(ids=(message.id,)))
+            finally:
+                timeline.offered_messages.discard(message.id)
+
+
+def _list_members(agent: Agent) -> set[str]:
+    return set() if agent.team is None else {member.name or member.agent for member in agent.team.members}
 
 
 def make_limit_pause(op: Operation) -> Callable[[], AbstractContextManager[None]]:

@@ -309,13 +309,19 @@ class RunDriver:
                 ended = RunEnded(outcome="failed", failure=failure, parts=await self._collect_parts())
         if (over := self.context.allowance.describe_overshoot()) is not None:
             self.timeline.append(Noticed(text=over), scope="")
-        for message in self.timeline.messages.values():
+        await self._report_end(ended)
+        await self._report_unread_messages()
+        return ended
+
+    async def _report_unread_messages(self) -> None:
+        """Record which messages no agent received, and tell the runs of their senders. No more mail is delivered."""
+        self.lease.deliver = None
+        unread = tuple(self.timeline.messages.values())
+        for message in unread:
             self.timeline.append(Noticed(text=f"{message.to} did not receive the message: {message.text}"), scope="")
             if message.attachments:
                 self.store.drop_attachments(self.lease, message.id)
-        await self._acknowledge(tuple(self.timeline.messages.values()), is_delivered=False)
-        await self._report_end(ended)
-        return ended
+        await self._acknowledge(unread, is_delivered=False)
 
     async def _report_end(self, ended: RunEnded) -> None:
         """Call the hooks for the end of the run. For a worker's run, call the hooks for the end of the worker first."""

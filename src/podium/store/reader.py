@@ -129,6 +129,14 @@ class StoreReader:
             found = self._connection.execute("SELECT 1 FROM mail WHERE run = ? AND ref = ?", (run, ref))
             return found.fetchone() is not None
 
+    def is_message_taken(self, run: str, ref: str) -> bool:
+        """Return whether a run has a message with this `ref` that its owner has written to the timeline."""
+        with translate_errors(self.path):
+            found = self._connection.execute(
+                "SELECT 1 FROM mail WHERE run = ? AND ref = ? AND taken IS NOT NULL", (run, ref)
+            )
+            return found.fetchone() is not None
+
     def read_mailbox_refs(self, run: str) -> set[str]:
         """Return the `ref` of every message in a run's mailbox, taken or not."""
         with translate_errors(self.path):

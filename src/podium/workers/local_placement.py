@@ -19,6 +19,7 @@ from ..core.open_requests import RunRequests
 from ..core.placement import Idle, Teammate, WorkerOptions
 from ..roster.discovery import load_roster
 from ..runs.run_launcher import RunLauncher
+from ..runs.run_steering import post_if_open
 from ..setup.local_server_consent import require_consent
 from ..setup.settings import Settings
 from ..store.follower import Follower
@@ -26,12 +27,14 @@ from ..store.mailbox import post_to_mailbox
 from ..store.reader import StoreReader
 from ..store.worker_index import WorkerIndex
 from ..values.agent import Agent, Permissions
+from ..values.attachment import AttachedFile
 from ..values.errors import Mistake
 from ..values.event import (
     BlockerRaised,
     Entry,
     HandoverAsked,
     MessageReceived,
+    MessagesDelivered,
     RunEnded,
     RunPaused,
     RunResumed,
@@ -199,9 +202,8 @@ class LocalPlacement:
                     found[name] = Teammate(name=name, run=row.run, agent=started.agent)
         return [one for one in found.values() if one.run != self._run or self._run == run]
 
-    async def post_message(self, to: Teammate, message: MessageReceived) -> None:
-        send = partial(post_to_mailbox, self._store, to.run, message, ref=f"message:{message.id}")
-        await to_thread.run_sync(send)
+    async def post_message(self, to: Teammate, message: MessageReceived, files: Sequence[AttachedFile] = ()) -> bool:
+        return await to_thread.run_sync(partial(post_if_open, self._store, to.run, message, files=files))
 
     def _load_run_view(self, run: str) -> RunView:
         with StoreReader(self._store) as reader:
@@ -231,6 +233,7 @@ class LocalPlacement:
             commit="" if left is None else left.commit,
             signal=next(signals, None),
             summary=_summarise_plan_step(entries),
+            unread=_list_unread_messages(entries),
         )
 
 
@@ -277,6 +280,12 @@ def _summarise_plan_step(entries: Sequence[Entry]) -> str:
     if started.errand is None or not parse_plan_step(started.errand.operation):
         return ""
     return summarise_conversation(entries, started.agent)
+
+
+def _list_unread_messages(entries: Sequence[Entry]) -> tuple[str, ...]:
+    delivered = {id for entry in entries if isinstance(entry.event, MessagesDelivered) for id in entry.event.ids}
+    received = (entry.event for entry in entries if isinstance(entry.event, MessageReceived))
+    return tuple(message.text for message in received if message.id not in delivered)
 
 
 def _add_restrictions(own: Permissions | None, restrictions: Permissions) -> Permissions:

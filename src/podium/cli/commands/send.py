@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import secrets
 from pathlib import Path
 
 import click
 
-from ...runs.run_lookup import derive_run_state, find_worker_run, open_reader, resolve_recipient
+from ...runs.run_lookup import find_worker_run, open_reader
+from ...runs.run_steering import send_message
 from ...setup.settings import Settings
-from ...store.mailbox import post_to_mailbox
 from ...store.reader import StoreReader
 from ...values.attachment import read_attachments
-from ...values.event import MessageReceived
 from ...values.store_address import StoreAddress
 from ..terminal.command_options import read_text_argument
 from ..terminal.text import print_to_stderr
@@ -40,18 +38,7 @@ def send_command(run: str, text: str, paths: tuple[Path, ...]) -> None:
     with open_reader(store) as reader:
         id, agent = find_run_and_agent(store, reader, run)
         summary = reader.read_summary(id)
-    to = resolve_recipient(summary, agent)
-    message = MessageReceived(
-        id=secrets.token_hex(6), to=to, text=message_text, attachments=tuple(one.attachment for one in files)
-    )
-    post_to_mailbox(store, summary.id, message, files=files)
-    if derive_run_state(summary) == "running":
-        print_to_stderr(f"{to} will receive the message with its next model call")
-    else:
-        print_to_stderr(
-            f"run {summary.id} is not running; the message will be delivered when you resume it: "
-            f"podium resume {summary.id}"
-        )
+    print_to_stderr(send_message(store, summary, agent, message_text, files=files))
 
 
 def find_run_and_agent(store: StoreAddress, reader: StoreReader, recipient: str) -> tuple[str, str]:

@@ -129,3 +129,5 @@ class WorkerReturned(EventBase, frozen=True, kw_only=True, tag="worker_returned"
     commit: str = ""
     signal: HandoverAsked | BlockerRaised | None = None
     summary: str = ""
+    unread: tuple[str, ...] = ()
+    """The texts of the messages that the worker did not receive before it ended."""
