@@ -3,13 +3,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from podium.core.session import Reply
+from podium.engines.model.callable_model import Model, add_zero_cost
+from podium.engines.model.tool_loop import ModelEngine
+from podium.engines.script import ScriptedWire
 from podium.patterns.router import parse_choice
 from podium.store.fault_injection import refuse_after
 from podium.values.agent import Router
 from podium.values.event import Routed, RouteRefused
+from podium.values.model_abilities import ModelAbilities
 
 from ..studio import Studio
 
@@ -101,6 +106,56 @@ async def test_a_json_object_routes_as_well_as_the_tool(routing_studio: Studio) 
 
     assert result.text == "fixed"
     assert routing_studio.events(result, Routed)[0].reason == "broken"
+
+
+ROUTE = '{"name": "route_to", "arguments": {"agent": "support", "reason": "not billing"}}'
+
+
+@pytest.mark.parametrize("abilities", [ModelAbilities(), ModelAbilities(native_calls=False, json_schema=False)])
+@pytest.mark.parametrize(
+    "written",
+    [
+        ROUTE,
+        f"<tool_call>\n{ROUTE}\n</tool_call>",
+        f"It does not turn on.\n<tool_call>{ROUTE}</tool_call>",
+        '{"name": "route_to", "arguments": "{\\"agent\\": \\"support\\", \\"reason\\": \\"not billing\\"}"}',
+        "<tool_call><function=route_to>\n<parameter=agent>\nsupport\n</parameter>\n</function></tool_call>",
+        ROUTE[:-1],
+        str(msgspec.json.decode(ROUTE)),
+        'route_to(agent="support", reason="not billing")',
+        '{"name": "route_to", "arguments": {"reason": "not billing", "destination": "support"}}',
+    ],
+)
+async def test_a_call_that_the_model_writes_as_text_routes(
+    routing_studio: Studio, abilities: ModelAbilities, written: str
+) -> None:
+    wire = ScriptedWire({"reception": [written]})
+    engine = ModelEngine(Model(wire=wire, add_cost=add_zero_cost, abilities=abilities), name="mine")
+    routing_studio.agent("reception", engine="mine", router=True, agents=["billing", "support"])
+
+    async with routing_studio.app(engines={"mine": engine}) as app:
+        agents = routing_studio.agents
+        result = await app.run(agents["reception"], "it is broken", agents=agents.values())
+
+    assert result.text == "fixed"
+    assert len(wire.heard) == 1
+
+
+@pytest.mark.parametrize("takes_schema", [True, False])
+async def test_the_prompt_asks_for_the_tool_only_if_the_model_is_offered_it(
+    routing_studio: Studio, takes_schema: bool
+) -> None:
+    wire = ScriptedWire({"reception": ['{"agent": "support", "reason": ""}']})
+    abilities = ModelAbilities(json_schema=takes_schema)
+    engine = ModelEngine(Model(wire=wire, add_cost=add_zero_cost, abilities=abilities), name="mine")
+    routing_studio.agent("reception", engine="mine", router=True, agents=["billing", "support"])
+
+    async with routing_studio.app(engines={"mine": engine}) as app:
+        agents = routing_studio.agents
+        await app.run(agents["reception"], "it is broken", agents=agents.values())
+
+    assert ("route_to" in wire.heard[0].messages[-1].text) is not takes_schema
+    assert 'only this JSON: {"agent": "NAME"' in wire.heard[0].messages[-1].text
 
 
 async def test_a_choice_outside_the_list_is_answered_with_the_list_and_may_be_corrected(routing_studio: Studio) -> None:

@@ -139,6 +139,11 @@ class Session:
         if opened is not None:
             await opened.aclose()
 
+    def enforces_format(self, wanted: ReplyFormat) -> bool:
+        """Return whether replies are constrained to this format, so that the model is not offered the format's tool."""
+        # An engine that cannot constrain replies need not have the property.
+        return self._can_keep_format(wanted) and bool(getattr(self._engine, "takes_schema", False))
+
     def _can_keep_format(self, wanted: ReplyFormat | None) -> bool:
         return wanted is not None and all(tool.name == wanted.tool for tool in self._spec.tools)
 

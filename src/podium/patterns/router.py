@@ -64,7 +64,8 @@ async def choose_destination(op: Operation, request: Request) -> Routed:
     tool = make_route_tool(op)
     session = op.session(tool, *await get_router_tools(op), max_turns=router.max_turns)
     wanted = ReplyFormat(schema=tool.parameters, tool=tool.name)
-    whole_prompt = prompt = f"{request.prompt()}\n\n{format_instructions(destinations)}"
+    instructions = format_instructions(destinations, has_tool=not session.enforces_format(wanted))
+    whole_prompt = prompt = f"{request.prompt()}\n\n{instructions}"
     for attempt in range(1 + CORRECTIONS):
         reply = await _ask_router(session, prompt, wanted)
         choice = parse_choice(reply or Reply(text=""), destinations)
@@ -117,11 +118,12 @@ def make_route_tool(op: Operation) -> Tool:
     )
 
 
-def format_instructions(destinations: Sequence[str]) -> str:
-    """Return the instructions for a router."""
+def format_instructions(destinations: Sequence[str], *, has_tool: bool) -> str:
+    """Return the instructions for a router. `has_tool` is whether the model is offered the tool `route_to`."""
     return (
-        f"Do not answer the request. Choose who handles it: {', '.join(destinations)}. Call route_to, or reply with "
-        'only this JSON: {"agent": "NAME", "reason": "WHY"}'
+        f"Do not answer the request. Choose who handles it: {', '.join(destinations)}. "
+        f"{'Call route_to, or reply' if has_tool else 'Reply'} with only this JSON: "
+        '{"agent": "NAME", "reason": "WHY"}'
     )
 
 
@@ -160,7 +162,7 @@ def parse_choice(reply: Reply, destinations: Sequence[str] = ()) -> RouteChoice:
     read = (_read_object(found, destinations) for found in _find_json_objects(reply.text))
     choices = [choice for choice in read if choice is not None]
     valid = (choice for choice in choices if choice.agent in destinations)
-    return next(valid, None) or next(iter(choices), None) or _find_in_words(reply.text, destinations)
+    return next(valid, None) or next(iter(choices), None) or _find_in_code(reply.text, destinations)
 
 
 def _read_object(found: dict[str, Any], destinations: Sequence[str]) -> RouteChoice | None:
@@ -181,7 +183,12 @@ def _read_object(found: dict[str, Any], destinations: Sequence[str]) -> RouteCho
 
 
 def _make_choice(arguments: dict[str, Any], destinations: Sequence[str]) -> RouteChoice:
-    name = _match_name(str(arguments.get("agent", "")), destinations)
+    written = arguments.get("agent")
+    if written is None:
+        # A model may give the argument another name, such as `destination`.
+        named = [value for key, value in arguments.items() if key != "reason" and isinstance(value, str)]
+        written = next((value for value in named if _match_name(value, destinations) in destinations), "")
+    name = _match_name(str(written), destinations)
     return RouteChoice(agent=name, reason=_read_reason(arguments))
 
 
@@ -195,6 +202,14 @@ def _match_name(written: str, destinations: Sequence[str]) -> str:
     if bare in destinations:
         return bare
     return next((name for name in destinations if name.casefold() == bare.casefold()), written.strip())
+
+
+def _find_in_code(text: str, destinations: Sequence[str]) -> RouteChoice:
+    """Return the choice in a call or dictionary written as in Python, or the destination that a short reply names."""
+    for call in _PYTHON_CHOICE.finditer(text[:LONGEST_REPLY]):
+        if (name := _match_name(call["agent"], destinations)) in destinations:
+            return RouteChoice(agent=name, reason="")
+    return _find_in_words(text, destinations)
 
 
 def _find_in_words(text: str, destinations: Sequence[str]) -> RouteChoice:
@@ -214,6 +229,7 @@ def _find_in_words(text: str, destinations: Sequence[str]) -> RouteChoice:
 
 _NO_CHOICE = RouteChoice(agent="", reason="")
 _DENIAL = re.compile(r"\b(?:not|no|never|cannot|nobody|none|neither)\b|n't\b", re.IGNORECASE)
+_PYTHON_CHOICE = re.compile(r"""(?:\broute_to\(\s*(?:agent\s*=\s*)?|'agent'\s*:\s*)["'](?P<agent>[^"'\n]{1,200})["']""")
 _ARGUMENT_KEYS = ("arguments", "parameters")
 _decoder = json.JSONDecoder(strict=False)
 

@@ -60,7 +60,7 @@ class AnswerProgress:
         if reply.stop == "content_filter" and not reply.text.strip():
             raise make_refusal_failure(self._spec.agent.name)
         self.so_far += reply.text
-        if (rejected := self._find_fault(reply)) is not None:
+        if (rejected := self._find_fault(reply, is_last=is_last)) is not None:
             yield Superseded()
             if self._is_corrected or self.looping_tool or is_last:
                 raise self._make_failure(rejected, is_last=is_last)
@@ -90,7 +90,7 @@ class AnswerProgress:
         message = f"its model called {self.looping_tool} with the same arguments over and over, and gave no report"
         return AgentFailed(Failure(kind="engine", agent=self._spec.agent.name, message=message))
 
-    def _find_fault(self, reply: ModelReplied) -> ModelAskedAgain | None:
+    def _find_fault(self, reply: ModelReplied, *, is_last: bool) -> ModelAskedAgain | None:
         """Return None if the reply can be used.
 
         Otherwise, return the reason why it cannot be used, with the prompt that asks the model for another reply. The
@@ -107,6 +107,9 @@ class AnswerProgress:
             tool = next(call.name for call in written.calls if call.name in self._tools)
             reason = f"its model only copied a call to {tool} from its input"
             return ModelAskedAgain(reason=reason, prompt=QUOTED_CALL.format(tool=tool))
+        # The caller reads a reply in a given format itself, and asks again.
+        if is_last and self._spec.reply_format() is not None:
+            return None
         # A call that was cut off is not rejected: it may become readable when the model continues its reply.
         can_continue = reply.stop == CUT_OFF and not self._is_continued
         if not can_continue and (named := find_unreadable_call(self.so_far, self._tools)) is not None:

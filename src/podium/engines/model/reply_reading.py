@@ -26,8 +26,9 @@ def read_reply(replied: ModelReplied, call: ModelCall, *, so_far: str, is_emulat
         return structs.replace(replied, text=answer)
     if not call.tools:
         return replied
-    # With an output schema, JSON in the text is the answer and not a call, unless tools are emulated.
-    if call.schema is not None and not is_emulated:
+    # With an output schema, JSON in the text is the answer and not a call, unless tools are emulated. A model may still
+    # write a call to the tool that the schema replaces.
+    if call.schema is not None and not is_emulated and not call.schema_tool:
         return replied
     written = find_unshown_calls(so_far + replied.text, call)
     if written is None:

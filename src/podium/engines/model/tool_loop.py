@@ -66,6 +66,11 @@ class ModelEngine:
         self.models = models
         self._retry = retry or RetryPolicy()
 
+    @property
+    def takes_schema(self) -> bool:
+        """Whether calls may enforce a JSON schema for the reply. The tool that is equivalent to it is then left out."""
+        return self.models[0].abilities.json_schema is not False
+
     def open(self, spec: EngineSessionSpec) -> AbstractAsyncContextManager[EngineSession]:
         return nullcontext(ModelSession(self.models, spec, retry=self._retry))
 
