@@ -240,6 +240,33 @@ async def test_another_call_in_between_makes_it_a_new_call(studio: Studio) -> No
     assert done == ["a", "b", "a"]
 
 
+@pytest.mark.parametrize("texts", ["ab", "abc", "abcd", "aab"])
+async def test_a_cycle_of_calls_ends_in_a_report(studio: Studio, texts: str) -> None:
+    done, note = make_counter()
+
+    result, server = await run_served(studio, [*map(note_move, texts * 3), "I noted them."], tools=[note])
+
+    assert result.text == "I noted them."
+    assert len(done) == len(texts.replace("aa", "a")) * 3
+    assert f"the same {len(texts)} calls 3 times in turn" in server.calls[-1].call.messages[-1].text
+    assert not server.calls[-1].call.tools
+
+
+async def test_calls_whose_answers_change_are_no_cycle(studio: Studio) -> None:
+    words = iter(["red", "red", "green", "green", "blue", "blue"])
+
+    def look(place: str) -> str:
+        """Look at a place."""
+        return next(words)
+
+    moves = [{"calls": [{"name": "look", "arguments": {"place": place}}]} for place in "ab" * 3]
+
+    result, server = await run_served(studio, [*moves, "I looked."], tools=[look])
+
+    assert result.text == "I looked."
+    assert server.calls[-1].call.tools
+
+
 async def test_a_model_that_calls_on_instead_of_reporting_has_failed(studio: Studio) -> None:
     done, note = make_counter()
     written = '{"name": "note", "arguments": {"text": "a"}}'

@@ -47,7 +47,7 @@ async def test_a_member_goes_on_with_its_own_conversation(studio: Studio) -> Non
 
 async def test_a_member_that_broadcast_or_voted_owes_no_text(studio: Studio) -> None:
     studio.agent("speaker", says=[broadcast_move("I think tea"), "", *ready_moves()])
-    studio.agent("voter", says=[vote_move(True), ""] * 2)
+    studio.agent("voter", says=[vote_move(True)] * 2)
     add_lead(studio, "discuss", "speaker", "voter", says=["go on", "tea it is"])
 
     result = await studio.run("lead", "Tea or coffee?")
@@ -315,7 +315,7 @@ async def test_a_discussion_may_be_an_advisor(studio: Studio) -> None:
     for name in ("a", "b"):
         studio.agent(name, says=ready_moves())
     team = Team(mode="discuss", members=(Member(agent="a"), Member(agent="b")))
-    studio.agent("council", says=["the council's view"], team=team)
+    studio.agent("council", says=["go on", "the council's view"], team=team)
     studio.agent("boss", says=["decided"], advisors=Advisors(agents=("council",)))
 
     result = await studio.run("boss", "Well?")
@@ -393,7 +393,7 @@ def add_lead_as_member(studio: Studio, chair: Member, **options: Any) -> None:
 
 async def test_a_lead_that_is_listed_as_a_member_takes_part_and_votes_like_any_other(studio: Studio) -> None:
     studio.agent("a", says=ready_moves() * 2)
-    studio.scripts["chair"] = [vote_move(False, "not yet"), "ok", *ready_moves("the chair agrees")]
+    studio.scripts["chair"] = [vote_move(False, "not yet"), *ready_moves("the chair agrees")]
     add_lead(studio, "discuss", "a", says=["go on", "the end"])
     add_lead_as_member(studio, Member(agent="lead", name="chair"))
 
@@ -417,7 +417,11 @@ async def test_the_coordinator_has_no_tools_when_it_concludes(studio: Studio) ->
     for name in ("a", "b"):
         studio.agent(name, says=[*ready_moves()])
     add_lead(
-        studio, "discuss", "a", "b", says=['{"name": "broadcast", "arguments": {"message": "Tea."}}', "Tea it is."]
+        studio,
+        "discuss",
+        "a",
+        "b",
+        says=["go on", '{"name": "broadcast", "arguments": {"message": "Tea."}}', "Tea it is."],
     )
 
     result = await studio.run("lead", "Tea or coffee?")
@@ -443,3 +447,95 @@ async def test_a_conclusion_that_is_no_answer_is_replaced_by_the_discussion(stud
 
     assert result.text.startswith(FALLBACK)
     assert any("The coordinator gave no answer" in event.text for event in studio.events(result, Noticed))
+
+
+def alternating_moves(ready: bool) -> list[Any]:
+    return [broadcast_move("Tea."), vote_move(ready, "said all")] * 50
+
+
+async def test_a_vote_ends_the_turn_of_a_member_that_would_go_on_for_ever(studio: Studio) -> None:
+    studio.agent("a", says=alternating_moves(ready=False))
+    studio.agent("b", says=[vote_move(True)] * 3)
+    add_lead(studio, "discuss", "a", "b", says=["go on", "the end"], max_rounds=2)
+
+    result = await studio.run("lead", "Tea or coffee?")
+
+    assert get_discussion_ended(studio, result).by == "max_rounds"
+    assert [one.missing for one in studio.events(result, RoundEnded)] == [(), ()]
+    assert len([call for call in studio.calls if call.agent == "a"]) == 4
+
+
+async def test_a_member_that_fails_after_it_spoke_is_not_left_out_of_the_consensus(studio: Studio) -> None:
+    studio.agent("a", says=[broadcast_move("Tea."), {"fails": {"status": 400, "message": "broken"}}] * 2)
+    studio.agent("b", says=[vote_move(True)] * 3)
+    add_lead(studio, "discuss", "a", "b", says=["go on", "the end"], max_rounds=2)
+
+    result = await studio.run("lead", "Tea or coffee?")
+
+    assert get_discussion_ended(studio, result).by == "max_rounds"
+    assert [one.missing for one in studio.events(result, RoundEnded)] == [(), ()]
+    assert any(
+        "a did not finish round 1, but what it said counts" in one.text for one in studio.events(result, Noticed)
+    )
+
+
+async def test_votes_of_the_first_round_count_once_everybody_has_heard_the_others(studio: Studio) -> None:
+    studio.agent("a", says=[move_with_calls(("broadcast", {"message": "Tea."}), ("vote_conclude", {"ready": True}))])
+    studio.agent("b", says=[vote_move(True), vote_move(False, "coffee"), vote_move(True)])
+    studio.scripts["a"] += ["PASS", "PASS"]
+    add_lead(studio, "discuss", "a", "b", says=["go on", "go on", "the end"])
+
+    result = await studio.run("lead", "Tea or coffee?")
+
+    assert (get_discussion_ended(studio, result).by, get_discussion_ended(studio, result).rounds) == ("consensus", 3)
+
+
+async def test_votes_of_the_first_round_count_at_once_if_nobody_has_spoken(studio: Studio) -> None:
+    for name in ("a", "b"):
+        studio.agent(name, says=[vote_move(True, "clear")])
+    add_lead(studio, "discuss", "a", "b", says=["the end"])
+
+    result = await studio.run("lead", "Tea or coffee?")
+
+    assert (get_discussion_ended(studio, result).by, get_discussion_ended(studio, result).rounds) == ("consensus", 1)
+
+
+async def test_members_that_only_vote_with_new_reasons_make_progress(studio: Studio) -> None:
+    studio.agent("a", says=[vote_move(False, f"point {number} is open") for number in ("one", "two", "three", "four")])
+    studio.agent("b", says=[vote_move(True), vote_move(False), vote_move(True), vote_move(False)])
+    add_lead(studio, "discuss", "a", "b", says=["go on"] * 3 + ["the end"], max_rounds=4)
+
+    result = await studio.run("lead", "Tea or coffee?")
+
+    assert (get_discussion_ended(studio, result).by, get_discussion_ended(studio, result).rounds) == ("max_rounds", 4)
+
+
+async def test_members_that_repeat_their_votes_make_no_progress(studio: Studio) -> None:
+    for name in ("a", "b"):
+        studio.agent(name, says=[vote_move(False, "the price is open")] * 9)
+    add_lead(studio, "discuss", "a", "b", says=["go on"] * 9)
+
+    result = await studio.run("lead", "Tea or coffee?")
+
+    assert get_discussion_ended(studio, result).by == "stalled"
+
+
+@pytest.mark.parametrize(
+    "moves",
+    [
+        [broadcast_move("Tea."), {"fails": {"status": 400, "message": "broken"}}],
+        ["", ""],
+        [{"fails": {"status": 401}}],
+        [broadcast_move("Tea."), broadcast_move("Tea."), broadcast_move("Tea."), broadcast_move("Tea.")],
+    ],
+    ids=["fails after a message", "empty replies", "no key", "repeats one call"],
+)
+async def test_a_discussion_whose_members_all_fail_fails_however_they_fail(studio: Studio, moves: list[Any]) -> None:
+    for name in ("a", "b"):
+        studio.agent(name, says=moves)
+    add_lead(studio, "discuss", "a", "b", says=["I invent an answer"] * 3)
+
+    result = await studio.run("lead", "Tea or coffee?")
+
+    assert not result.succeeded
+    assert get_discussion_ended(studio, result).by == "nobody_left"

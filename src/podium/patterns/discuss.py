@@ -72,6 +72,7 @@ class Discussion:
         self._missed: list[str] = []
         """Which members missed which rounds, and why. The members do not see this."""
         self._stall = StallDetector()
+        self._last_votes: dict[str, bool] = {}
 
     def inject(self, text: str, *, author: str = "the person") -> None:
         """Send a message to all members before their next round."""
@@ -98,33 +99,54 @@ class Discussion:
     async def _find_end_reason(self) -> EndReason | None:
         """Return the reason to end the discussion after this round, or None to continue."""
         own = self._own
-        if not any(part.failure is None for part in self.parts):
+        has_voted = {vote.author for vote in self.channel.list_votes(self.rounds)}
+        if not any(part.failure is None or part.agent in has_voted for part in self.parts):
             spent = all(part.failure is not None and part.failure.kind == "budget" for part in self.parts)
             return "budget" if spent else "nobody_left"
-        if own.termination == "consensus" and self.channel.has_consensus(self._list_voters()):
+        if own.termination == "consensus" and self._has_consensus():
             return "consensus"
         if self.rounds < own.max_rounds or own.termination == "coordinator_decides":
             if not await self._ask_coordinator():
                 return "budget"
             if self._conclusion:
                 return "coordinator"
-        self._stall.check("\n".join(sorted(one.text for one in self.channel.list_broadcasts(self.rounds))))
+        self._check_stall()
         if self._stall.is_stalled:
             return "stalled"
         if self.rounds >= own.max_rounds:
             return "max_rounds"
         return None if self._wants_next_round() else "stopped"
 
-    def _list_voters(self) -> list[str]:
-        """Return the members whose votes count.
+    def _took_part(self, part: Part) -> bool:
+        """Return whether a member finished the round, or said something or voted before it failed."""
+        return part.failure is None or any(
+            one.author == part.agent and one.round == self.rounds for one in self.channel.log
+        )
 
-        These are the members that finished the round, and the members that timed out but have voted.
+    def _has_consensus(self) -> bool:
+        """Return whether the latest vote of every member that counts is "ready".
+
+        These are the members that took part in the round, and those that have voted and were interrupted. Members vote
+        in the first round before they hear each other, so those votes count only if nobody else has spoken.
         """
-        return [
-            part.agent
-            for part in self.parts
-            if part.failure is None or (part.outcome == "timed_out" and part.agent in self.channel.votes)
-        ]
+        voters = []
+        for part in self.parts:
+            is_interrupted = part.failure is not None and part.failure.kind in ("timed_out", "limit")
+            if self._took_part(part) or (is_interrupted and part.agent in self.channel.votes):
+                voters.append(part.agent)
+        if self.rounds == 1 and any(self.channel.has_others_spoken(name) for name in voters):
+            return False
+        return self.channel.has_consensus(voters)
+
+    def _check_stall(self) -> None:
+        """Check whether the round repeats earlier ones. A vote that differs from the member's earlier vote is new."""
+        votes = {name: vote.ready for name, vote in self.channel.votes.items()}
+        said = [one.text for one in self.channel.list_broadcasts(self.rounds)]
+        said += [f"{vote.author} {vote.ready} {vote.reason}" for vote in self.channel.list_votes(self.rounds)]
+        self._stall.check("\n".join(sorted(said)))
+        if votes != self._last_votes:
+            self._stall.consecutive = 0
+        self._last_votes = votes
 
     def _wants_next_round(self) -> bool:
         """Return whether to run another round.
@@ -179,9 +201,9 @@ class Discussion:
             if parts[name].failure is None:
                 self.channel.mark_read(name, until)
                 self._injected_characters += len(news[name])
-        missing = tuple(name for name, part in parts.items() if part.failure is not None)
-        self._op.scope.record(RoundEnded(round=self.rounds, missing=missing))
         self.parts = tuple(parts[name] for name in self._members)
+        missing = tuple(part.agent for part in self.parts if not self._took_part(part))
+        self._op.scope.record(RoundEnded(round=self.rounds, missing=missing))
 
     def _add_injected_messages(self) -> None:
         """Add injected messages to the channel. In a resumed run, a recorded round gets the same messages as before."""
@@ -211,7 +233,8 @@ class Discussion:
                 self.on_broadcast(one)
         if part.failure is not None:
             # The failure is not shown to the members: they would discuss it as if it were a finding.
-            missed = f"{name} took no part in round {self.rounds}: {part.failure.describe_to(name)}"
+            took_part = f"did not finish round {self.rounds}, but what it said counts" if said else None
+            missed = f"{name} {took_part or f'took no part in round {self.rounds}'}: {part.failure.describe_to(name)}"
             self._missed.append(missed)
             self._op.scope.record(Noticed(text=missed))
 
@@ -336,6 +359,15 @@ class Channel:
     def list_broadcasts(self, round: int | None = None) -> list[Broadcast]:
         """Return the broadcasts from one round, or from all rounds."""
         return [one for one in self.log if isinstance(one, Broadcast) and round in (None, one.round)]
+
+    def list_votes(self, round: int) -> list[Voted]:
+        """Return the last vote of each member in a round."""
+        return [*{one.author: one for one in self.log if isinstance(one, Voted) and one.round == round}.values()]
+
+    def has_others_spoken(self, name: str) -> bool:
+        """Return whether others have sent messages that a member has not read yet."""
+        unread = self.log[self.read_until.get(name, 0) :]
+        return any(isinstance(one, Broadcast) and one.author != name for one in unread)
 
     def has_consensus(self, names: Iterable[str]) -> bool:
         """Return whether all of these members are ready, according to their latest votes."""

@@ -26,7 +26,7 @@ def make_member_broadcast_tool(author: str, number: int) -> Tool:
 
 
 def make_member_vote_tool(author: str, number: int) -> Tool:
-    """Create the tool that a member uses to vote in round `number`."""
+    """Create the tool that a member uses to vote in round `number`. A vote ends the member's turn."""
 
     def parse_vote(arguments: dict[str, Any]) -> Voted:
         reason = str(arguments.get("reason", ""))
@@ -55,7 +55,7 @@ def _make_event_tool(
             return ToolAnswer(text=f"{expected}, got {given}; call it again.", is_error=True)
         if parse_event is not None:
             scope.record(parse_event(call.arguments))
-        return ToolAnswer(text="noted", ends_turn=name == "conclude", is_reply=True)
+        return ToolAnswer(text="noted", ends_turn=name in _LAST_TOOLS, is_reply=True)
 
     return Tool(
         name=name,
@@ -69,6 +69,8 @@ def _make_event_tool(
     )
 
 
+_LAST_TOOLS = ("vote_conclude", "conclude")
+"""The tools that end a turn: a model that can go on after its vote may broadcast and vote over and over."""
 _ARGUMENT_KINDS = {"string": "a non-blank string", "boolean": "true or false"}
 
 

@@ -37,7 +37,7 @@ def call(name: str, **arguments: Any) -> dict[str, Any]:
 async def test_a_coding_agent_broadcasts_and_votes_in_a_discussion(mates: Studio, repo: Path) -> None:
     add_mate(mates, "helper", call("broadcast", message="tea"), call("vote_conclude", ready=True), "done")
     mates.agent("b", says=ready_moves())
-    add_lead(mates, "discuss", "helper", "b", says=["tea it is"])
+    add_lead(mates, "discuss", "helper", "b", says=["go on", "tea it is"])
 
     result = await run(mates, repo, "lead")
 

@@ -96,7 +96,7 @@ async def test_a_member_of_a_discussion_broadcasts_and_votes(studio: Studio) -> 
 
     studio.agent("outsider", engine="outside")
     studio.agent("b", says=ready_moves())
-    add_lead(studio, "discuss", "outsider", "b", says=["tea it is"])
+    add_lead(studio, "discuss", "outsider", "b", says=["go on", "tea it is"])
 
     async with studio.app(engines={"outside": ClientEngine(discuss)}) as app:
         result = await app.run(studio.agents["lead"], "Tea or coffee?", agents=studio.agents.values())

@@ -9,6 +9,7 @@ from ...values.errors import AgentFailed, Failure, FailureKind
 from ...values.event import ModelAskedAgain, ModelReplied
 from .conversation import CONTINUE, CUT_OFF
 from .model_caller import make_refusal_failure
+from .repeated_calls import MOST_IDENTICAL_CALLS, RepeatedCalls
 from .reply_recorder import REPETITION
 from .written_call import find_unreadable_call, is_machine_text, read_written_reply
 
@@ -29,6 +30,10 @@ REPORT = (
     "You called {tool} with the same arguments {count} times in a row. Only the first call was executed, and repeating "
     "it changes nothing. You cannot call any more tools in this turn. Report in words what was done, what the result "
     "is, and what is left to do."
+)
+CYCLE_REPORT = (
+    "You made the same {length} calls {count} times in turn, with the same results each time. You cannot call any more "
+    "tools in this turn. Report in words what was done, what the result is, and what is left to do."
 )
 ADVICE = "use a model and a server that support tool calls"
 
@@ -74,12 +79,16 @@ class AnswerProgress:
                 yield Text(CUT_OFF_MARK)
             yield Finished(reply.stop, by_tool=self.has_replied)
 
-    def ask_for_report(self, tool: str, count: int) -> ModelAskedAgain:
-        """Return the event that asks the model for a report, to end a loop of identical calls.
+    def ask_for_report(self, tool: str, repeated: RepeatedCalls) -> ModelAskedAgain:
+        """Return the event that asks the model for a report, to end a loop of identical calls or of a cycle of calls.
 
         The next reply must contain no calls.
         """
         self.looping_tool = tool
+        if length := repeated.cycle_length:
+            reason = f"it made the same {length} calls {MOST_IDENTICAL_CALLS} times in turn"
+            return ModelAskedAgain(reason=reason, prompt=CYCLE_REPORT.format(length=length, count=MOST_IDENTICAL_CALLS))
+        count = repeated.identical_calls
         return ModelAskedAgain(
             reason=f"it called {tool} {count} times with the same arguments",
             prompt=REPORT.format(tool=tool, count=count),

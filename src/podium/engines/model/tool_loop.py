@@ -31,7 +31,7 @@ from ...core.person_message import deliver_messages, find_delivered_messages
 from ...core.scope import Scope
 from ...core.tool_call import make_tool_called, run_tool_call
 from ...values.errors import AgentFailed, Failure, find_first_error
-from ...values.event import ContextCompacted, ModelAskedAgain, ModelReplied, ToolAnswered, ToolUse
+from ...values.event import KINDS, ContextCompacted, ModelAskedAgain, ModelReplied, ToolAnswered, ToolUse
 from .answer_progress import AnswerProgress
 from .callable_model import Model
 from .conversation import CHARACTERS_A_TOKEN, Conversation
@@ -56,6 +56,9 @@ SUMMARY_PROMPT = (
     "following: what was asked, decided and found out; exact names, paths, numbers and commands; what was changed; "
     "what failed and why; and what remains to be done. Leave out everything else. Answer with the summary only."
 )
+
+
+_ASKED_AGAIN = f"{KINDS[ModelAskedAgain]}#1"
 
 
 class ModelEngine:
@@ -137,8 +140,10 @@ class ModelSession:
             if any(answer.ends_turn for answer in answers):
                 yield Finished("tool", by_tool=True)
                 return
-            if repeated.is_looping:
-                asked = progress.ask_for_report(reply.calls[-1].name, repeated.identical_calls)
+            # A run of a release that knew no cycles is resumed with the calls that it made.
+            is_known = turn.has_child_outcome(f"call#{number + 1}") and not place.has_child_outcome(_ASKED_AGAIN)
+            if repeated.is_looping and not is_known:
+                asked = progress.ask_for_report(reply.calls[-1].name, repeated)
                 self._conversation.add_follow_up(reply, place.record(asked))
         raise AgentFailed(
             Failure(

@@ -1329,6 +1329,7 @@ export const KINDS = Object.freeze({
  * @property {string} [commit]
  * @property {(HandoverAsked|BlockerRaised|null)} [signal]
  * @property {string} [summary]
+ * @property {Array<string>} [unread]
  */
 
 /**
