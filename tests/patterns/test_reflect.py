@@ -108,6 +108,71 @@ async def test_checks_that_fail_hold_the_claim_back_and_go_into_the_next_plan(st
     assert result.parts[-1].text == "really done"
 
 
+def write_move(path: str) -> list[Any]:
+    return [{"calls": [{"name": "write_file", "arguments": {"path": path, "content": "x"}}]}, "written"]
+
+
+async def test_checks_run_in_each_iteration_that_changed_files_and_their_outcome_is_the_evaluation(
+    studio: Studio, tmp_path: Path
+) -> None:
+    repo = make_repository(tmp_path / "repo")
+    studio.agent("a", says=[*write_move("one.txt"), "nothing to do", *write_move("wanted.txt")], tools=["Write"])
+    add_lead(
+        studio,
+        "reflect",
+        "a",
+        says=[plan(("a", "x")), DONE, plan(("a", "y")), "half", plan(("a", "z")), "it is there"],
+        checks=["test -e wanted.txt"],
+        max_iterations=3,
+    )
+    allow = ("Bash(test *)", "Write")
+    studio.settings = structs.replace(studio.settings, permissions=Permissions(allow=allow))
+
+    async with studio.app() as app:
+        result = await app.run(studio.agents["lead"], "go", repo=repo, agents=studio.agents.values())
+
+    assert [one.passed for one in studio.events(result, Checked)] == [False, True]
+    second, third = [call.messages[-1].text for call in studio.calls if call.agent == "lead"][2::2]
+    assert "The last evaluation: the answer is empty; the checks did not pass:" in second
+    assert DONE not in second.partition("Plan the work")[0]
+    assert "The last evaluation: half" in third
+    assert result.error is not None
+    assert result.error.endswith(
+        "the iteration limit is reached (the checks passed; lead did not call the work complete: it is there)"
+    )
+
+
+async def test_the_end_of_a_loop_says_that_the_checks_failed(studio: Studio, tmp_path: Path) -> None:
+    repo = make_repository(tmp_path / "repo")
+    studio.agent("a", says=[*write_move("one.txt"), *write_move("two.txt")], tools=["Write"])
+    says = [plan(("a", "x")), "half", plan(("a", "y")), "the rest"]
+
+    result = await run_with_checks(studio, repo, "cat wanted.txt", says=says, allow=("Bash(cat *)", "Write"))
+
+    assert [one.passed for one in studio.events(result, Checked)] == [False, False]
+    assert "the iteration limit is reached (the checks did not pass: " in (result.error or "")
+    assert "wanted.txt" in (result.error or "")
+    assert all(one.score <= 0.3 for one in studio.events(result, Evaluated))
+
+
+async def test_a_loop_with_checks_that_dies_at_any_entry_checks_the_same(studio: Studio, tmp_path: Path) -> None:
+    repo = make_repository(tmp_path / "repo")
+    says = [plan(("a", "x")), "half", plan(("a", "y")), f"whole\n{DONE}"]
+    studio.agent("a", says=[*write_move("one.txt"), *write_move("two.txt")], tools=["Write"])
+    whole = await run_with_checks(studio, repo, "test -e two.txt", says=says, allow=("Bash(test *)", "Write"))
+    evaluated = [number for number, kind in enumerate(studio.kinds(whole), 1) if kind == "evaluated"]
+
+    for number in evaluated:
+        (repo / "one.txt").unlink(missing_ok=True)
+        (repo / "two.txt").unlink(missing_ok=True)
+        async with studio.app(fault=refuse_after(number)) as app:
+            died = await app.run(studio.agents["lead"], "go", repo=repo, agents=studio.agents.values())
+        studio.expire_leases()
+        result = await studio.resume(died.run_id)
+        assert result.succeeded, result.error
+        assert [one.passed for one in studio.events(result, Checked)] == [False, True]
+
+
 async def test_checks_that_are_not_allowed_are_not_run(studio: Studio, tmp_path: Path) -> None:
     repo = make_repository(tmp_path / "repo")
 

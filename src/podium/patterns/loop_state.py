@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..core.operation import Operation
-from ..values.event import Evaluated, Noticed
+from ..values.errors import PodiumError
+from ..values.event import Checked, Evaluated, ModelReplied, Noticed
+from ..values.plain_text import truncate_text
 from ..values.request import Part
 from .best_iteration import FinishedIteration
 from .member_tasks import TaskResult, TeamOptions
@@ -20,6 +22,7 @@ from .verdict import neutralise, strip_verdict, trend
 
 REFUSED = 0.3
 """The score for work that a judge calls complete without evidence."""
+LONGEST_WHY = 300
 
 
 class JudgeVerdict(NamedTuple):
@@ -38,6 +41,11 @@ class LoopState:
 
     synthesis: str = ""
     evaluation: str = ""
+    """What the next plan is told about the last iteration."""
+    why: str = ""
+    """Why the last iteration did not meet the goal, in one line."""
+    checked_commit: str = ""
+    """The state of the files when the checks last ran or the loop started; empty if it is not known."""
     scores: list[float] = field(default_factory=list)
     tried: set[str] = field(default_factory=set)
     has_worked: bool = False
@@ -77,10 +85,19 @@ async def evaluate_verdict(
     *,
     members: Iterable[str] = (),
 ) -> bool:
-    """Check a verdict against the evidence, record the evaluation, and return whether the goal is met."""
-    held_back = await _find_missing_evidence(op, own, state, members) if verdict.claims else ""
-    state.scores.append(REFUSED if held_back else verdict.score)
-    state.evaluation = held_back or verdict.rationale
+    """Check a verdict against the evidence, record the evaluation, and return whether the goal is met.
+
+    The checks run if the iteration changed files, and whenever the judge says that the work is complete. Their outcome
+    is what the next plan is based on.
+    """
+    checked = await _run_checks(op, own, state, iteration, is_claimed=verdict.claims)
+    held_back = _find_missing_evidence(own, state, members, checked) if verdict.claims else ""
+    has_failed = checked is not None and not checked.passed
+    state.scores.append(REFUSED if held_back else min(verdict.score, REFUSED) if has_failed else verdict.score)
+    rationale = neutralise(verdict.rationale) if strip_verdict(verdict.rationale) else "no reason given"
+    state.evaluation = held_back or _join_outcome(checked, rationale)
+    unclaimed = f"{verdict.by} did not call the work complete: {rationale}"
+    state.why = _summarise(held_back or _join_outcome(checked, unclaimed))
     evaluated = op.scope.record(
         Evaluated(
             iteration=iteration,
@@ -100,6 +117,21 @@ async def evaluate_verdict(
     return evaluated.is_complete
 
 
+async def record_loop_start(op: Operation, own: TeamOptions, state: LoopState) -> None:
+    """Remember the state of the files before the first iteration, to know which iterations change them.
+
+    If the run was resumed, that state is unknown.
+    """
+    if own.checks and not op.scope.timeline.find_events_below(op.scope.path, ModelReplied):
+        state.checked_commit = await _commit_checkout(op)
+
+
+def is_evaluated(op: Operation, iteration: int) -> bool:
+    """Return whether the timeline already has the evaluation of this iteration."""
+    found = op.scope.timeline.find_events_below(op.scope.path, Evaluated, operation=op.scope.path)
+    return any(one.iteration == iteration for one in found)
+
+
 def check_repetition(op: Operation, state: LoopState) -> None:
     """Check whether the new synthesis repeats an earlier one. The first repetition is recorded as a notice."""
     state.is_repeating = state.stall.check(state.synthesis)
@@ -107,17 +139,66 @@ def check_repetition(op: Operation, state: LoopState) -> None:
         op.scope.record(Noticed(text=f"{op.agent.name}: the results are repeating; one more repetition ends the loop."))
 
 
-async def _find_missing_evidence(op: Operation, own: TeamOptions, state: LoopState, members: Iterable[str]) -> str:
+async def _run_checks(
+    op: Operation, own: TeamOptions, state: LoopState, iteration: int, *, is_claimed: bool
+) -> Checked | None:
+    """Run the team's checks and return the result, or None if there is nothing to check."""
+    if not own.checks or not state.has_worked:
+        return None
+    if is_claimed:
+        place = op.scope.next_child("checks")
+    else:
+        place = op.scope.child(f"checks:iteration-{iteration}")
+        # An earlier release ran the checks only for a claim; a resumed run does not run them for finished iterations.
+        if not place.has_outcome and (is_evaluated(op, iteration) or not await _has_changed(op, state)):
+            return None
+    commit = "" if place.has_outcome else await _commit_checkout(op)
+    checked = await op.run_checks(own.checks, place)
+    state.checked_commit = commit
+    return checked
+
+
+async def _has_changed(op: Operation, state: LoopState) -> bool:
+    """Return whether the files differ from those at the last check or, before the first check, at the start."""
+    now = await _commit_checkout(op)
+    if not state.checked_commit or not now or op.repository is None:
+        return True
+    return bool(await op.repository.read_diff(state.checked_commit, now))
+
+
+async def _commit_checkout(op: Operation) -> str:
+    """Commit the current state of the files. Return the commit, or "" if there is none."""
+    try:
+        return "" if op.repository is None else await op.repository.commit_checkout()
+    except PodiumError:
+        return ""
+
+
+def _find_missing_evidence(own: TeamOptions, state: LoopState, members: Iterable[str], checked: Checked | None) -> str:
     """Return the reason to reject a claim of completion, or an empty string if the claim is accepted."""
     if not state.has_worked:
         return "no worker has done any work yet"
+    failed = describe_checks(checked) if checked is not None and not checked.passed else ""
     if not strip_verdict(state.synthesis):
-        return "the answer is empty"
+        return f"the answer is empty; {failed}" if failed else "the answer is empty"
     missing = [name for name in members if name not in state.tried]
     if own.participation == "all" and missing:
         return f"no contribution yet from {', '.join(missing)}"
-    if own.checks:
-        checked = await op.run_checks(own.checks, op.scope.next_child("checks"))
-        if not checked.passed:
-            return f"the checks did not pass:\n{neutralise(checked.output)}"
-    return ""
+    return failed
+
+
+def describe_checks(checked: Checked) -> str:
+    """Return the outcome of the checks, with the output of those that failed."""
+    return "the checks passed" if checked.passed else f"the checks did not pass:\n{neutralise(checked.output)}"
+
+
+def _join_outcome(checked: Checked | None, judged: str) -> str:
+    """Return the outcome of the checks, if they ran, and what the judge says."""
+    if checked is None:
+        return judged
+    return f"{describe_checks(checked)}; {judged}" if checked.passed else f"{describe_checks(checked)}\n\n{judged}"
+
+
+def _summarise(why: str) -> str:
+    """Return the reason in one line, for the error message of the loop."""
+    return truncate_text(" ".join(why.split()), LONGEST_WHY)

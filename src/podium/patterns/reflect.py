@@ -20,7 +20,14 @@ from .answer_check import ask_without_plan
 from .best_iteration import find_best_iteration, keep_iteration_files, restore_best_files
 from .delegation_tools import make_delegation_tools
 from .dispatch import Plan
-from .loop_state import JudgeVerdict, LoopState, check_repetition, evaluate_verdict
+from .loop_state import (
+    JudgeVerdict,
+    LoopState,
+    check_repetition,
+    evaluate_verdict,
+    is_evaluated,
+    record_loop_start,
+)
 from .member_tasks import (
     TaskResult,
     TeamOptions,
@@ -49,7 +56,6 @@ from .verdict import (
     claims_completion,
     describe_missing,
     find_usable_score,
-    is_complete,
     needs_iteration,
     neutralise,
     parse_score,
@@ -69,6 +75,7 @@ async def run_reflect(op: Operation, request: Request) -> Answer:
         TeamReflection(op, request) if op.agent.team.members else await SoloReflection.from_operation(op, request)
     )
     own, state = get_team_options(op), work.state
+    await record_loop_start(op, own, state)
     end, finished, why = await _run_loop(op, own, work)
     best = None if end == "goal_met" else find_best_iteration(state.finished)
     is_earlier = best is not None and best.number != state.finished[-1].number
@@ -133,9 +140,9 @@ async def _run_loop(op: Operation, own: TeamOptions, work: Reflection) -> LoopEn
         if own.keep == "best":
             await keep_iteration_files(op, iteration)
         if work.state.stall.is_stalled:
-            return LoopEnd("stalled", iteration)
+            return LoopEnd("stalled", iteration, work.state.why)
         if iteration == own.max_iterations:
-            return LoopEnd("max_iterations", iteration)
+            return LoopEnd("max_iterations", iteration, work.state.why)
         iteration += 1
 
 
@@ -244,7 +251,8 @@ class TeamReflection:
         """Return the evaluator's verdict. If there is no evaluator, return the verdict in the lead's own reply."""
         op, text = self._op, self.state.synthesis
         if self._evaluator is None:
-            claims = is_claimed or is_complete(text)
+            # A reply that has only the marker is a claim, too: the evidence decides, and the lead is told about it.
+            claims = is_claimed or claims_completion(text)
             score = 1.0 if claims else self_score(text)
             why = describe_missing(strip_verdict(text) if claims else text)
             return JudgeVerdict(claims, score, why, op.agent.name, op.agent.model)
@@ -271,19 +279,13 @@ class TeamReflection:
         part = await first.run_as_part(Request(text=words, origin=origin), timeout=self._own.worker_timeout)
         says_verdict = claims_completion(part.text) or needs_iteration(part.text)
         has_verdict = says_verdict or find_usable_score(part.text) is not None
-        if part.failure is not None or has_verdict or _is_evaluated(op, iteration):
+        if part.failure is not None or has_verdict or is_evaluated(op, iteration):
             return part
         again = op.child(as_writer(judge), "member", at=op.scope.child(f"score_again#{iteration}"), after=first)
         again.reply_format, again.is_correction = SCORE_FORMAT, True
         words = render_prompt(self._own.prompts, "score_again")
         second = await again.run_as_part(Request(text=words, origin=origin), timeout=self._own.worker_timeout)
         return part if second.failure is not None or find_usable_score(second.text) is None else second
-
-
-def _is_evaluated(op: Operation, iteration: int) -> bool:
-    """Return whether the timeline already has the evaluation of this iteration."""
-    found = op.scope.timeline.find_events_below(op.scope.path, Evaluated, operation=op.scope.path)
-    return any(one.iteration == iteration for one in found)
 
 
 class SoloReflection:
@@ -308,7 +310,7 @@ class SoloReflection:
         reply = await op.session().ask(self._render_prompt(iteration))
         state.synthesis, state.has_worked = reply.text, True
         verdict = JudgeVerdict(
-            claims=is_complete(reply.text, group=False),
+            claims=claims_completion(reply.text, group=False),
             score=self_score(reply.text, group=False),
             rationale=describe_missing(reply.text),
             by=op.agent.name,

@@ -141,7 +141,8 @@ You take part in a discussion of {names}, round {round}.
 {request}
 {news}
 First say what the others should know with the tool broadcast. Then vote with vote_conclude whether the discussion can
-end; your vote ends your turn. Your reply is sent to the others only if you use neither tool. Reply with PASS alone if you have nothing new."""
+end; your vote ends your turn. Your reply is sent to the others only if you use neither tool. Reply with PASS alone if
+you have nothing new."""
 
 COORDINATE = """\
 You coordinate a discussion among {names}. Round {round} is over.

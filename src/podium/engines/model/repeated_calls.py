@@ -22,8 +22,8 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 class RepeatedCalls:
     """Tracks the calls in a turn. A call is a repeat if the call directly before it was identical.
 
-    Several calls that are made in turn, with the same answers each time apart from numbers, are a cycle. Calls to polling tools, whose
-    answers can change on their own, are never repeats and not part of a cycle.
+    Several calls that are made in turn, with the same answers each time apart from numbers, are a cycle. Calls to
+    polling tools, whose answers can change on their own, are never repeats and not part of a cycle.
     """
 
     def __init__(self, tools: Mapping[str, Tool]) -> None:
