@@ -13,7 +13,7 @@ from podium.config.model_role import Role
 from podium.config.settings_document import ProviderLimits
 from podium.store.reader import StoreReader
 from podium.testing import ModelServer
-from podium.values.agent import Budget
+from podium.values.agent import Budget, Member, Team
 from podium.values.errors import Mistake
 from podium.values.event import CallFailed, ModelReplied, Noticed, TurnStarted
 
@@ -181,12 +181,82 @@ async def test_a_model_that_its_provider_does_not_have_is_replaced_for_the_rest_
             alone = await app.run(Agent(name="b", model="openai:gpt-5-minj"), "hello")
 
     assert result.text == "done"
-    assert (len(first.calls), len(second.calls)) == (2, 2)
+    assert (len(first.calls), len(second.calls)) == (3, 2)
     said = "The model `gpt-5-minj` does not exist; similar models: gpt-5-mini,"
     refused = f"openai returned 404 for the model gpt-5-minj: {said}"
     [notice] = read_notices(settings, result.run_id)
     assert notice.startswith(f"a uses other instead: {refused}")
     assert (alone.error or "").startswith(f"b: {refused}")
+    assert "; the default model gpt-5-mini cannot be used either: openai returned 404" in (alone.error or "")
+
+
+REFUSAL = {"fails": {"status": 404, "message": "The model does not exist."}}
+
+
+async def test_a_model_that_its_provider_does_not_have_is_replaced_by_the_default_model(tmp_path: Path) -> None:
+    async with ModelServer({"nosuch": [REFUSAL] * 3, "base": ["done"] * 3}) as server:
+        environ = {"OPENAI_API_KEY": "sk-one-111111", "OPENAI_BASE_URL": server.url}
+        settings = load_settings(tmp_path, environ, model="openai:base")
+        async with App(settings, environ=environ) as app:
+            result = await app.run(Agent(name="a", model="openai:nosuch"), "hello")
+
+    assert result.text == "done"
+    assert read_notices(settings, result.run_id)[-1].startswith(
+        "a uses base instead: openai returned 404 for the model"
+    )
+    assert [call.call.model for call in server.calls] == ["nosuch", "base"]
+
+
+async def test_the_default_model_replaces_an_unknown_one_only_after_the_named_fallbacks(tmp_path: Path) -> None:
+    async with ModelServer({"nosuch": [REFUSAL], "neither": [REFUSAL], "base": ["done"]}) as server:
+        environ = {"OPENAI_API_KEY": "sk-one-111111", "OPENAI_BASE_URL": server.url}
+        settings = load_settings(tmp_path, environ, model="openai:base")
+        agent = Agent(name="a", model="openai:nosuch", fallback_models=("openai:neither",))
+        async with App(settings, environ=environ) as app:
+            result = await app.run(agent, "hello")
+
+    assert result.text == "done"
+    assert [call.call.model for call in server.calls] == ["nosuch", "neither", "base"]
+
+
+async def test_a_model_that_fails_for_another_reason_is_not_replaced_by_the_default_model(tmp_path: Path) -> None:
+    async with ModelServer({"own": [{"fails": {"status": 401, "message": "no credit"}}], "base": ["done"]}) as server:
+        environ = {"OPENAI_API_KEY": "sk-one-111111", "OPENAI_BASE_URL": server.url}
+        settings = load_settings(tmp_path, environ, model="openai:base")
+        async with App(settings, environ=environ) as app:
+            result = await app.run(Agent(name="a", model="openai:own"), "hello")
+
+    assert result.outcome == "failed"
+    assert [call.call.model for call in server.calls] == ["own"]
+
+
+async def test_an_agent_whose_provider_is_unknown_uses_the_default_model_with_a_notice(tmp_path: Path) -> None:
+    async with ModelServer({"base": ["done"]}) as server:
+        environ = {"OPENAI_API_KEY": "sk-one-111111", "OPENAI_BASE_URL": server.url}
+        settings = load_settings(tmp_path, environ, model="openai:base")
+        async with App(settings, environ=environ) as app:
+            result = await app.run(Agent(name="a", model="opnai:gpt-5"), "hello")
+
+    assert result.text == "done"
+    assert read_notices(settings, result.run_id)[0].startswith(
+        "a uses the default model: a uses the model 'opnai:gpt-5'"
+    )
+
+
+async def test_a_team_that_lost_a_member_to_an_unknown_model_does_not_simply_succeed(tmp_path: Path) -> None:
+    async with ModelServer({"nosuch": [REFUSAL] * 3, "base": ["fine"] * 3}) as server:
+        environ = {"OPENAI_API_KEY": "sk-one-111111", "OPENAI_BASE_URL": server.url}
+        settings = load_settings(tmp_path, environ, model="openai:nosuch")
+        team = Team(mode="broadcast", members=(Member(agent="lost"), Member(agent="there")))
+        agents = [Agent(name="lost", model="openai:nosuch"), Agent(name="there", model="openai:base")]
+        async with App(settings, environ=environ) as app:
+            result = await app.run(Agent(name="lead", model="openai:base", team=team), "hello", agents=agents)
+
+    assert result.outcome == "failed"
+    assert "fine" in result.text
+    assert (result.error or "").startswith(
+        "lead: the team worked without lost, so the answer is incomplete (lost: openai"
+    )
 
 
 async def test_a_roles_budget_holds_for_its_agents(tmp_path: Path) -> None:

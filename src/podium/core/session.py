@@ -215,7 +215,8 @@ class Session:
         except AgentFailed as error:
             return error.failure
         except OutsideFailed as error:
-            return self._make_failure("engine", str(error))
+            failed = self._make_failure("engine", str(error))
+            return structs.replace(failed, is_unknown_model=error.is_unknown_model)
         except (StoreFailed, JournalMismatch):
             raise
         except Exception as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -114,12 +115,16 @@ class Engines:
         model: str,
         url: str,
         limit_fallbacks: tuple[str, ...] = (),
+        default_models: tuple[str, ...] = (),
         choose_sandbox: ChooseSandbox | None = None,
     ) -> Engine:
         """Return the engine for an agent. The engine calls the agent's first model and falls back to the others.
 
         `model_names` lists the agent's models. `limit_fallbacks` lists further models, which are called only if one of
         the agent's models has reached its provider's limit.
+
+        `default_models` lists the models to call if the provider of one of the agent's models has no such model and no
+        other model of the agent can be called.
 
         `model` is the default model, and `url` is the address of its provider. An agent with the engine `model` gets
         the rehearsal engine, which simulates replies, in three cases: `model` is `rehearsal`, `model_names` is empty,
@@ -147,9 +152,10 @@ class Engines:
         elif self._is_rehearsed(model_names, model):
             model_names = (REHEARSAL,)
         extra = tuple(one for one in limit_fallbacks if one not in model_names) if agent.engine == "model" else ()
-        choice = (url, *model_names, "", *extra)
+        spare = self._list_spare_models(model_names, default_models) if agent.engine == "model" else ()
+        choice = (url, *model_names, "", *extra, "", *spare)
         if choice not in self._engines:
-            self._engines[choice] = self._make_engine(agent, model_names, extra, model=model, url=url)
+            self._engines[choice] = self._make_engine(agent, model_names, extra, spare, model=model, url=url)
         return self._engines[choice]
 
     def find_program(self, agent: Agent) -> AgentProgram | None:
@@ -216,13 +222,34 @@ class Engines:
             return True
         return not model and not self._is_reachable(parse_model(model_names[0])[0])
 
+    def _list_spare_models(self, model_names: tuple[str, ...], default_models: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the default models that can replace an agent's unknown models.
+
+        An agent whose model runs on a server without a key, such as one on this machine, does not use one elsewhere.
+        """
+        if model_names[:1] == (REHEARSAL,) or REHEARSAL in default_models or not model_names:
+            return ()
+        try:
+            own = parse_model(model_names[0])[0]
+        except Mistake:
+            return ()  # the agent cannot use its model at all, which is reported where the model is made
+        left = (one for one in default_models if one not in model_names)
+        return tuple(one for one in left if own.key_name is not None or parse_model(one)[0].service == own.service)
+
     def _is_reachable(self, provider: Provider) -> bool:
         """Return whether a provider can be called: it needs no key, its key is set, or it has a custom address."""
         has_moved = resolve_base_url(provider, self._environ) != provider.base_url
         return provider.key_name is None or bool(self._environ.get(provider.key_name)) or has_moved
 
     def _make_engine(
-        self, agent: Agent, model_names: tuple[str, ...], limit_fallbacks: tuple[str, ...], *, model: str, url: str
+        self,
+        agent: Agent,
+        model_names: tuple[str, ...],
+        limit_fallbacks: tuple[str, ...],
+        spare_models: tuple[str, ...],
+        *,
+        model: str,
+        url: str,
     ) -> Engine:
         if model_names == (SCRIPTED,):
             from .script import ScriptedWire  # imported here to keep start-up fast: few runs are scripted
@@ -238,6 +265,9 @@ class Engines:
         except Mistake as error:
             raise Mistake(f"limits.fallback_models: {error}") from None
         models += [replace(one, is_for_limits=True) for one in extra]
+        for spare in spare_models:
+            with suppress(Mistake):  # the default model may need a key that is not set
+                models.append(replace(self._make_model(agent, spare, model=model, url=url), is_for_unknown=True))
         provider, name = parse_model(model_names[0])
         return ModelEngine(*models, name=f"{provider.name}:{name}")
 

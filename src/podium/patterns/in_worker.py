@@ -72,7 +72,9 @@ async def run_in_worker(op: Operation, request: Request) -> Answer:
     if returned.outcome != "succeeded":
         kind: FailureKind = "timed_out" if returned.outcome == "timed_out" else "failed"
         error = returned.error.removeprefix(f"{op.agent.name}: ")
-        raise op.make_error(kind, error or f"its worker {describe_outcome(returned.outcome)}", so_far=returned.text)
+        failed = op.make_error(kind, error or f"its worker {describe_outcome(returned.outcome)}").failure
+        failed = structs.replace(failed, is_unknown_model=returned.is_unknown_model)
+        raise AgentFailed(failed, so_far=returned.text)
     return Answer(text=returned.text)
 
 

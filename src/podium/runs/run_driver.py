@@ -22,13 +22,14 @@ from ..core.budget import BUDGET_UNCHANGED
 from ..core.clock import PausableTimeout
 from ..core.engine import CUT_OFF_MARK
 from ..core.limit_waits import LimitWait
+from ..core.lost_members import find_lost_members
 from ..core.operation import RunContext
 from ..setup.preflight import require_prices, validate_budget
 from ..store.follower import Follower
 from ..store.mailbox import MailboxMessage, post_to_mailbox
 from ..store.run_store import RunLease, RunStore
 from ..values.agent import Agent, Budget, collect_agent_names
-from ..values.errors import AgentFailed, Failure, Mistake, PodiumError, find_first_error
+from ..values.errors import AgentFailed, Failure, Mistake, PodiumError, find_first_error, format_failures
 from ..values.event import (
     KINDS,
     AlsoPlaced,
@@ -47,6 +48,7 @@ from ..values.event import (
     WorkerPlaced,
     decode_entry,
 )
+from ..values.plain_text import join_words
 from ..values.request import Answer, Outcome, Part
 from ..values.result import Result
 from ..views.run_view import RunView
@@ -266,7 +268,8 @@ class RunDriver:
     async def _build_end_after_answer(self, answer: Answer) -> RunEnded:
         """Return the event that ends a run whose first agent has answered. An incomplete answer is not a success.
 
-        An answer is incomplete if it was cut off, or if agents' calls were refused because of a limit of the run.
+        An answer is incomplete if it was cut off, if agents' calls were refused because of a limit of the run, or if a
+        member of a team took no part because its provider has no such model.
         """
         why = self.context.allowance.find_refusal(self._root.scope.path)
         if why is not None:
@@ -275,6 +278,11 @@ class RunDriver:
         elif answer.text.endswith(CUT_OFF_MARK) or any(part.text.endswith(CUT_OFF_MARK) for part in answer.parts):
             message = "the answer was cut off at the model's token limit, even after the model was asked to continue"
             failure = Failure(kind="limit", agent=self.agent, message=message)
+        elif lost := find_lost_members(self._root.scope):
+            names = join_words([one.agent for one in lost], "and")
+            why = format_failures(lost)
+            message = f"the team worked without {names}, so the answer is incomplete ({why})"
+            failure = Failure(kind="engine", agent=self.agent, message=message)
         else:
             return RunEnded(outcome="succeeded")
         parts = answer.parts or await self._collect_parts()

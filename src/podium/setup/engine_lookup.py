@@ -32,7 +32,8 @@ def list_limit_fallbacks(settings: Settings) -> tuple[str, ...]:
 def find_engine(engines: Engines, settings: Settings, agent: Agent, environ: Mapping[str, str]) -> Engine:
     """Return the engine for an agent. Raise Mistake if the agent cannot use it."""
     models = list_models(settings, agent)
-    default = resolve_models(settings.model, settings.models).models[0] if settings.model else ""
+    defaults = resolve_models(settings.model, settings.models).models if settings.model else ("",)
+    default = defaults[0]
     fallbacks = list_limit_fallbacks(settings)
     engine = engines.for_agent(
         agent,
@@ -40,6 +41,7 @@ def find_engine(engines: Engines, settings: Settings, agent: Agent, environ: Map
         model=default,
         url=settings.base_url,
         limit_fallbacks=fallbacks,
+        default_models=defaults if default else (),
         choose_sandbox=partial(choose_agent_sandbox, settings),
     )
     program = engines.find_program(agent)

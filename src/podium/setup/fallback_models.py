@@ -43,14 +43,19 @@ def apply_team_fallbacks(agents: Iterable[Agent]) -> tuple[Agent, ...]:
     )
 
 
-def choose_available_models(agent: Agent, find_error: FindModelError, notices: list[str]) -> Agent:
+def choose_available_models(
+    agent: Agent, find_error: FindModelError, notices: list[str], *, default: str = ""
+) -> Agent:
     """Return the agent with only the available models, and add a notice for each model that is not available.
 
-    If the agent's own model is not available, the agent gets the first available fallback model. If there is none, a
-    squad's member gets the default model, and any other agent is returned unchanged, so that the run is rejected.
+    If the agent's own model is not available, the agent gets the first available fallback model. If there is none, it
+    gets the default model if it is a squad's member, or if its own model is unknown and `default`, the default model,
+    is available. Any other agent is returned unchanged, so that the run is rejected: a key that is not set is a mistake
+    that the user can correct.
     """
     is_squads = (agent.path or "").startswith(SQUAD_FOLDERS)
-    if agent.engine != "model" or (not agent.fallback_models and not (is_squads and agent.model)):
+    is_replaceable = is_squads or (bool(default) and _is_unknown(agent.model))
+    if agent.engine != "model" or (not agent.fallback_models and not (is_replaceable and agent.model)):
         return agent
 
     def find_error_with(model: str, *fallbacks: str) -> str:
@@ -59,7 +64,7 @@ def choose_available_models(agent: Agent, find_error: FindModelError, notices: l
     model, fallbacks = agent.model, agent.fallback_models
     if error := find_error_with(model):
         available = [one for one in fallbacks if not find_error_with(one)]
-        if not available and not is_squads:
+        if not available and not is_squads and (not is_replaceable or find_error_with("")):
             return agent
         model = available[0] if available else ""
         notices.append(f"{agent.name} uses {model or 'the default model'}: {error}.")
@@ -70,6 +75,15 @@ def choose_available_models(agent: Agent, find_error: FindModelError, notices: l
         elif one != model:
             kept.append(one)
     return structs.replace(agent, model=model, fallback_models=tuple(kept))
+
+
+def _is_unknown(model: str) -> bool:
+    """Return whether no provider of this name is known."""
+    try:
+        parse_model(model or REHEARSAL)
+    except Mistake:
+        return True
+    return False
 
 
 def describe_unlisted_model(name: str, environ: Mapping[str, str]) -> str:

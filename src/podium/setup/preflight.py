@@ -166,7 +166,7 @@ def require_prices(agents: Iterable[Agent], engine_for: Callable[[Agent], Engine
     for agent in agents:
         engine = engine_for(agent)
         is_priced = getattr(engine, "is_priced", True)  # a coding agent's engine is loaded only if it is used
-        if not is_priced or (isinstance(engine, ModelEngine) and not all(model.is_priced for model in engine.models)):
+        if not is_priced or (isinstance(engine, ModelEngine) and not engine.has_prices):
             raise Mistake(
                 f"{agent.name} uses {engine.name}, whose price is not known, so a budget in usd cannot be "
                 "enforced; limit tokens instead"

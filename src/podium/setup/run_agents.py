@@ -123,7 +123,12 @@ class RunAgents:
             team = tuple(_with_forced_model(one, force_model) for one in team)
         notices: list[str] = []
         team = tuple(
-            choose_available_models(self._settings.apply_role_budget(one), self._find_model_error, notices)
+            choose_available_models(
+                self._settings.apply_role_budget(one),
+                self._find_model_error,
+                notices,
+                default="" if force_model or one.model in self._settings.models else self._settings.model,
+            )
             for one in team
         )
         notices += self.check_agents(team, self._settings, patterns)

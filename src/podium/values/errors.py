@@ -36,13 +36,15 @@ FailureKind = Literal["failed", "timed_out", "empty_reply", "engine", "routing",
 class Failure(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Why an agent failed, as recorded and shown.
 
-    `where` locates the agent more precisely than its name does, such as the stage of a chain.
+    `where` locates the agent more precisely than its name does, such as the stage of a chain. If `is_unknown_model` is
+    true, the agent failed because its provider has no such model, and no other model could be used.
     """
 
     kind: FailureKind
     agent: str
     message: str
     where: str = ""
+    is_unknown_model: bool = False
 
     @property
     def outcome(self) -> Literal["failed", "timed_out"]:

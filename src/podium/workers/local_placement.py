@@ -233,6 +233,7 @@ class LocalPlacement:
             commit="" if left is None else left.commit,
             signal=next(signals, None),
             summary=_summarise_plan_step(entries),
+            is_unknown_model=_failed_for_unknown_model(entries[-1]),
             unread=_list_unread_messages(entries),
         )
 
@@ -280,6 +281,11 @@ def _summarise_plan_step(entries: Sequence[Entry]) -> str:
     if started.errand is None or not parse_plan_step(started.errand.operation):
         return ""
     return summarise_conversation(entries, started.agent)
+
+
+def _failed_for_unknown_model(last: Entry) -> bool:
+    failure = last.event.failure if isinstance(last.event, RunEnded) else None
+    return failure is not None and failure.is_unknown_model
 
 
 def _list_unread_messages(entries: Sequence[Entry]) -> tuple[str, ...]:

@@ -44,7 +44,8 @@ class Model:
     `window` returns the size of the context window in tokens, or None if it is unknown. It is called
     only for long conversations, because the first lookup is slow. `max_tokens` limits the length of a reply.
     If the provider accepts no calls for longer than `max_wait` seconds, the model is at its limit. If
-    `is_for_limits` is true, the model is called only when an earlier model is at its limit.
+    `is_for_limits` is true, it is called only when an earlier model is at its limit. If `is_for_unknown` is true,
+    it is called only when the provider of an earlier model has no such model.
     """
 
     wire: Wire
@@ -59,6 +60,7 @@ class Model:
     max_tokens: int | None = None
     max_wait: float = DEFAULT_MAX_WAIT
     is_for_limits: bool = False
+    is_for_unknown: bool = False
 
     @property
     def label(self) -> str:

@@ -63,6 +63,8 @@ class ModelCaller:
         self._toolless_models: set[int] = set()
         """The indices of models whose servers refused tools. Their tools are described in the prompt instead."""
         self._candidates = ModelCandidates(models)
+        self._unknown_message = ""
+        """Why the first unknown model was refused."""
         self._notices: set[str] = set()
         """The notices about fallbacks and about replies from other models that this session has recorded."""
 
@@ -135,9 +137,18 @@ class ModelCaller:
             limited[failed] = outcome.until
         if outcome.is_unknown_model:
             self._candidates.mark_unknown(failed)
+            self._unknown_message = self._unknown_message or outcome.message
         candidate = self._candidates.find_next(failed, limited)
+        if candidate is not None and self._is_unaffordable(self.models[candidate]):
+            self._candidates.mark_unknown(candidate)
+            candidate = self._candidates.find_next(failed, limited)
+        if self.models[failed].is_for_unknown:
+            used = self.models[failed].name
+            message = f"{self._unknown_message}; the default model {used} cannot be used either: {outcome.message}"
+        else:
+            message = outcome.message
         if candidate is None:
-            raise OutsideFailed(outcome.message)
+            raise OutsideFailed(message, is_unknown_model=bool(self._unknown_message))
         if outcome.is_unknown_model:
             used = self.models[candidate].name
             place.record(Noticed(text=f"{self._spec.agent.name} uses {used} instead: {outcome.message}."))
@@ -145,6 +156,11 @@ class ModelCaller:
             used, until = self.models[candidate].label, format_utc_time(outcome.until)
             self._record_once(place, f"{self._spec.agent.name} uses {used} until {until}: {outcome.message}")
         return candidate
+
+    def _is_unaffordable(self, model: Model) -> bool:
+        """Return whether a model that replaces an unknown one must not be called, because its price is not known."""
+        allowance = self._spec.allowance
+        return model.is_for_unknown and allowance is not None and allowance.limits_money and not model.is_priced
 
     def _check_refused_tools(self, place: Scope, failed: int, outcome: CallFailed) -> bool:
         """Return whether a call failed only because the model does not support tool calls.

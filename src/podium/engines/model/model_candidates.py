@@ -15,7 +15,11 @@ from .provider_throttle import ProviderThrottle
 
 
 class Candidate(Protocol):
-    """A model that can be called. If `is_for_limits` is true, it is used only when an earlier model is at its limit."""
+    """A model that can be called.
+
+    If `is_for_limits` is true, it is used only when an earlier model is at its limit. If `is_for_unknown` is true, it
+    is used only when the provider of an earlier model has no such model.
+    """
 
     @property
     def name(self) -> str: ...
@@ -28,6 +32,9 @@ class Candidate(Protocol):
 
     @property
     def is_for_limits(self) -> bool: ...
+
+    @property
+    def is_for_unknown(self) -> bool: ...
 
 
 class ModelCandidates:
@@ -80,5 +87,8 @@ class ModelCandidates:
 
     def _iter_allowed(self, places: Sequence[int], limited: dict[int, float]) -> Iterator[int]:
         for place in places:
-            if place not in limited and (limited or not self._models[place].is_for_limits):
+            model = self._models[place]
+            if place in limited or (model.is_for_limits and not limited):
+                continue
+            if self._unknown or not model.is_for_unknown:
                 yield place

@@ -70,6 +70,11 @@ class ModelEngine:
         self._retry = retry or RetryPolicy()
 
     @property
+    def has_prices(self) -> bool:
+        """Whether the models' prices are known, except those of models that only replace unknown ones."""
+        return all(model.is_priced for model in self.models if not model.is_for_unknown)
+
+    @property
     def takes_schema(self) -> bool:
         """Whether calls may enforce a JSON schema for the reply. The tool that is equivalent to it is then left out."""
         return self.models[0].abilities.json_schema is not False

@@ -129,5 +129,7 @@ class WorkerReturned(EventBase, frozen=True, kw_only=True, tag="worker_returned"
     commit: str = ""
     signal: HandoverAsked | BlockerRaised | None = None
     summary: str = ""
+    is_unknown_model: bool = False
+    """Whether the worker failed because the provider of its agent has no such model."""
     unread: tuple[str, ...] = ()
     """The texts of the messages that the worker did not receive before it ended."""

@@ -473,6 +473,7 @@ export const KINDS = Object.freeze({
  * @property {string} agent
  * @property {string} message
  * @property {string} [where]
+ * @property {boolean} [is_unknown_model]
  */
 
 /**
@@ -1329,6 +1330,7 @@ export const KINDS = Object.freeze({
  * @property {string} [commit]
  * @property {(HandoverAsked|BlockerRaised|null)} [signal]
  * @property {string} [summary]
+ * @property {boolean} [is_unknown_model]
  * @property {Array<string>} [unread]
  */
 
