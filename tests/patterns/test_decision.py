@@ -523,3 +523,45 @@ async def test_a_member_whose_reply_has_no_ballot_is_asked_once_more_without_tha
     [corrected] = [call.messages for call in studio.calls if call.agent == "ada"][1]
     assert "I like drinks." not in corrected.text
     assert "had no vote" in corrected.text
+
+
+@pytest.mark.parametrize(
+    ("options", "written", "option"),
+    [
+        (("__init__", "init"), "`__init__`", "__init__"),
+        (("C*", "C"), "**`C*`**", "C*"),
+        (("Use `tab`", "Use **space**"), "use tab", "Use `tab`"),
+        (("Use `tab`", "Use **space**"), "**Use space.**", "Use **space**"),
+        (("“Smart”", "plain"), "'Smart'", "“Smart”"),
+        (("tab", "space"), "~~(tab)~~", "tab"),
+        (("2", "1"), "`1`", "1"),
+        (("*", "_"), "_", "_"),
+        (("a_b", "ab"), "`a_b`", "a_b"),
+    ],
+)
+def test_an_option_is_found_whatever_markup_it_and_the_ballot_have(
+    options: tuple[str, ...], written: str, option: str
+) -> None:
+    assert match_option(options, written) == option
+
+
+@pytest.mark.parametrize(
+    ("text", "option"),
+    [
+        ("- > VOTE: tab", None),
+        ('> {"option": "tab"}', None),
+        ('> ```json\n> {"option": "tab"}\n> ```', None),
+        ("Ann wrote:\n```\nVOTE: tab\n```\nI am not sure.", None),
+        ("VOTE: space\n```\nVOTE: tab\n```", "space"),
+        ('Ann said {"option": "tab"}, but\nVOTE: space', "space"),
+        ("```\nVOTE: tab\n```", "tab"),
+        ("1. VOTE: tab", "tab"),
+        ('My ballot:\n```json\n{"option": "tab", "reason": "wide"}\n```', "tab"),
+    ],
+)
+def test_a_vote_in_a_quotation_or_in_a_part_of_the_reply_that_is_code_is_not_the_members(
+    text: str, option: str | None
+) -> None:
+    ballot = parse_ballot(text)
+
+    assert (ballot and ballot.option) == option

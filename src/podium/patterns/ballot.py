@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -15,8 +15,20 @@ from ..values.plain_text import join_words, truncate_text
 from .json_output import find_json
 
 LONGEST_REASON = 2000
+MOST_LAYERS = 10
+"""How many pairs of quotes or emphasis marks around a name are removed."""
 
-_VOTE_LINE = re.compile(r"^[ \t*_`#-]*vote\b[*_ \t]*:[*_ \t]*(?P<option>\S.*)$", re.IGNORECASE | re.MULTILINE)
+_VOTE_LINE = re.compile(
+    r"^[ \t]*(?:\d{1,3}[.)])?[ \t*_`#-]*vote\b[*_ \t]*:[*_ \t]*(?P<option>\S.*)$", re.IGNORECASE | re.MULTILINE
+)
+_QUOTED_LINE = re.compile(r"^[ \t]*(?:[-*+] |\d{1,3}[.)] )?[ \t]*>.*$", re.MULTILINE)
+_FENCED = re.compile(r"^[ \t]*(?P<fence>```|~~~).*?(?:^[ \t]*(?P=fence)[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
+_NOT_NEWLINE = re.compile(r"[^\n]")
+_MARKS = "`*_\"'~“”‘’«»"
+_ANY_MARK = re.compile(f"[{re.escape(_MARKS)}]")
+_WRAPPED = re.compile(
+    r"(?P<mark>`{1,3}|\*{1,3}|_{1,3}|~~|[\"'])(?P<inner>.*)(?P=mark)|[“‘«(\[](?P<quoted>.*)[”’»)\]]", re.DOTALL
+)
 
 
 class Ballot(NamedTuple):
@@ -54,19 +66,22 @@ def match_option(options: Sequence[str], text: str) -> str:
     """Return the option that matches `text`, ignoring case and markup on both sides.
 
     Return "" for an abstention, and the text without markup if no option matches. If several options differ only in
-    their markup, the one that is written exactly like the text is returned.
+    their markup, the one is returned that is written like the text, or like the text without the markup around it.
     """
-    written, name = text.strip(), _strip_markup(text)
-    bare = name.rstrip(".").casefold()
-    if bare == ABSTAIN or not (bare or written):
-        return ""
-    for spelled in (written, name):
-        if spelled in options:
-            return spelled
-    same = [option for option in options if _strip_markup(option).rstrip(".").casefold() == bare]
-    if len(same) > 1:
-        same = [option for option in same if option.strip().casefold() == written.casefold()]
-    return same[0] if same else name
+    layers = list(_iter_layers(text))
+    name = layers[-1]
+    if name.rstrip(".").casefold() in (ABSTAIN, ""):
+        return next((layer for layer in layers if layer in options), "")
+    for layer in layers:
+        if layer in options:
+            return layer
+    forms = [str.casefold, _normalise, _strip_all_markup]
+    for form in forms:
+        for layer in layers:
+            same = [option for option in options if form(option) == form(layer) != ""]
+            if len(same) == 1:
+                return same[0]
+    return name
 
 
 def match_answer(options: Sequence[str], text: str) -> str:
@@ -78,21 +93,56 @@ def match_answer(options: Sequence[str], text: str) -> str:
     return option
 
 
-def _strip_markup(text: str) -> str:
-    """Return a name without the quotes and emphasis around it. A name of only such characters stays as it is."""
-    return text.strip().strip("`*_\"'").strip() or text.strip()
+def _iter_layers(text: str) -> Iterator[str]:
+    """Yield the text, and the text without one pair of quotes or emphasis marks around it after the other.
+
+    At the end, yield the text without any such marks at its ends, unless it consists only of them.
+    """
+    left = text.strip()
+    yield left
+    for _ in range(MOST_LAYERS):
+        wrapped = _WRAPPED.fullmatch(left)
+        inner = "" if wrapped is None else (wrapped["inner"] or wrapped["quoted"] or "").strip()
+        if not inner:
+            break
+        left = inner
+        yield left
+    yield left.strip(_MARKS).strip() or left
+
+
+def _normalise(text: str) -> str:
+    """Return a name without case, without marks at its ends and without a final full stop, for comparisons."""
+    bare = text.strip()
+    return (bare.strip(_MARKS).strip() or bare).rstrip(".").strip(_MARKS).casefold()
+
+
+def _strip_all_markup(text: str) -> str:
+    """Return a name without any markup, as a model may write an option such as Use `tab`."""
+    return " ".join(_ANY_MARK.sub("", text).strip(" \t.!,;:()[]").casefold().split())
 
 
 def parse_ballot(text: str) -> Ballot | None:
-    """Return the ballot in a reply: a JSON object or the last `VOTE: option` line. Return None if there is neither."""
-    found = find_json(text)
-    if isinstance(found, dict) and isinstance(found.get("option"), str):
+    """Return the ballot in a reply: a JSON object or the last `VOTE: option` line. Return None if there is neither.
+
+    What is quoted with `>` is not a ballot, and neither is a line in a code block that is only a part of the reply.
+    """
+    own = _QUOTED_LINE.sub(_blank, text)
+    outside = _FENCED.sub(_blank, own)
+    lines = list(_VOTE_LINE.finditer(outside if outside.strip() else own))
+    # JSON between sentences may be what somebody else said, so a line with a vote takes precedence over it.
+    found = find_json(own)
+    is_said = not (lines and find_json(outside) is not None)
+    if is_said and isinstance(found, dict) and isinstance(found.get("option"), str):
         return Ballot.from_arguments(found)
-    lines = list(_VOTE_LINE.finditer(text))
     if not lines:
         return None
     reason = (text[: lines[-1].start()] + text[lines[-1].end() :]).strip()
     return Ballot(lines[-1]["option"], reason)
+
+
+def _blank(found: re.Match[str]) -> str:
+    """Return blanks in place of a text, so that the positions in the rest stay the same."""
+    return _NOT_NEWLINE.sub(" ", found[0])
 
 
 def answer_ballot(cast: BallotCast | BallotRefused) -> ToolAnswer:
