@@ -15,6 +15,7 @@ from podium.patterns.verdict import (
     PassFail,
     describe_missing,
     feedback,
+    find_usable_score,
     is_complete,
     neutralise,
     parse_pass_fail,
@@ -237,3 +238,28 @@ def test_a_long_reply_is_judged_in_time(piece: str) -> None:
     self_score(text)
 
     assert time.perf_counter() - began < 10
+
+
+@pytest.mark.parametrize(
+    ("reply", "score"),
+    [
+        ("SCORE: 85/100", 0.85),
+        ("SCORE: 8 out of 10", 0.8),
+        ("SCORE: 1 (out of 10)", 0.1),
+        ("**Score:** 4 of 5", 0.8),
+        ("SCORE: 85 percent", 0.85),
+        ('{"score": "85%", "rationale": "good"}', 0.85),
+        ('{"score": "8/10"}', 0.8),
+        ('{"score": 1, "max_score": 10}', 0.1),
+        ('{"score": "0.9"}', 0.9),
+        ('{"score": "85"}', None),
+        ('{"score": "high"}', None),
+        ("SCORE: 8/0", None),
+        ("SCORE: 90 points", None),
+        ("8 out of 10", None),
+    ],
+)
+def test_a_score_on_a_scale_counts_and_one_without_is_asked_for_again(reply: str, score: float | None) -> None:
+    found = find_usable_score(reply)
+
+    assert (None if found is None else found.score) == (None if score is None else pytest.approx(score))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct, structs
@@ -32,12 +32,14 @@ Trend = Literal["improving", "stable", "degrading"]
 class Score(Struct, frozen=True):
     """The quality of the work, from 0 to 1, and the reason.
 
-    If `is_clamped` is true, the number in the reply was not between 0 and 1, so its scale is unknown.
+    If `is_clamped` is true, the number in the reply was not between 0 and 1, so its scale is unknown. If
+    `is_unreadable` is true, the reply has a score that is not a number; `parse_score` does not set it.
     """
 
     score: float
     rationale: str
     is_clamped: bool = False
+    is_unreadable: bool = False
 
 
 class PassFail(Struct, frozen=True):
@@ -90,13 +92,14 @@ def self_score(text: str, group: bool = True) -> float:
 def parse_score(text: str) -> Score:
     """Return the score and rationale in an evaluator's reply. If it has no score, the score is UNSCORED."""
     told = text.replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff")
-    return find_score(text) or Score(UNSCORED, _parse_rationale(told) or text)
+    found = find_score(text) or Score(UNSCORED, _parse_rationale(told) or text)
+    return structs.replace(found, is_unreadable=False)
 
 
 def find_usable_score(text: str) -> Score | None:
     """Return the score in an evaluator's reply, or None if there is none between 0 and 1 (`8/10` and `80 %` are)."""
     found = find_score(text)
-    return None if found is None or found.is_clamped else found
+    return None if found is None or found.is_clamped or found.is_unreadable else found
 
 
 def find_score(text: str) -> Score | None:
@@ -203,7 +206,7 @@ _AROUND = r"[ \t*_`\[(<\"'~=]*+"
 _VALUE = (
     rf"score\b[*_ \t]*+:{_AROUND}"
     r"(?P<number>[-+]?(?:\d{1,30}(?:[.,]\d*+)?|[.,]\d++)(?:e[-+]?\d{1,4})?)(?![.,]?\d)"
-    r"[*_`]*+[ \t]*+(?P<of>%|/[ \t]*+\d{1,30}(?:\.\d*+)?)?"
+    r"[*_`]*+[ \t]*+(?P<of>%|percent\b|(?:/|\(?(?:out[ \t]+)?of\b)[ \t*_`]*+(?P<whole>\d{1,30}(?:\.\d++)?))?"
 )
 _SCORE_LINE = re.compile(rf"^[ \t>*_\#`-]*{_VALUE}", re.IGNORECASE | re.MULTILINE)
 _SCORE = re.compile(rf"\b{_VALUE}", re.IGNORECASE)
@@ -211,6 +214,8 @@ _RATIONALE = re.compile(r"\brationale\b[*_ \t]*+:[*_]*+", re.IGNORECASE)
 _SPACE_AND_EMPHASIS = " \t\r\n*_`\xa0\ufeff"
 _PASS = re.compile(r"pass(?![\w/|-])", re.IGNORECASE)
 _FAIL = re.compile(r"fail(?![\w/|-])", re.IGNORECASE)
+_SCALE_KEYS = ("max", "max_score", "maximum", "scale", "out_of", "of", "total")
+"""The keys under which an object names the highest score."""
 _decoder = json.JSONDecoder(strict=False)
 
 
@@ -218,13 +223,16 @@ def _parse_score_label(pattern: re.Pattern[str], text: str) -> Score | None:
     """Return the first labelled score with its rationale, which may be empty."""
     if (found := pattern.search(text)) is None:
         return None
+    value = _read_label(found)
+    return None if value is None else _make_score(value, _parse_rationale(text, score=found.start()))
+
+
+def _read_label(found: re.Match[str]) -> float | None:
+    """Return the number in a labelled score, divided by its scale, if it has one."""
     value = _parse_number(found["number"].replace(",", "."))
-    if value is None:
-        return None
-    if of := found["of"]:
-        whole = 100.0 if of == "%" else _parse_number(of[1:].strip()) or 1.0
-        value /= whole
-    return _make_score(value, _parse_rationale(text, score=found.start()))
+    if value is None or not found["of"]:
+        return value
+    return value / (100.0 if found["whole"] is None else _parse_number(found["whole"]) or 1.0)
 
 
 def _parse_rationale(text: str, *, score: int = 0) -> str:
@@ -242,11 +250,23 @@ def _parse_score_object(text: str, *, whole: bool) -> Score | None:
     for found in _find_json_objects(text.strip(), whole=whole):
         told = {str(key).casefold(): value for key, value in found.items()}
         if "score" in told:
-            value, why = told["score"], told.get("rationale")
-            number = None if isinstance(value, bool) else _parse_number(value)
+            number, why = _read_json_score(told), told.get("rationale")
             rationale = why.strip() if isinstance(why, str) else ""
-            return Score(UNSCORED, rationale) if number is None else _make_score(number, rationale)
+            if number is None:
+                return Score(UNSCORED, rationale, is_unreadable=True)
+            return _make_score(number, rationale)
     return None
+
+
+def _read_json_score(told: Mapping[str, Any]) -> float | None:
+    """Return the number in an object's `score`, which may be text such as `8/10`, on the object's scale."""
+    value = told["score"]
+    if isinstance(value, str) and (found := _SCORE.fullmatch(f"score: {value.strip()}")) is not None and found["of"]:
+        return _read_label(found)
+    number = None if isinstance(value, bool) else _parse_number(value)
+    wholes = (_parse_number(told[key]) for key in _SCALE_KEYS if key in told and not isinstance(told[key], bool))
+    whole = next((one for one in wholes if one is not None and one > 0), None)
+    return number if number is None or whole is None else number / whole
 
 
 def _find_json_objects(text: str, *, whole: bool) -> Iterator[dict[str, Any]]:
