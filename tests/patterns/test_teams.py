@@ -211,6 +211,13 @@ SECOND_PLANS = [
     '{"assignments": [{"worker": "a", "task": "look again"}]}',
     '```json\n[{"worker": "a", "task": "look again"}]\n```',
     '{"assignments": []}',
+    '[{"worker": "nobody", "task": "look again"}]',
+    'My plan:\n{"plan": [{"agent": "a", "task": "look again"}]}',
+    '{"steps": [{"id": "s1", "owner": "A", "description": "look again"}]}',
+    '{"worker": "a", "task": "look again"}',
+    '{"assignments": {"a": "look again"}}',
+    '{"name": "assign", "arguments": {"worker": "a", "task": "look again"}}',
+    '{"assignments": [{"worker": "a", "task": "look ag',
 ]
 
 
@@ -225,6 +232,16 @@ async def test_a_second_plan_in_place_of_the_answer_is_refused_once(studio: Stud
     assert len(studio.heard("a")) == 1
 
 
+@pytest.mark.parametrize("first", ['{"tasks": [{"agent": "a", "task": "look"}]}', '{"worker": "a", "task": "look"}'])
+async def test_a_plan_that_cannot_be_read_is_asked_for_again_and_is_not_the_answer(studio: Studio, first: str) -> None:
+    add_lead(studio, "orchestrate", "a", says=[first, plan(("a", "look")), "the synthesis"])
+
+    result = await studio.run("lead", "Find out.")
+
+    assert result.text == "the synthesis"
+    assert "its tasks could not be read" in studio.heard("lead")[1]
+
+
 async def test_a_lead_that_only_plans_has_no_answer(studio: Studio) -> None:
     add_lead(studio, "orchestrate", "a", says=[plan(("a", "look")), SECOND_PLANS[0], SECOND_PLANS[2]])
 
@@ -234,7 +251,16 @@ async def test_a_lead_that_only_plans_has_no_answer(studio: Studio) -> None:
     assert "the reply assigns tasks" in (result.error or "")
 
 
-@pytest.mark.parametrize("answer", ['["tea", "coffee"]', "It is `[]`.", '```json\n[{"name": "tea"}]\n```'])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        '["tea", "coffee"]',
+        "It is `[]`.",
+        '```json\n[{"name": "tea"}]\n```',
+        '{"people": [{"name": "Ann", "task": "cook"}]}',
+        "- a: looked, and found nothing",
+    ],
+)
 async def test_json_that_assigns_nothing_is_an_answer(studio: Studio, answer: str) -> None:
     add_lead(studio, "orchestrate", "a", says=[plan(("a", "look")), answer])
 

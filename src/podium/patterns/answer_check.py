@@ -14,7 +14,7 @@ from ..core.session import Reply, Session
 from ..engines.model.written_call import is_machine_text
 from ..values.agent import Agent
 from .member_tasks import list_aliases
-from .plan_reply import read_plan_reply
+from .plan_reply import is_plan, read_plan_reply
 from .verdict import is_only_sentinels
 
 ASK_AGAIN = (
@@ -40,9 +40,9 @@ async def ask_without_plan(op: Operation, session: Session, prompt: str, workers
     """
     for words in (prompt, ASK_AGAIN.format(why=SECOND_PLAN)):
         reply = await session.ask(words)
-        read = read_plan_reply(reply.text, list(workers), aliases=list_aliases(workers))
-        if not read.assigns_tasks:
-            return read.answer
+        names, aliases = list(workers), list_aliases(workers)
+        if not is_plan(reply.text, names, aliases=aliases):
+            return read_plan_reply(reply.text, names, aliases=aliases).answer
     raise op.make_error("failed", f"it gave no answer, even when it was asked again: {SECOND_PLAN}")
 
 

@@ -21,13 +21,14 @@ from .member_tasks import (
     resolve_members,
     run_assignments,
 )
-from .plan_reply import PlanReply, read_plan_reply
+from .plan_reply import PlanReply, is_plan, read_plan_reply
 from .reply_formats import make_assignments_format
 from .team_prompts import render_prompt
 from .verdict import GROUP_COMPLETE, needs_iteration, neutralise
 
 MOST_PLANS = 3
 UNASSIGNED = "it says that more work is needed, but assigns no tasks"
+UNREADABLE_PLAN = "its tasks could not be read"
 UNCLAIMED = f"if nothing is missing, reply with a line that contains only {GROUP_COMPLETE}"
 
 
@@ -114,6 +115,8 @@ async def ask_for_plan(
             slips.append(UNCLAIMED)
         elif read.problem and not slips:
             slips.append(read.problem)
+        elif not slips and is_plan(reply.text, workers, aliases=list_aliases(workers)):
+            slips.append(UNREADABLE_PLAN)
         if can_answer and attempt == 0 and not slips:
             return read
         if attempt < MOST_PLANS:
