@@ -26,6 +26,7 @@ INSTRUCTIONS = (
     "Do not say that something is done before a tool has done it."
 )
 _ANSWER_START = re.compile(r'\s*\{\s*"answer"\s*:\s*"')
+_FENCED_OBJECT = re.compile(r"```\w*\s*(?P<object>\{.*\})\s*```", re.DOTALL)
 _STRING_PART = re.compile(r'(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u])*')
 _NO_TOOLS = re.compile(
     r"not support(?:ed)? (?:\w+ ){0,2}(?:tool|function)"
@@ -158,16 +159,37 @@ def _merge_neighbours(messages: Iterator[Message]) -> Iterator[Message]:
 
 
 def decode_answer(text: str) -> str | None:
-    """Return the answer in a reply, even if it is incomplete, or None if the reply is not an answer."""
+    """Return the answer in a reply, even if it is incomplete, or None if the reply is not an answer.
+
+    The reply may be in a code fence, or wrap the answer twice, because models copy the form of what they were shown.
+    """
+    bare = text.strip()
+    if (fenced := _FENCED_OBJECT.fullmatch(bare)) is not None:
+        bare = fenced["object"]
     try:
-        found = _decoder.decode(text.strip())
+        found = _decoder.decode(bare)
     except (ValueError, RecursionError):
-        stream = AnswerStream()
-        return stream.add_text(text) or None
-    if not isinstance(found, dict) or "answer" not in found or "tool" in found:
+        return AnswerStream().add_text(bare) or None
+    keys = {str(key).casefold(): value for key, value in found.items()} if isinstance(found, dict) else {}
+    if "answer" not in keys or "tool" in keys:
         return None
-    answer = found["answer"]
-    return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+    answer = keys["answer"]
+    if answer is None:
+        return ""
+    if not isinstance(answer, str):
+        return json.dumps(answer, ensure_ascii=False)
+    return _unwrap_again(answer)
+
+
+def _unwrap_again(answer: str) -> str:
+    """Return the answer in an answer that consists only of the form for answers, or the answer itself."""
+    try:
+        found = _decoder.decode(answer) if answer.lstrip().startswith("{") else None
+    except (ValueError, RecursionError):
+        return answer
+    if isinstance(found, dict) and found.keys() == {"answer"} and isinstance(found["answer"], str):
+        return found["answer"]
+    return answer
 
 
 class AnswerStream:
