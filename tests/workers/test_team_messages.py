@@ -183,3 +183,29 @@ async def test_the_sender_is_told_that_a_member_has_finished_and_the_timeline_sa
 
     assert late.stderr == "tester has finished its task, so it will receive the message only if it gets another one\n"
     assert any(one.text == "tester did not receive the message: too late" for one in lab.events(run.id, Noticed))
+
+
+async def test_a_message_to_a_member_reaches_the_worker_in_which_the_whole_team_works(lab: WorkerLab) -> None:
+    lead, *members = make_team([write("a.txt"), "built"], ["tested"], isolation="shared")
+    lead = Agent(
+        name="lead",
+        prompt="You lead.",
+        team={"mode": "broadcast", "members": ["builder", "tester"], "worktrees": "team"},
+    )
+    async with (
+        App(lab.settings(), environ=lab.environ) as app,
+        app.start(lead, "go", agents=members, repo=lab.repo.path, is_attended=True) as run,
+    ):
+        team = (await lab.wait_for_event(run.id, WorkerSent)).run
+        asked = await lab.wait_asked(team)
+
+        sent = await lab.run_podium("send", f"{run.id}/builder", "port 8080")
+        await run.send("port 9090", to="builder")
+        await lab.wait_for_event(team, MessageReceived, count=2)
+        lab.answer(team, asked, "once")
+        delivered = await lab.wait_for_event(team, MessagesDelivered)
+        await run.result()
+
+    assert sent.stderr == f"builder will receive the message with its next model call, in run {team}\n"
+    assert "> port 8080" in delivered.text
+    assert "> port 9090" in delivered.text

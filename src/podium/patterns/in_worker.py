@@ -20,7 +20,7 @@ from ..core.placement import DEFAULT_OPTIONS, Placement, Teammate, WorkerOptions
 from ..core.scope import Scope
 from ..values.agent import Agent, Permissions
 from ..values.attachment import AttachedFile
-from ..values.errors import AgentFailed, FailureKind, Mistake
+from ..values.errors import AgentFailed, FailureKind, Mistake, find_first_error
 from ..values.event import MessagesDelivered, Noticed, WorkerReturned, WorkerSent
 from ..values.request import Answer, Request, describe_outcome
 
@@ -111,10 +111,13 @@ async def run_worker_to_end(
         place.record_outcome(WorkerReturned(run=sent.run, outcome="failed", error=error.failure.message))
         raise
     assert op.placement is not None
-    async with create_task_group() as group:
-        group.start_soon(_forward_messages, op, op.placement, place, sent.run)
-        returned = await op.placement.wait_for_result(sent.run, idle=make_limit_pause(op))
-        group.cancel_scope.cancel()
+    try:
+        async with create_task_group() as group:
+            group.start_soon(_forward_messages, op, op.placement, place, sent.run)
+            returned = await op.placement.wait_for_result(sent.run, idle=make_limit_pause(op))
+            group.cancel_scope.cancel()
+    except ExceptionGroup as errors:
+        raise find_first_error(errors) from errors
     for text in returned.unread:
         place.record(Noticed(text=f"{op.agent.name} ended before it received the message: {text}"))
     return place.record_outcome(returned)
