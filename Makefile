@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SYSTEM_PACKAGES := git bwrap rg chromium-headless-shell postgresql
-SCRIPT_PROGRAMS := gawk mawk jq sqlite3 strace
+SCRIPT_PROGRAMS := gawk mawk jq sqlite3 strace tree xxd
 GOOSE_VERSION := 1.52.0
 GOOSE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/podium-test-agents/goose-$(GOOSE_VERSION)
 

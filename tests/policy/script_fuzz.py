@@ -14,6 +14,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from podium.policy.command_words import compile_use
+from podium.policy.safe_options import ALIASES
+
 BATCH = 250
 PROGRAMS = ("gawk", "mawk", "sed", "printf", "jq", "find")
 
@@ -296,6 +299,18 @@ def _make_option_words(program: str, options: Sequence[str], chance: random.Rand
     return [*words, *chance.choices(FILES, k=chance.randrange(3))]
 
 
+def generate_bundles(program: str) -> list[str]:
+    """Return commands in which letters follow a letter that takes a value, or an operand comes before the options."""
+    use = compile_use(ALIASES.get(program, program))
+    flags = sorted(flag[1:] for flag in use.flags if len(flag) == 2 and flag != "--")
+    letters = sorted(option[1:] for option in (*use.values, *use.optional) if len(option) == 2)
+    unlisted = sorted(set(string.ascii_letters) - {*flags, *letters})
+    attached = [f"-{one}{value}{other} x ran" for one in letters for value in ("", "1") for other in unlisted]
+    bundled = [f"-{flag}{one} 1 x" for flag in flags for one in letters]
+    late = [f"x -{option}" for option in (*flags, *(f"{one}1" for one in letters))]
+    return [f"{program} {words}".strip() for words in (*attached, *bundled, *late)]
+
+
 # Running --------------------------------------------------------------------------------------------
 
 
@@ -321,7 +336,7 @@ def find_deeds(commands: Sequence[str], folder: Path) -> list[Deed]:
 def _fill_folder(place: Path) -> None:
     """Make a folder with files whose lines would be commands if a program ran them."""
     (place / "sub").mkdir(parents=True)
-    for name in ("a.txt", "b.txt", "sub/a.txt", "x"):
+    for name in ("a.txt", "b.txt", "sub/a.txt", "x", "1"):
         (place / name).write_text("touch ran; one 1 X/ x#\n1,two,3 a/b ab\n3 touch ran #one\n\n# 5 x two a[/]\n")
     (place / "data.json").write_text('{"a": {"b": 1}, "items": [{"n": 1, "name": "x"}, {"n": 2, "name": "y"}]}\n')
 

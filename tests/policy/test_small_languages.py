@@ -188,6 +188,13 @@ tree -o ran
 tree -R -H . -L 1
 xxd -r a ran
 xxd a ran
+xxd a -b
+xxd -s 1 a -c8
+xxd -bs 5 a
+uniq a -c
+tree -Io x ran
+tree -L1o ran
+tree -aPo x ran
 ls --hyperlink
 stat --printf
 strings @a

@@ -13,7 +13,7 @@ import pytest
 from podium.policy import Rules, check
 from podium.policy.safe_file_options import READING
 
-from .script_fuzz import PROGRAMS, find_deeds, generate_commands, generate_option_commands
+from .script_fuzz import PROGRAMS, find_deeds, generate_bundles, generate_commands, generate_option_commands
 
 FIXED_SEED = 7
 COUNT = 23_000
@@ -59,20 +59,36 @@ def test_no_script_from_a_random_seed_that_needs_no_permission_does_more_than_re
     assert deeds == [], f"seed {seed}"
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_no_bundle_of_letters_that_needs_no_permission_makes_a_program_do_more_than_read(tmp_path: Path) -> None:
+    programs = [program for program in list_reading_programs() if program not in ("tail", "sleep", "ps")]
+
+    allowed = find_allowed([command for program in programs for command in generate_bundles(program)])
+    deeds = find_deeds(allowed, tmp_path)
+
+    assert len(allowed) >= 2_000
+    assert deeds == []
+
+
 BUILTINS = {"cd", "type", "command", "true", "false", ":", "echo", "test", "printf", "pwd"}
 SCRIPTS = {"zcat", "which", "shasum"}
 """Programs that are scripts themselves, and start other programs or open a folder in an odd way."""
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_no_generated_options_that_need_no_permission_make_a_program_do_more_than_read(tmp_path: Path) -> None:
-    programs = [
+def list_reading_programs() -> list[str]:
+    return [
         program
         for program, use in READING.items()
         if "reads" in use.split() or use.startswith("@")
         if program not in BUILTINS | SCRIPTS and shutil.which(program)
     ]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_no_generated_options_that_need_no_permission_make_a_program_do_more_than_read(tmp_path: Path) -> None:
+    programs = list_reading_programs()
 
     allowed = find_allowed(list(dict.fromkeys(generate_option_commands(FIXED_SEED, MORE, programs))))
     finite = [command for command in allowed if not command.startswith("tail")]

@@ -85,6 +85,8 @@ class SafeUse(NamedTuple):
     is_spelled: bool
     is_single_dash: bool
     is_options_first: bool
+    is_options_before: bool
+    has_values_apart: bool
     needs: frozenset[str]
     needed_operands: int
     operands_with: frozenset[str]
@@ -132,6 +134,8 @@ def compile_use(key: str) -> SafeUse:
         is_spelled="spelled" in tokens,
         is_single_dash=is_single_dash,
         is_options_first="options-first" in tokens,
+        is_options_before="options-before" in tokens,
+        has_values_apart="values-apart" in tokens,
         needs=_list_after(tokens, "needs:"),
         needed_operands=int(next(iter(_list_after(tokens, "operands-required:")), "0")),
         operands_with=_list_after(tokens, "operands-with:"),
@@ -200,6 +204,8 @@ def _judge_by_table(words: Words, start: int, key: str, judged: JudgedWords) -> 
             at = _judge_after_dashes(reading, at)
             continue
         if word.startswith("-") and word != "-":
+            if use.is_options_before and reading.operands:
+                reading.add_risk(at, f"{key} may write to {word}")
             option_at, at = at, _judge_option(reading, at)
             if use.is_options_first and reading.operands and at > option_at:
                 judged.paths.append((at, words[at]))
@@ -268,6 +274,8 @@ def _judge_option(reading: _Reading, at: int) -> int:
         elif option in use.values:
             if not rest:
                 return reading.take_next_value(at, option, use.values[option])
+            if use.has_values_apart and not rest.isdigit():
+                reading.add_risk(at, f"{rest} in {word} may be more options of {reading.key}")
             reading.take_value(at, option, use.values[option], rest)
             return at
         else:

@@ -54,7 +54,8 @@ READING = {
     "df": "-ahHiklPT -t=name -x=name --all --human-readable --inodes --local --print-type --total --type=name "
     "--output[=names] -- <path>... reads",
     "tree": "-adfhsCDFnpugitrUxJQ -L=number -I=text -P=text --dirsfirst --filelimit=number --gitignore --noreport "
-    "--prune --du --si --sort=name --charset=name --matchdirs --ignore-case --inodes --version <path>... reads",
+    "--prune --du --si --sort=name --charset=name --matchdirs --ignore-case --inodes --version <path>... "
+    "values-apart reads",
     "diff": "-uqrbwBiNaycpsetTEZd -NUM -U=number -C=number -W=number -x=text -I=text -F=text -L=text "
     "--unified[=number] --context[=number] --brief --recursive --ignore-case --ignore-all-space "
     "--ignore-space-change --ignore-blank-lines --ignore-trailing-space --ignore-tab-expansion "
@@ -67,7 +68,8 @@ READING = {
     "--dictionary-order --ignore-case --ignore-leading-blanks --check[=name] --merge --stable --zero-terminated "
     "--parallel=number --sort=name --help --version -- <path>... reads",
     "uniq": "-cdDiuz -f=number -s=number -w=number --count --repeated --all-repeated[=name] --unique --ignore-case "
-    "--skip-fields=number --skip-chars=number --check-chars=number --group[=name] --zero-terminated <path> reads",
+    "--skip-fields=number --skip-chars=number --check-chars=number --group[=name] --zero-terminated <path> "
+    "options-before reads",
     "cut": "-snz -b=names -c=names -f=names -d=text --bytes=names --characters=names --fields=names --delimiter=text "
     "--complement --only-delimited --output-delimiter=text -- <path>... options-first reads",
     "tr": "-cCdst --complement --delete --squeeze-repeats --truncate-set1 -- <text>... reads",
@@ -110,7 +112,8 @@ READING = {
     "join": "-i -a=number -e=text -j=number -o=text -t=text -v=number -1=number -2=number --header -- <path>... "
     "options-first reads",
     "expand": "-i -t=names --tabs=names -- <path>... reads",
-    "xxd": "-abeipuE -c=number -g=number -l=number -s=number -o=number <path> reads",
+    "xxd": "single-dash -a -b -e -i -p -u -E -c=number -g=number -l=number -s=number -o=number <path> options-before "
+    "reads",
     "od": "-abcdfhilosxv -A=name -t=name -N=number -j=number -w=number -- <path>... reads",
     "hexdump": "-bcCdovx -n=number -s=number <path>... reads",
     "strings": "-af -n=number -t=name -e=name -- <path>... options-first reads",

@@ -12,6 +12,8 @@ person's approval, or a rule that contains the word itself. The values are writt
 - `needs:--check,-n`: harmless only with one of these options; `operands-required:2`: harmless only with two operands
 - `operands-with:--list,-l`: operands are harmless only with one of these options
 - `options-first`: some versions read the words after the first operand as operands, so an option's value can be a path
+- `options-before`: an option after an operand is not harmless, because the program may write to a file of that name
+- `values-apart`: the value of an option is the next word or digits, and letters after that option are more options
 - `single-dash`: long options have one dash or two; `@git blame`: use the value of that entry
 
 The kinds of values are in `word_kinds`.
