@@ -90,6 +90,12 @@ def test_a_denied_command_is_seen_if_a_line_break_splits_its_words() -> None:
         assert check(command, DENY, "bypass").decision == "deny", command
 
 
+def test_a_denied_command_is_seen_in_a_substitution_in_a_here_document() -> None:
+    for body in ("`rm x`", "a `b` `rm x` c", "${x:-`rm x`}", "$(rm x)"):
+        assert check(f"cat > a <<E_F\n{body}\nE_F", DENY, "bypass").decision == "deny", body
+        assert check(f"cat > a <<'E_F'\n{body}\nE_F", DENY, "bypass").decision == "allow", body
+
+
 def test_a_program_named_by_a_pattern_is_asked_about_if_there_are_deny_rules() -> None:
     for command in ("/bin/r? x", "/bin/[r]m x", "/bin/r* x", "zzz; ./r?"):
         assert check(command, DENY, "bypass").decision == "ask", command

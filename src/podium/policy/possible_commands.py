@@ -28,7 +28,7 @@ LONGEST_OPTION = 200
 MOST_LETTERS = 12
 MOST_PIECES = 200
 MOST_MARKS = 4
-_SEPARATOR = re.compile("[=:,](?=[^=:,])")
+_SEPARATOR = re.compile("[=:,#](?=[^=:,#])")
 _JOINED = {"": ("-c", "-x", "-X", "-e"), "tar": ("-I", "-F"), "zip": ("-T",), "git": ("-c", "-x", "-O")}
 """For each program, options whose value, joined to them, can be a command: `-xrm`."""
 _STRING_END = re.compile(r"[\"'`();|&!=\n{}\[\]<>$]+")
@@ -70,6 +70,8 @@ class _Search:
     def add_command(self, words: Words, depth: int) -> None:
         """Add every command that a command may run."""
         while start := find_plain_inner_start(words):
+            for word in words[1:start]:
+                self.add_value(word.partition("=")[2])
             words = words[start:]
         if self.is_too_much or runs_no_command(words):
             return
@@ -96,7 +98,7 @@ class _Search:
             self.add((words[at].partition(",")[0], *words[at + 1 :]))
         marks = [mark.end() for mark in _SEPARATOR.finditer(words[at])]
         for end in dict.fromkeys((*marks[:MOST_MARKS], *marks[-MOST_MARKS:])):
-            self.add((*words[at][end:].replace(",", " ").split(), *words[at + 1 :]))
+            self.add((*re.sub("[,\"']", " ", words[at][end:]).split(), *words[at + 1 :]))
 
     def add_sed_commands(self, script: str) -> None:
         """Add the commands that a sed script may run. They follow the letter `e`."""

@@ -282,6 +282,7 @@ class _Findings:
     redirected: list[str] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
+    backquoted: list[str] = field(default_factory=list)
     is_too_much: bool = False
 
 
@@ -306,7 +307,7 @@ def _inspect_text(text: str, found: _Findings, *, depth: int) -> bool:
         found.is_too_much = True
         return True
     root = _get_parser().parse(text.encode("utf-8", "surrogatepass")).root_node
-    before, texts_before = len(found.candidates), len(found.texts)
+    before, texts_before, backquoted_before = len(found.candidates), len(found.texts), len(found.backquoted)
     simple = _find_simple_commands(root, found, is_top=not depth)
     if root.has_error or found.is_too_much:
         simple += _split_roughly(text)
@@ -322,6 +323,7 @@ def _inspect_text(text: str, found: _Findings, *, depth: int) -> bool:
         found.candidates.extend(_expand_variants(words))
         found.is_too_much |= len(words) > MOST_WORDS and len(found.candidates) - heard > 1
     inner = [word.partition("!")[2] for words in simple if words[0] == "git" for word in words if "!" in word]
+    inner += found.backquoted[backquoted_before:]
     if not TEXT_READERS.isdisjoint(map(get_program_name, found.candidates[before:])):
         inner += found.texts[texts_before:]
         inner += [word for words in simple for word in words if re.search(r"[\s;|&$`(]", word)]
@@ -370,7 +372,8 @@ def _find_simple_commands(root: Node, found: _Findings, *, is_top: bool) -> list
 
 _LEAVES = frozenset(("word", "raw_string", "string_content", '"', "&&", "||", "|", ";"))
 _NOTED = split_names(
-    "declaration_command unset_command test_command file_redirect heredoc_body herestring_redirect variable_assignment"
+    "declaration_command unset_command test_command file_redirect heredoc_body herestring_redirect variable_assignment "
+    "expansion command_substitution"
 )
 
 
@@ -378,8 +381,16 @@ def _note_node(node: Node, kind: str, found: _Findings, simple: list[Words]) -> 
     """Record a syntax node: the files or text of a redirection in `found`, or the words of a command in `simple`."""
     if kind == "file_redirect":
         _note_redirect(node.children, found)
+    elif kind == "command_substitution":
+        if "\\`" in (said := decode_text(node)):  # backquotes within backquotes
+            found.backquoted.append(said.strip("`").replace("\\`", "`"))
+    elif kind == "expansion":
+        _note_backquotes(decode_text(node), found)
     elif kind == "heredoc_body":
         found.texts.append(decode_text(node))
+        before = node.parent.children if node.parent else []
+        if not any(child.type == "heredoc_start" and _QUOTE.search(decode_text(child)) for child in before):
+            _note_backquotes(decode_text(node), found)
     elif kind == "variable_assignment":
         found.values.append(decode_word(node.children[-1]))
     elif kind == "herestring_redirect":
@@ -389,6 +400,13 @@ def _note_node(node: Node, kind: str, found: _Findings, simple: list[Words]) -> 
         found.values += [decode_word(child).partition("=")[2] for child in node.children if child.type in _QUOTED_WORDS]
 
 
+def _note_backquotes(text: str, found: _Findings) -> None:
+    """Record the commands in text that the shell expands, but in which the parser finds no backquotes."""
+    if "`" in text or "<(" in text:
+        found.backquoted += filter(None, re.split(r"`|[<>]\(|[)}]", text)[1:])
+
+
+_QUOTE = re.compile(r"['\"\\]")
 _QUOTED_WORDS = frozenset(("string", "raw_string", "ansi_c_string", "concatenation"))
 _NOT_WORDS = frozenset(("variable_assignment", "file_redirect", "herestring_redirect", "heredoc_redirect", "comment"))
 
