@@ -144,9 +144,21 @@ def test_a_denied_path_is_seen_in_braces_variables_and_code() -> None:
     commands = ["cat {secret,x}.txt", "cat secret.{txt,a}", "cat secret.t{x..x}t", "x=secret.txt; cat $x"]
     commands += ["cat $PWD/secret.txt", 'cat "$PWD"/secret.txt', "cat ${PWD}/secret.txt", "cat ~+/secret.txt"]
     commands += ["python3 -c 'print(open(\"secret.txt\").read())'", "awk '{getline x <\"secret.txt\"}' a"]
+    commands += ["cat $(echo secret.txt)", "cat `printf %s secret.txt`", 'true secret.txt && cat "$_"']
+    commands += ["cat ${x:-secret.txt}", "for f in secret.txt; do cat $f; done", "for f in s*; do cat $f; done"]
+    commands += ["read f <<< secret.txt; cat $f", "xargs cat <<< secret.txt", "sed 1rsecret.txt a"]
+    commands += ["git -C sub diff ../secret.txt", "env --chdir=a/b cat ../../secret.txt", "cat $OLDPWD/secret.txt"]
+    commands += ["cat /proc/self/cwd/secret.txt", "docker run -v ./secret.txt:/a x", "aws x --input file://secret.txt"]
     commands += ["cp -t src a", "cp --target-directory=src a", "install -t src a"]
 
     assert [one for one in commands if check(one, rules, "bypass").decision != "deny"] == []
+
+
+def test_a_denied_path_that_is_only_printed_is_not_denied() -> None:
+    rules = {"deny": ["Read(./secret.txt)", "Bash(rm *)"]}
+    commands = ["echo secret.txt", "echo secret.txt >> .gitignore", "printf '%s\\n' secret.txt", "cat <<< 'rm x'"]
+
+    assert [one for one in commands if check(one, rules, "bypass").decision == "deny"] == []
 
 
 def test_a_denied_path_is_seen_in_a_pattern_that_the_shell_expands() -> None:

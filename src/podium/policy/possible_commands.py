@@ -101,8 +101,8 @@ class _Search:
             self.add((*re.sub("[,\"']", " ", words[at][end:]).split(), *words[at + 1 :]))
 
     def add_sed_commands(self, script: str) -> None:
-        """Add the commands that a sed script may run. They follow the letter `e`."""
-        for found in islice(re.finditer("e *(?=[^ ])", script[:LONGEST_OPTION]), MOST_LETTERS):
+        """Add the commands that a sed script may run and the files that it may use. They follow a letter."""
+        for found in islice(re.finditer("[erRwW] *(?=[^ ])", script[:LONGEST_OPTION]), MOST_LETTERS):
             self.add(tuple(script[found.end() :].split()))
 
     def add_value(self, value: str) -> None:
@@ -191,11 +191,13 @@ def _list_letters(found: re.Match[str]) -> list[str]:
 
 MOST_EXPANDED = 20_000
 _BRACES = re.compile(r"\{(?:(?P<list>[^{},]*,[^{}]*)|(?P<first>\w)\.\.(?P<last>\w)(?:\.\.-?\d+)?)\}", re.ASCII)
-_THIS_FOLDER = re.compile(r"(?:\$PWD|\$\{PWD\}|~\+)/")
+_THIS_FOLDER = re.compile(r"(?:\$(?:OLD)?PWD|\$\{(?:OLD)?PWD\}|~[+-]|/proc/(?:self|\$\$|\d{1,9})/cwd)/+")
 _EXPANSION = re.compile(
     r"\$\{[^}:=+-]*(?::?[-=+](?P<default>[^}]*))?[^}]*\}|\$\([^)]*\)|`[^`]*`|\$(?:[A-Za-z_]\w*|[0-9@*#?$!-])"
 )
 _GLOB = re.compile(r"[*?]|\[[^][]++\]")
+_PASSING = re.compile(r"\$\(|`|\$\{?_\b|!\$")
+"""Substitutions, and `$_`, pass words on to other commands: `cat $(echo FILE)`."""
 _WORD_END = re.compile(r"[\s\"'`();|&!=\n{}\[\]<>$]+")
 _PIPE = re.compile(r"(?<!\|)\|(?!\|)|<\(")
 
@@ -221,7 +223,8 @@ def find_possible_commands(command: ShellCommand) -> PossibleCommands:
     names = list(map(get_program_name, commands))
     pairs = list(zip(commands, names, strict=True))
     others = [(words, get_program_name(words)) for words in command.candidates]
-    opening = (words for words, name in (*others, *pairs) if name not in PATHLESS)
+    is_passed_on = _PASSING.search(command.text) is not None
+    opening = (words for words, name in (*others, *pairs) if is_passed_on or name not in PATHLESS)
     used = tuple(dict.fromkeys(word for words in opening for word in words[1:]))
     mentioned = [*find_mentioned_paths(("", *used), ""), *chain.from_iterable(map(_split_word, used))]
     mentioned += [words[0] for words in commands]  # a string in code may be a path: `open("a.txt")`
@@ -250,7 +253,10 @@ def _iter_parts(word: str) -> Iterator[str]:
         # Letters can be repeated any number of times, so a long option is cut at its end, too.
         starts = range(2, len(word)) if len(word) <= LONGEST_OPTION else range(len(word) - LONGEST_OPTION, len(word))
         yield from (word[at:] for at in starts)
-    if word.startswith(("$", "~+/")) and (folder := _THIS_FOLDER.match(word)):
-        yield word[folder.end() :]
+    if word.startswith(("$", "~", "/proc/")) and (folder := _THIS_FOLDER.match(word)):
+        word = word[folder.end() :]
+        yield word
     if len(word) <= LONGEST:
-        yield from (piece for piece in re.split("[=:,@]", word, maxsplit=64)[1:] if piece)
+        yield from (piece for piece in re.split("[=:,@]", word, maxsplit=64) if piece not in ("", word))
+        if "://" in word:
+            yield word.partition("://")[2]

@@ -30,7 +30,7 @@ from .shell_program import (
     get_program_name,
     is_runner,
 )
-from .shell_words import decode_text, decode_word, is_glob
+from .shell_words import STARTS_ELSEWHERE, decode_text, decode_word, is_glob, list_start_folders
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -90,7 +90,8 @@ def _parse_command(text: str) -> ShellCommand:
         unread = "it does not parse as a shell command"
     # A search for `cd` and `pushd` is reliable only in text without quotes and escapes, which could hide the names.
     is_hidden = "'" in text or '"' in text or "\\" in text
-    folders = _follow_folders(found) if is_hidden or "cd" in text or "pushd" in text else ()
+    is_moving = is_hidden or "cd" in text or "pushd" in text or (".." in text and STARTS_ELSEWHERE.search(text))
+    folders = _follow_folders(found) if is_moving else ()
     is_placed = bool(folders) or is_hidden or ".." in text
     if found.is_too_much or len(found.candidates) > MOST_CANDIDATES:
         unread = unread or "it is too deeply nested or has too many commands to be checked"
@@ -127,9 +128,8 @@ def _follow_folders(found: _Findings) -> tuple[str, ...]:
     """Return the folders where the commands may run, relative to the checkout and excluding the checkout itself."""
     folders = {"": None}
     for words in found.candidates:
-        if get_program_name(words) not in ("cd", "pushd"):
-            continue
-        for word in words[1:]:
+        is_entering = get_program_name(words) in ("cd", "pushd")
+        for word in words[1:] if is_entering else list_start_folders(words):
             # Each word can double the number of folders, so the number is limited here, too.
             if not word.startswith("-") and len(folders) <= 2 * MOST_FOLDERS:
                 folders |= {posixpath.normpath(posixpath.join(folder, word)): None for folder in folders}
@@ -373,7 +373,7 @@ def _find_simple_commands(root: Node, found: _Findings, *, is_top: bool) -> list
 _LEAVES = frozenset(("word", "raw_string", "string_content", '"', "&&", "||", "|", ";"))
 _NOTED = split_names(
     "declaration_command unset_command test_command file_redirect heredoc_body herestring_redirect variable_assignment "
-    "expansion command_substitution"
+    "expansion command_substitution for_statement"
 )
 
 
@@ -386,6 +386,11 @@ def _note_node(node: Node, kind: str, found: _Findings, simple: list[Words]) -> 
             found.backquoted.append(said.strip("`").replace("\\`", "`"))
     elif kind == "expansion":
         _note_backquotes(decode_text(node), found)
+        if default := _DEFAULT.match(decode_text(node)):
+            found.values.append(default[1])
+    elif kind == "for_statement":
+        found.values += [decode_word(child) for child in node.children_by_field_name("value")]
+        found.globs += [decode_word(child) for child in node.children_by_field_name("value") if is_glob(child)]
     elif kind == "heredoc_body":
         found.texts.append(decode_text(node))
         before = node.parent.children if node.parent else []
@@ -394,7 +399,8 @@ def _note_node(node: Node, kind: str, found: _Findings, simple: list[Words]) -> 
     elif kind == "variable_assignment":
         found.values.append(decode_word(node.children[-1]))
     elif kind == "herestring_redirect":
-        found.texts.append(decode_word(node.children[-1]))
+        found.texts.append(said := decode_word(node.children[-1]))
+        found.values += [said] if len(said.split()) == 1 else []
     else:
         simple.append(tuple(decode_text(node).split()))
         found.values += [decode_word(child).partition("=")[2] for child in node.children if child.type in _QUOTED_WORDS]
@@ -406,6 +412,7 @@ def _note_backquotes(text: str, found: _Findings) -> None:
         found.backquoted += filter(None, re.split(r"`|[<>]\(|[)}]", text)[1:])
 
 
+_DEFAULT = re.compile(r"\$\{!?\w*+:?[-=+]([^}]++)")
 _QUOTE = re.compile(r"['\"\\]")
 _QUOTED_WORDS = frozenset(("string", "raw_string", "ansi_c_string", "concatenation"))
 _NOT_WORDS = frozenset(("variable_assignment", "file_redirect", "herestring_redirect", "heredoc_redirect", "comment"))

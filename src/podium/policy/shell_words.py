@@ -7,6 +7,8 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tree_sitter import Node
 
 
@@ -72,3 +74,18 @@ def _decode_ansi_escape(escape: re.Match[str]) -> str:
     return {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "v": "\v"}.get(
         code, code if code in "\\'\"?" else f"\\{code}"
     )
+
+
+STARTS_ELSEWHERE = re.compile("-C|--(?:directory|chdir|cwd)")
+_START_OPTIONS = ("-C", "--directory", "--chdir", "--cwd")
+
+
+def list_start_folders(words: tuple[str, ...]) -> Iterator[str]:
+    """Yield the folders in which a program such as `git -C DIR` starts."""
+    for word, value in zip(words, (*words[1:], ""), strict=True):
+        if word in _START_OPTIONS:
+            yield value
+        elif word.startswith("-C"):
+            yield word[2:]
+        elif word.startswith(tuple(f"{option}=" for option in _START_OPTIONS[1:])):
+            yield word.partition("=")[2]
