@@ -15,11 +15,12 @@ RUNNING_NAMES = split_names(
     "bazelrc initfile hook hooks preview editor plugin plugins loader preload eval evaluate script scripts program "
     "prog binary executable interpreter compiler linker runner launcher wrapper require browser viewer askpass rsh ssh "
     "extension addon toolchain startup become justfile makefile preprocessor renderer "
-    "invoke javaagent agentpath agentlib terminal"
+    "invoke javaagent agentpath agentlib terminal toolexec vettool difftool mergetool preexec postexec handler "
+    "callback sendmail entrypoint settings"
 )
 """Names, and parts of names such as `ssh-command`, of options whose value is a program, code or a configuration."""
 
-WHOLE_NAMES = split_names("pre run init load bind bin sh expr source")
+WHOLE_NAMES = split_names("pre run init load bind bin sh expr source import cc cxx")
 """Names that only count alone: `--pre` runs a program, and `--pre-release` and `--dry-run` do not."""
 
 _NOT_RUNNING = split_names("no ignore skip without disable list show print dump")
@@ -42,7 +43,8 @@ def find_running_option(words: Words) -> str:
 def is_running_word(words: Words, at: int) -> bool:
     """Return whether the word at this position may be code, the name of a shell, or an option that runs a program."""
     word = words[at]
-    return "$(" in word or "`" in word or word in SHELL_NAMES or is_running_option(words, at)
+    is_code = "$(" in word or "`" in word or word.startswith("|") or word.endswith("|")
+    return is_code or word in SHELL_NAMES or is_running_option(words, at)
 
 
 def is_running_option(words: Words, at: int) -> bool:
@@ -61,6 +63,8 @@ def is_running_option(words: Words, at: int) -> bool:
     parts = [part.lower() for part in _PART.findall(name)]
     if not parts or parts[0] in _NOT_RUNNING or (parts == ["configuration"] and is_plain):
         return False
+    if parts[0] == "on" and len(parts) > 1:  # `--on-change COMMAND`
+        return True
     if not RUNNING_NAMES.isdisjoint(parts) or "".join(parts) in RUNNING_NAMES | WHOLE_NAMES:
         return True
     # Programs accept a long option that is cut short: `--pag` for `--pager`.
