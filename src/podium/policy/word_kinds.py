@@ -15,7 +15,7 @@ from .script_shapes import has_awk_shape, has_jq_shape, has_printf_shape, has_se
 PATH_KINDS = frozenset(
     (
         *("path", "folder", "pattern-file", "revision", "archive", "package"),
-        *("target", "remote", "refspec", "branch", "script", "requirement", "spec"),
+        *("module", "target", "remote", "refspec", "branch", "script", "requirement", "spec"),
     )
 )
 
@@ -151,6 +151,7 @@ _CHECKS: dict[str, Callable[[str], bool]] = {
     "text": _accept,
     "pattern": _accept,
     "path": _is_plain_path,
+    "module": _matching(r"(?![a-z]+:|@).+"),  # deno runs code from `npm:` and `data:` addresses
     "folder": _matching(r"(?!-).+"),
     "pattern-file": _is_plain_path,
     "archive": _is_local_archive,
