@@ -27,13 +27,13 @@ def make_environment(home: Path) -> dict[str, str]:
 
 @contextmanager
 def serve(
-    folder: Path, *options: str, repo: Path | None = None
+    folder: Path, *options: str, repo: Path | None = None, **variables: str
 ) -> Iterator[tuple[dict[str, Any], subprocess.Popen[str]]]:
     """Start a server in a folder, or in a repository in it, and yield what it prints and its process."""
     process = subprocess.Popen(
         [*PODIUM, "serve", "--port", "0", "--json", *options],
         cwd=repo or folder,
-        env=make_environment(folder / "home"),
+        env=make_environment(folder / "home") | variables,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         stdin=subprocess.DEVNULL,
@@ -154,3 +154,21 @@ def test_a_port_in_use_is_named_and_a_signal_ends_the_server_in_good_order(folde
         assert process.wait(timeout=20) == 143
     assert second.returncode == 2
     assert f"cannot listen on 127.0.0.1:{port}: Address already in use; use another --port" in second.stderr
+
+
+def test_the_browser_that_opens_the_page_is_not_one_of_the_checkout(folder: Path) -> None:
+    repo, outside, opened = folder / "repo", folder / "bin", folder / "opened"
+    for place in (repo / ".venv" / "bin", outside):
+        place.mkdir(parents=True)
+        for name in ("xdg-open", "x-www-browser", "www-browser"):
+            (place / name).write_text(f'#!/bin/sh\necho "$0" >{opened}\n')
+            (place / name).chmod(0o755)
+    (repo / ".git").mkdir()
+    (repo / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+
+    path = f"{repo}/.venv/bin:.venv/bin:{outside}:/usr/bin:/bin"
+    os.mkfifo(opened)
+    with serve(folder, "--open", repo=repo, PATH=path, DISPLAY=":9", BROWSER=""):
+        program = opened.read_text()
+
+    assert program.startswith(f"{outside}/")

@@ -69,6 +69,8 @@ WORK_KINDS = (
     WorkEnded,
 )
 """The events that the demo shows while a team works on its plan."""
+PODIUM = (sys.executable, "-P", "-m", "podium")
+"""Without -P, a module that an agent wrote into the demo's repository could shadow one of Podium's."""
 PR_SET_CHILD_SUBREAPER = 36
 FOREIGN_PREFIXES = ("PODIUM_", "GIT_")
 """Prefixes of the environment variables that are removed so that the demo uses only its own folder."""
@@ -149,7 +151,7 @@ class DemoFolder:
         ).stdout
 
     def passes_test(self) -> bool:
-        """Return whether the unit tests in the repository pass."""
+        """Return whether the unit tests in the repository pass, without a sandbox, so before an agent changes them."""
         command = [sys.executable, "-B", "-m", "unittest", "-q"]
         return subprocess.run(command, cwd=self.repo, capture_output=True, check=False).returncode == 0
 
@@ -193,7 +195,7 @@ def kill_background_processes() -> None:
 
 def serve_demo(folder: DemoFolder) -> int:
     """Show the demo's runs in the browser until Ctrl-C. Return 0, or the server's exit code if it failed."""
-    arguments = [sys.executable, "-m", "podium", "serve", "--open", "--port", "0"]
+    arguments = [*PODIUM, "serve", "--open", "--port", "0"]
     with suppress(KeyboardInterrupt):
         code = subprocess.run(arguments, cwd=folder.repo, env=folder.build_environment(), check=False).returncode
         return 0 if code > exit_codes.SIGNALLED else code
@@ -319,7 +321,7 @@ class Demo:
         variables = {} if fault is None else {"PODIUM_FAULT": str(fault)}
         self._print_command(variables, arguments)
         with subprocess.Popen(
-            [sys.executable, "-m", "podium", *arguments],
+            [*PODIUM, *arguments],
             cwd=self._folder.repo,
             env={**self._folder.build_environment(), **variables},
             stdin=subprocess.DEVNULL,

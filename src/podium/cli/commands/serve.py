@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
 import sys
 import time
-import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,8 @@ import anyio
 import click
 
 from ...setup.settings import Settings
-from ...system.locations import find_repo
+from ...system.locations import find_home_folder, find_repo
+from ...system.unsandboxed_program import build_unsandboxed_environment, find_current_checkouts
 from ...values.errors import Mistake
 from ...values.event import SCHEMA
 from ..terminal import exit_codes
@@ -44,6 +46,14 @@ scope_option = click.option(
     metavar="SCOPE,…",
     help="What the client may do: read, act (start and steer runs), approve (answer requests).",
 )
+
+
+def open_in_browser(address: str) -> None:
+    """Open an address in the browser. The browser is not looked up in a checkout, where agents' commands can write."""
+    environ = build_unsandboxed_environment(os.environ, find_current_checkouts(find_home_folder()))
+    command = [sys.executable, "-P", "-m", "webbrowser", address]
+    # The server does not wait for the process, which ends once the browser has the address.
+    subprocess.Popen(command, env=environ, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 
 
 @click.group("serve", invoke_without_command=True)
@@ -110,7 +120,7 @@ def serve_command(
         else:
             print_address(server, address)
         if opens:
-            webbrowser.open(address)
+            open_in_browser(address)
         if is_attended():
             print_to_stderr("press Enter to print another address, for example for another browser")
             asyncio.get_running_loop().add_reader(sys.stdin, lambda: _print_another(server))

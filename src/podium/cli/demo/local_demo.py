@@ -95,8 +95,9 @@ class LocalDemo(Demo):
         self._start_section("The branch is merged only if the test passes on the result.")
         merged = self._run_podium("merge", "--all", "--check", CHECK, "--yes")
         self._print_text(merged.answer)
-        self._check_claim("the branch is merged", merged.code == exit_codes.GOAL_MET and bool(self._read_change()))
-        self._check_claim("the test passes now", self._folder.passes_test())
+        # The check ran in the sandbox. Outside, nothing that a model wrote is run.
+        is_merged = merged.code == exit_codes.GOAL_MET and bool(self._read_change())
+        self._check_claim("the test passes now, and the branch is merged", is_merged)
         self._print_text(self._read_change())
         self._start_section("Next steps:")
         self._print_text("\n".join(f"  {line}" for line in self._suggest_commands(run, is_kept=is_kept)))
