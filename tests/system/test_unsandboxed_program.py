@@ -135,6 +135,10 @@ def test_a_home_folder_in_a_word_is_expanded(
         ),
         *(["env", "--chdir={base}", "sh", "repo/x.sh"], ["make", "-C", "{base}", "-f", "repo/x.sh"]),
         *(["sh", "-c", 'cd "${{PODIUM_REPO%/}}" && make'], ["sh", "-c", "cd ${{PODIUM_REPO:-/}}; make"]),
+        *(["nice", "sh", "-c", "cd; sh repo/x.sh"], ["bash", "-l", "-o", "pipefail", "-c", "cd; cd repo; make"]),
+        *(["env", "-S", "sh -c 'cd; sh repo/x.sh'"], ["perl", "-e", "chdir; do 'repo/x.sh'"]),
+        *(["su", "-", "me", "-c", "repo/x.sh"], ["ssh", "localhost", "sh", "repo/x.sh"]),
+        ["sh", "-c", ". /proc/$PPID/cwd/x.sh"],
     ],
 )
 def test_a_command_that_can_change_to_the_checkout_depends_on_it(

@@ -27,7 +27,10 @@ SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish"))
 LARGEST_DIGESTED = 64 * 1024 * 1024
 CHUNK = 1024 * 1024
 
+_TEXT_OPTION = re.compile("-[A-Za-z]*c")
 _PART = re.compile(r"[=:,]")
+_OTHER_PROCESS = re.compile(r"/proc/(?!self/)[^/\s]{1,100}/(?:cwd|root|fd)\b")
+"""Folders and files of another process, such as Podium's own, which may have started in the checkout."""
 _SHORT_OPTION = re.compile(r"^-[A-Za-z](?=\.\.?(?:/|$))")
 
 
@@ -74,9 +77,15 @@ def plan_start(
     found = [path for word in words for path in checkouts.list_named(word, known)]
     # A command can change to a folder above the checkout that it names, a shell also to the user's home without a name.
     above = [Path(path) for word in words for path in checkouts.list_above(word, known)]
-    above += [Path(path) for path in checkouts.list_above("~") if _find_shell_text(command)]
+    home = [Path(path) for path in checkouts.list_above("~")]
+    above += home if _find_shell_text(command) else []
     for start in (*([folder] if folder is not None else ()), *dict.fromkeys(above)):
         found += [path for path in _iter_relative_paths(command, start) if checkouts.contain(path)]
+    # Code in another language, and programs such as su and ssh, can start in the user's home, too.
+    for start in home:
+        found += [path for path in _iter_relative_paths(command, start, "/") if checkouts.contain(path)]
+    if repo is not None and any(_OTHER_PROCESS.search(word) for word in words):
+        found.append(str(repo))
     paths = tuple(Path(path) for path in dict.fromkeys(found))
     is_dependent = bool(paths) or (folder is not None and checkouts.contain(folder))
     content = {_name_path(path, checkouts): describe_content(path) for path in paths}
@@ -102,7 +111,7 @@ def require_no_relative_path(command: Sequence[str]) -> None:
     if text := _find_shell_text(command):
         # In the text of a shell command, a lone dot is also the command that reads a file.
         named = [word for word in _split_shell_text(text) if word != "." and _is_relative(word)]
-        words = [*named, *command[3:]]
+        words = [*named, *(word for word in words if word != text)]
     for word in words:
         if any(map(_is_relative, (word, _SHORT_OPTION.sub("", word), *_PART.split(word)[1:]))):
             raise Mistake(_explain_relative(f"the argument {_show(word)}"))
@@ -116,9 +125,11 @@ def _explain_relative(what: str) -> str:
 
 
 def _find_shell_text(command: Sequence[str]) -> str:
-    """Return the text in `sh -c text`, or "" if a command is none of these."""
-    program = os.path.basename(command[0]) if command else ""  # noqa: PTH119 - plain text
-    return command[2] if program in SHELLS and len(command) > 2 and command[1].endswith("c") else ""
+    """Return the text in `sh -c text`, also behind options and other programs, or "" if a command is none of these."""
+    names = [os.path.basename(word) for word in command]  # noqa: PTH119 - plain text
+    start = next((at for at, name in enumerate(names) if name in SHELLS), len(command))
+    options = (at for at in range(start + 1, len(command) - 1) if _TEXT_OPTION.fullmatch(command[at]))
+    return next((command[at + 1] for at in options), "")
 
 
 def _is_relative(part: str) -> bool:
@@ -138,11 +149,13 @@ def _split_shell_text(text: str) -> list[str]:
         return text.split()
 
 
-def _iter_relative_paths(command: Sequence[str], folder: Path) -> Iterator[str]:
-    """Yield the existing paths that the words of a command may mean, if its program starts in this folder."""
+def _iter_relative_paths(command: Sequence[str], folder: Path, mark: str = "") -> Iterator[str]:
+    """Yield the existing paths with `mark` that the words of a command may mean, if its program starts in a folder."""
     for word in command:
-        for part in dict.fromkeys((word, *_PART.split(word)[1:], *(_split_shell_text(word) if " " in word else ()))):
-            if part and not part.startswith("/") and len(part) < 4096 and "\0" not in part:
+        texts = _split_shell_text(word) if " " in word else []
+        inner = [part for text in texts if " " in text for part in _split_shell_text(text)]  # quoted in quotes
+        for part in dict.fromkeys((word, *_PART.split(word)[1:], *texts, *inner)):
+            if part and mark in part and not part.startswith("/") and len(part) < 4096 and "\0" not in part:
                 path = os.path.join(folder, part)  # noqa: PTH118 - plain text
                 if os.path.lexists(path):
                     yield path
