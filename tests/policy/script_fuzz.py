@@ -43,6 +43,8 @@ length($1) > 2 {print FILENAME, FNR}
 NF && $1 > 1
 {print $2 * 2 "x"}
 NR%2==0 {print; next} {x = $1}
+/one/,/^}/
+$1 ~ /^}/ {n++} END {print n}
 """.strip("\n").splitlines(),
     "sed": r"""
 1,3p
@@ -64,6 +66,8 @@ s/a\/b/c\/d/
 $=
 s@one@&&@;3q
 1,/two/!s/[^a-z]/-/g
+/^## \[/,/\]/p
+s/\[x\]/y/g
 """.strip("\n").splitlines(),
     "printf": r"""
 %s\n

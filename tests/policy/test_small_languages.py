@@ -303,6 +303,10 @@ sed 's/\.py$/.txt/' a
 sed -n -e 1p -e '5,7p' a
 sed -ne '1p;9q' a
 sed '$d' a
+sed -n '/^## \[1/,/^## \[/p' a
+sed 's/\[x\]/x/' a
+awk '/^def x/,/^}/' a
+awk '/^}/ {n++} END {print n}' a
 sed 3q a
 printf '%s\n' a b
 printf 'done\n'

@@ -43,6 +43,8 @@ _BRACKET = r"\[\^?[A-Za-z0-9_ -]++\]"
 # sed -------------------------------------------------------------------------------------------------
 
 _DELIMITERS = "/|,:@%"
+_LITERAL_BRACKET = r"\\[\[\]]"
+"""A bracket after a backslash. No sed takes it for the start of a set."""
 
 
 def _write_substitution(delimiter: str) -> str:
@@ -50,14 +52,14 @@ def _write_substitution(delimiter: str) -> str:
     others = re.escape(_DELIMITERS.replace(delimiter, ""))
     chars = rf"[{_WORD_CHARS.replace(delimiter, '')}#\"{others}]"
     escape = _ESCAPE if delimiter == "/" else rf"(?!\\{re.escape(delimiter)}){_ESCAPE}"
-    pattern = rf"(?:{chars}|{escape}|\\/|{_BRACKET})*+"
+    pattern = rf"(?:{chars}|{escape}|\\/|{_LITERAL_BRACKET}|{_BRACKET})*+"
     replacement = rf"(?:{chars}|\\[&0-9nt/])*+"
     return rf"s{re.escape(delimiter)}{pattern}{re.escape(delimiter)}{replacement}{re.escape(delimiter)}"
 
 
 @cache
 def _compile_sed_shape() -> re.Pattern[str]:
-    address = rf"(?:[0-9]{{1,9}}|\$|/(?:[{_WORD_CHARS}#\"|,:%]|{_ESCAPE}|\\/|{_BRACKET})++/I?)"
+    address = rf"(?:[0-9]{{1,9}}|\$|/(?:[{_WORD_CHARS}#\"|,:%]|{_ESCAPE}|\\/|{_LITERAL_BRACKET}|{_BRACKET})++/I?)"
     addresses = rf"(?:{address}(?:,(?:{address}|\+[0-9]{{1,9}}))?+ *!? *)?+"
     substitution = "|".join(map(_write_substitution, _DELIMITERS))
     step = rf"{addresses}(?:[pdq=]|(?:{substitution})[gpiI0-9]{{0,4}})"
@@ -80,6 +82,8 @@ def has_awk_shape(program: str) -> bool:
     if program.count("/") == 1:
         # One slash cannot enclose a regular expression. As a division, it has the shape of a multiplication.
         program = program.replace("/", "*")
+    # In this regular expression, which finds the end of a block, no awk takes the brace for the end of an action.
+    program = program.replace("/^}/", "/^x/")
     patterns, statements = _compile_awk_shapes()
     at = 0
     while at < len(program):
