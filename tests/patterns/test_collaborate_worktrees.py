@@ -139,6 +139,74 @@ async def test_dependent_steps_begin_at_the_merged_result_and_all_of_it_is_one_b
     assert "not a worker's branch" not in merged.stderr
 
 
+async def merge_all(settings: Settings, repo: Path, *branches: str) -> tuple[dict[str, Any], str]:
+    """Merge these branches, or all that may be merged, and return what was merged and what was said."""
+    merge = ["merge", *(branches or ["--all"]), "--repo", str(repo), "--yes", "--json"]
+    environment = {"PODIUM_HOME": str(settings.home)}
+    said = await to_thread.run_sync(lambda: CliRunner().invoke(podium, merge, env=environment))
+    assert said.exit_code == 0, said.stderr
+    return json.loads(said.stdout), said.stderr
+
+
+async def test_all_that_may_be_merged_is_the_result_of_a_team_with_its_records_and_no_branch_of_a_step(
+    settings: Settings, repo: Path, play: Play
+) -> None:
+    proposal = {"topic": "Which separator?", "options": ["comma", "tab"], "evidence": "RFC 4180"}
+    play.replies |= {
+        "plan": make_plan(make_step("s1", "ada")),
+        "ada/step:s1": [
+            write("wrong.txt"),
+            "half of it",
+            use_tool("propose_decision", **proposal),
+            write("a.txt"),
+            "a",
+        ],
+        "review:s1": ["1: NOT MET: it is wrong", "1: MET"],
+        "vote": use_tool("cast_ballot", option="tab", reason="it is rare"),
+    }
+    lead, *members = make_agents("ada", "bob", adr=True)
+    tools = ("propose_decision", "cast_ballot")
+    owners = [structs.replace(one, tools=(*(one.tools or ()), *tools)) for one in members]
+    result = await run_team(settings, repo, [lead, *owners])
+    assert result.succeeded, result.error
+    rejected, *_, accepted = [one.branch for one in read_events(settings, result, WorkerSent)]
+
+    merged, said = await merge_all(settings, repo)
+
+    assert [one["branch"] for one in merged["coupled"]] == [f"podium/{result.run_id}/result"]
+    assert "docs/adr/0001-which-separator.md" in list_files(repo, "main")
+    assert accepted not in said.replace(rejected, "")
+
+    _, named = await merge_all(settings, repo, rejected)
+
+    what = f"{rejected}: it belongs to step s1 of lead in run {result.run_id}: work of ada that the team has"
+    assert f"{what} not accepted; the team's result is on podium/{result.run_id}/result\n" in named
+
+
+async def test_the_result_of_a_team_that_left_work_undone_is_reached_only_by_name(
+    settings: Settings, repo: Path, play: Play
+) -> None:
+    play.replies |= {
+        "plan": make_plan(make_step("s1", "ada"), make_step("s2", "bob")),
+        "ada/step:s1": [write("a.txt"), "wrote a"],
+        "bob/step:s2": [write("b.txt"), "wrote b"],
+        "review:s2": "1: NOT MET: it is wrong",
+    }
+    result = await run_team(settings, repo, make_agents("ada", "bob", max_attempts=1))
+    assert not result.succeeded
+    branch = f"podium/{result.run_id}/result"
+    [theirs] = [one.branch for one in read_events(settings, result, PlanStepSubmitted) if one.step == "s2"][:1]
+
+    merged, said = await merge_all(settings, repo)
+    _, named = await merge_all(settings, repo, branch)
+
+    assert merged["coupled"] == []
+    assert f"{branch}: skipped, because part of the work of lead was not done (s2); merge the branch anyway" in said
+    assert f"{theirs}: skipped, because it belongs to step s2 of lead in run {result.run_id}" in said
+    assert f"{branch}: the result of lead in run {result.run_id}; steps done: s1; not done: s2" in named
+    assert list_files(repo, "main") == ["a.txt", "kept.txt"]
+
+
 @pytest.mark.slow
 async def test_a_handover_and_a_reopened_step_begin_at_the_commit_of_the_earlier_owner(
     settings: Settings, repo: Path, play: Play

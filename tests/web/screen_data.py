@@ -194,14 +194,24 @@ def write_worker(
     checks: tuple[bool, ...] = (),
     context: int = 0,
     also: Path | None = None,
+    parent: str = "",
+    operation: str = "",
 ) -> None:
     """Write the run of a worker; without an answer, it has not ended. Its branch, if it has one, exists already.
 
-    `context` is the number of tokens in its conversation with a model that has a known window, and `also` is another
-    repository in which it changed one file.
+    `parent` and `operation` are the run and the operation for which it worked. `context` is the number of tokens in its
+    conversation with a model that has a known window, and `also` is another repository in which it changed one file.
     """
     base = git(site.repo, "rev-parse", "main")
-    worker_task = WorkerTask(root=str(site.repo), path=str(site.repo / ".none"), branch=branch, name=name, base=base)
+    worker_task = WorkerTask(
+        root=str(site.repo),
+        path=str(site.repo / ".none"),
+        branch=branch,
+        name=name,
+        base=base,
+        parent=parent,
+        operation=operation,
+    )
     if also is not None:
         worker_task = structs.replace(
             worker_task, also=(AlsoCheckout(root=str(also), path=f"{also}-worker", base=base),)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from podium.store.reader import StoreReader
+from podium.values.event import OperationEnded, RunEnded, WorkEnded
 
 from . import screen_data as data
 from .conftest import PHONE, Site, Visitor
 from .screen_checks import read_api
+
+ORCHESTRATED, FAILED, PLANNED = "a0a0", "a1a1", "a2a2"
+"""The runs of teams: one that succeeded, one that failed, and one with a plan and a result."""
 
 
 @pytest.fixture(autouse=True)
@@ -128,6 +133,50 @@ def test_a_merge_is_previewed_and_moves_the_target_only_after_a_second_yes(site:
     page.get_by_role("dialog").get_by_role("button", name="Move main").click()
     expect(result).to_contain_text("main has this tree now.")
     assert data.git(site.repo, "rev-parse", "main^{tree}") == tree
+
+
+def write_team(site: Site, run: str, outcome: str, *events: Any) -> None:
+    """Write the run of a team with this outcome."""
+    ends = [OperationEnded(outcome=outcome), RunEnded(outcome=outcome)]
+    site.write_run(run, *data.start(site, "Ship it"), *events, *ends)
+
+
+def test_what_may_be_merged_is_the_result_of_a_team_and_the_last_work_of_members(site: Site, visitor: Visitor) -> None:
+    first, second = f"podium/{ORCHESTRATED}/worker-1", f"podium/{ORCHESTRATED}/worker-2"
+    step, failed, result = f"podium/{PLANNED}/ada-1", f"podium/{FAILED}/worker-1", f"podium/{PLANNED}/result"
+    for branch in (first, second, step, failed, result):
+        data.make_branch(site.repo, branch, {f"{branch.replace('/', '-')}.py": "x\n"})
+    tip = data.git(site.repo, "rev-parse", result)
+    write_team(site, ORCHESTRATED, "succeeded")
+    write_team(site, FAILED, "failed")
+    write_team(site, PLANNED, "succeeded", WorkEnded(done=("s1",), branch=result, commit=tip))
+    member = "lead/member:worker#"
+    data.write_worker(site, "bb21", first, "First", parent=ORCHESTRATED, operation=f"{member}1")
+    data.write_worker(site, "bb22", second, "Second", parent=ORCHESTRATED, operation=f"{member}2")
+    data.write_worker(site, "bb23", failed, "Fail", parent=FAILED, operation=f"{member}1")
+    data.write_worker(site, "bb24", step, "Step", parent=PLANNED, operation="lead/plan_step:s1/member:ada#1")
+
+    page = visitor.open(site, "/workers?view=merge")
+
+    group = page.get_by_role("group", name=re.compile("^Branches"))
+    boxes = group.get_by_role("checkbox")
+    expect(boxes.first).to_be_visible()
+    listed = [box.get_attribute("value") for box in boxes.all()]
+    assert {second, result} <= set(listed)
+    assert not {first, step, failed} & set(listed)
+    expect(group).to_contain_text(f"the result of lead in run {PLANNED}; steps done: s1")
+    page.get_by_text("Not listed: 3").click()
+    skipped = page.get_by_role("listitem")
+    expect(skipped.filter(has_text=first)).to_contain_text(
+        f"it is an earlier attempt of worker in run {ORCHESTRATED}; the later one is on {second}"
+    )
+    expect(skipped.filter(has_text=failed)).to_contain_text(
+        f"it is the work of worker for the team of lead in run {FAILED}, which did not succeed"
+    )
+    expect(skipped.filter(has_text=step)).to_contain_text(f"it belongs to step s1 of lead in run {PLANNED}")
+    forecast = page.locator("section", has=page.get_by_role("heading", name="Overlap forecast"))
+    expect(forecast).to_contain_text(result)
+    expect(forecast).not_to_contain_text(step)
 
 
 @pytest.mark.slow

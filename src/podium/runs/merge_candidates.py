@@ -11,7 +11,7 @@ from anyio import to_thread
 from ..store.reader import StoreReader
 from ..store.worktree_ledger import Ledger
 from ..values.errors import Mistake, NoSuchRun
-from ..values.event import CandidateChosen, RunStarted
+from ..values.event import RunStarted
 from ..values.store_address import StoreAddress
 from ..values.worker_task import WorkerTask
 from ..views.worker_state import AlsoWork, WorkerState
@@ -24,7 +24,7 @@ from ..workspace.merging.resolution_commit import (
     is_resolution_of,
 )
 from .pushed_work import fetch_branch, fetch_branches
-from .work_lookup import TeamResult, find_team_result
+from .team_branches import TeamResult, TeamRuns, list_result_branches, select_mergeable
 from .worker_lookup import RepoContext, load_readable_states
 
 
@@ -32,13 +32,14 @@ from .worker_lookup import RepoContext, load_readable_states
 class MergeCandidate:
     """A branch to merge, with its base, the branches that it builds on (`after`), and a notice for the user, if any.
 
-    If the branch's worker was started to resolve a conflict, `resolves` is that conflict. If only a part of the branch
-    is merged, `part` is that part. `also` contains the worker's changes in additional repositories, which are merged
-    together with the branch.
+    `run` is the run of the worker or team whose work is on the branch. If the branch's worker was started to resolve a
+    conflict, `resolves` is that conflict. If only a part of the branch is merged, `part` is that part. `also` contains
+    the worker's changes in additional repositories, which are merged together with the branch.
     """
 
     branch: str
     base: str
+    run: str = ""
     after: tuple[str, ...] = ()
     notice: str = ""
     resolves: ResolutionStart | None = None
@@ -87,18 +88,38 @@ async def find_merge_candidates(
     that is skipped or replaced. Raise Mistake if a branch in `names` cannot be merged.
     """
     newest = await to_thread.run_sync(_find_newest_workers, context)
-    if names:
-        for worker in [newest[name] for name in names if name in newest]:
-            await fetch_branch(context, worker, notice=notice)
-    else:
+    if not names:
         ready = [worker for worker in newest.values() if worker.state == "complete"]
         await fetch_branches(context, ready, notice=notice)
+        return await list_merge_candidates(context, target, notice=notice)
+    for worker in [newest[name] for name in names if name in newest]:
+        await fetch_branch(context, worker, notice=notice)
     resolvers_by_branch = await find_resolvers(context)
-    if names:
-        candidates = [await _find_named_candidate(context, name, target, resolvers_by_branch) for name in names]
-    else:
-        candidates = await _find_ready_candidates(context, target, resolvers_by_branch, notice)
+    candidates = [await _find_named_candidate(context, name, target, resolvers_by_branch) for name in names]
     return await _order_candidates(context.repository, candidates, notice)
+
+
+async def list_merge_candidates(
+    context: RepoContext, target: str, *, notice: Callable[[str], object]
+) -> list[MergeCandidate]:
+    """Return all branches in this repository that are ready to be merged. Nothing is fetched.
+
+    `notice` is called with the reason for each branch that is skipped or replaced.
+    """
+    resolvers_by_branch = await find_resolvers(context)
+    candidates = await _find_ready_candidates(context, target, resolvers_by_branch, notice)
+    return await _order_candidates(context.repository, candidates, notice)
+
+
+def find_independent_branches(context: RepoContext) -> dict[str, str]:
+    """Map the branch of each worker with a checkout to its base, unless it is only a part of a team's work."""
+    workers = context.load_workers()
+    parts = TeamRuns(context.store).find_parts(workers)
+    return {
+        one.worker_task.branch: one.base
+        for one in workers
+        if one.base and one.worker_task.has_checkout and one.worker_task.branch not in parts
+    }
 
 
 async def _find_named_candidate(
@@ -108,19 +129,21 @@ async def _find_named_candidate(
     if name == target:
         raise Mistake(f"{name} cannot be merged onto itself; choose another target with --onto TARGET")
     await _must_be_merged_here(context, name)
-    newest = _find_newest_workers(context).get(name)
+    newest = _find_newest_workers(context)
+    team_runs = TeamRuns(context.store)
     tip = (await branch_tips(context.repository, [name])).get(name)
-    if newest is None and tip is not None:
-        result = await to_thread.run_sync(find_team_result, context.store, name)
-        notice = "not a worker's branch; merging its current commit" if result is None else describe_result(result, tip)
-        return MergeCandidate(branch=name, base=target, notice=f"{name}: {notice}")
-    worker = newest or context.find_worker(name)
-    notice = ""
+    if name not in newest and tip is not None:
+        result = await to_thread.run_sync(team_runs.find_result, name)
+        notice = "not a worker's branch; merging its current commit" if result is None else result.describe(tip)
+        run = "" if result is None else result.run
+        return MergeCandidate(branch=name, base=target, run=run, notice=f"{name}: {notice}")
+    worker = newest.get(name) or context.find_worker(name)
+    part = (await to_thread.run_sync(team_runs.find_parts, newest.values())).get(worker.worker_task.branch)
+    notice = "" if part is None else f"{worker.name}: {part}"
     if worker.state != "complete":
         what = "did not succeed" if worker.is_over else "has not ended"
-        notice = (
-            f"{worker.name}: the worker on this branch {what} ({worker.state}); merging the branch's current commit"
-        )
+        more = f"{worker.name}: the worker on this branch {what} ({worker.state}); merging the branch's current commit"
+        notice = f"{notice}\n{more}" if notice else more
     return await _make_candidate(context, worker, target, resolvers_by_branch, notice=notice)
 
 
@@ -159,23 +182,20 @@ def require_single_repository(candidates: Iterable[MergeCandidate], what: str) -
             )
 
 
-def describe_result(result: TeamResult, tip: str) -> str:
-    """Describe a team's result branch: its run, its steps, and whether the branch has changed since the run ended."""
-    ended = result.ended
-    text = f"the result of {result.lead} in run {result.run}; steps done: {', '.join(ended.done) or 'none'}"
-    if ended.undone:
-        text += f"; not done: {', '.join(one.step for one in ended.undone)}"
-    return text if tip == ended.commit else f"{text}; the branch has changed since the run ended"
-
-
 async def _find_ready_candidates(
     context: RepoContext, target: str, resolvers_by_branch: Mapping[str, Resolver], notice: Callable[[str], object]
 ) -> list[MergeCandidate]:
-    """Return the branches whose newest worker succeeded and that are not merged into the target yet."""
-    newest = _find_newest_workers(context)
-    compared = await to_thread.run_sync(find_compared_branches, context.store, newest.values())
+    """Return the branches that may be merged and are not merged into the target yet.
+
+    These are the results of teams, and the branches whose newest worker succeeded and that are not only a part of a
+    team's work.
+    """
+    newest = await to_thread.run_sync(_find_newest_workers, context)
+    team_runs = TeamRuns(context.store)
+    parts = await to_thread.run_sync(team_runs.find_parts, newest.values())
     tips_by_branch = await branch_tips(context.repository, newest)
     target_tip = await branch_tip(context.repository, target)
+    results = await _find_ready_results(context, team_runs, target_tip, notice)
     ready: list[MergeCandidate] = []
     for branch, worker in newest.items():
         if (
@@ -187,8 +207,10 @@ async def _find_ready_candidates(
         resolver = resolvers_by_branch.get(branch)
         if resolver is not None and await contains_commit(context.repository, target_tip, resolver.resolves.theirs):
             continue  # the conflict was resolved in another way
-        if branch in compared:
-            notice(f"{branch}: skipped, because run {compared[branch]} chose among several attempts and kept the best")
+        if (part := parts.get(branch)) is not None:
+            result = results.get(part.result)
+            if result is None or not await contains_commit(context.repository, result[1], tips_by_branch[branch]):
+                notice(f"{branch}: skipped, because {part}")
         elif worker.state != "complete":
             notice(
                 f"{branch}: skipped, because the worker on this branch has not completed its task ({worker.state}); "
@@ -204,20 +226,35 @@ async def _find_ready_candidates(
             notice(f"{branch}: skipped, because conflict markers are left in {', '.join(files)}")
         else:
             ready.append(await _make_candidate(context, worker, target, resolvers_by_branch))
+    for result, tip in results.values():
+        ready.append(
+            MergeCandidate(
+                branch=result.branch,
+                base=target,
+                run=result.run,
+                notice=f"{result.branch}: {result.describe(tip)}",
+            )
+        )
     return ready
 
 
-def find_compared_branches(store: StoreAddress, workers: Iterable[WorkerState]) -> dict[str, str]:
-    """Map each branch that was one of several attempts at the same task to the run that chose the best attempt."""
-    parents = dict.fromkeys(worker.worker_task.parent for worker in workers if worker.worker_task.parent)
-    found: dict[str, str] = {}
-    if not parents:
-        return found
-    with StoreReader(store) as reader:
-        for parent in parents:
-            chosen = (entry.event for entry in reader.read_entries(parent) if isinstance(entry.event, CandidateChosen))
-            found |= {one.branch: parent for event in chosen for one in event.candidates if one.branch}
-    return found
+async def _find_ready_results(
+    context: RepoContext, team_runs: TeamRuns, target_tip: str, notice: Callable[[str], object]
+) -> dict[str, tuple[TeamResult, str]]:
+    """Return the teams' results that may be merged and are not merged yet, each with its branch's tip, by branch.
+
+    `notice` is called with the reason for each result that is skipped.
+    """
+    names = await list_result_branches(context.repository)
+    tips_by_branch = await branch_tips(context.repository, names)
+    unmerged = [
+        name for name in names if not await contains_commit(context.repository, target_tip, tips_by_branch[name])
+    ]
+    found = await to_thread.run_sync(lambda: [team_runs.find_result(name) for name in unmerged])
+    ready, reasons = select_mergeable(result for result in found if result is not None)
+    for branch, reason in reasons.items():
+        notice(f"{branch}: skipped, because {reason}; merge the branch anyway with: podium merge {branch}")
+    return {one.branch: (one, tips_by_branch[one.branch]) for one in ready}
 
 
 def _find_newest_workers(context: RepoContext) -> dict[str, WorkerState]:
@@ -263,7 +300,9 @@ async def _make_candidate(
     resolver = resolvers_by_branch.get(worker.worker_task.branch)
     if resolver is None:
         base = worker.base or target
-        return MergeCandidate(branch=worker.name, base=base, after=after, notice=notice, also=worker.also)
+        return MergeCandidate(
+            branch=worker.name, base=base, run=worker.run, after=after, notice=notice, also=worker.also
+        )
     target_tip, ours = await branch_tip(context.repository, target), resolver.resolves.ours
     if not await contains_commit(context.repository, target_tip, ours):
         more = (
@@ -272,7 +311,9 @@ async def _make_candidate(
         )
         notice = f"{notice}\n{more}" if notice else more
     # The worker started from a merge of both sides, so its changes are everything that the target lacks.
-    return MergeCandidate(branch=worker.name, base=target, after=after, notice=notice, resolves=resolver.resolves)
+    return MergeCandidate(
+        branch=worker.name, base=target, run=worker.run, after=after, notice=notice, resolves=resolver.resolves
+    )
 
 
 async def _order_candidates(

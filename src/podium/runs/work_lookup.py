@@ -10,12 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..patterns.work_board import make_result_branch
 from ..store.reader import StoreReader
 from ..values.errors import NoSuchRun
-from ..values.event import KINDS, Entry, RunStarted, WorkEnded, WorkerSent, decode_entry
-from ..values.operation_path import parse_agent_name
-from ..values.store_address import StoreAddress
+from ..values.event import Entry, RunStarted, WorkerSent
 from ..views.step_use import read_step_use
 from ..views.work_fields import work_fields
 from ..views.work_progress import TeamWork, read_team_work
@@ -47,28 +44,6 @@ class WorkRun:
         """Yield the work of each team as JSON fields."""
         for team in self.teams:
             yield {"run": self.id, **work_fields(team, read_step_use(self.entries, team, until=self.until))}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TeamResult:
-    """The outcome of a team's work on its result branch. `run` is the team's run, and `lead` is the team's lead."""
-
-    run: str
-    lead: str
-    ended: WorkEnded
-
-
-def find_team_result(store: StoreAddress, branch: str) -> TeamResult | None:
-    """Return the team result that is on a branch, or None if the branch is not a result branch."""
-    _, _, run = branch.removesuffix("/result").rpartition("/")
-    if branch != make_result_branch(run) or not store.exists():
-        return None
-    with StoreReader(store) as reader:
-        entries = [decode_entry(row.line) for row in reader.read_rows_of_kinds(run, [KINDS[WorkEnded]])]
-    for entry in reversed(entries):
-        if isinstance(entry.event, WorkEnded) and entry.event.branch == branch:
-            return TeamResult(run=run, lead=parse_agent_name(entry.operation), ended=entry.event)
-    return None
 
 
 def iter_work_runs(reader: StoreReader, run: str) -> Iterator[WorkRun]:

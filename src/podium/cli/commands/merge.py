@@ -36,7 +36,7 @@ from ..workers.pull_request_conclusion import conclude_with_requests
 
 @click.command("merge")
 @click.argument("branches", metavar="[BRANCH]...", nargs=-1)
-@click.option("--all", "is_all", is_flag=True, help="Merge every unmerged branch whose worker succeeded.")
+@click.option("--all", "is_all", is_flag=True, help="Merge all unmerged results of teams and workers that succeeded.")
 @click.option("--onto", default="", metavar="TARGET", help="Branch to merge into; default: the checked-out branch.")
 @click.option(
     "--check", "commands", multiple=True, metavar="COMMAND", help="Command that must succeed after each merge."

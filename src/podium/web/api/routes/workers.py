@@ -15,13 +15,20 @@ from ....core.placement import WorkerOptions
 from ....roster.discovery import load_roster
 from ....runs.branch_forecast import forecast_branches, forecast_fields, read_current_branch
 from ....runs.context_window import add_context_windows
-from ....runs.merge_candidates import MergeCandidate, find_merge_candidates, require_single_repository
+from ....runs.merge_candidates import (
+    MergeCandidate,
+    find_independent_branches,
+    find_merge_candidates,
+    list_merge_candidates,
+    require_single_repository,
+)
 from ....runs.worker_lookup import RepoContext, load_readable_states, read_worktree_statuses, worker_fields
 from ....runs.worktree_listing import worktree_fields
 from ....setup.settings import Settings
 from ....store.worker_index import WorkerIndex
 from ....tools.shell import SHELL
 from ....values.agent import Budget
+from ....values.errors import Mistake
 from ....values.event import SCHEMA
 from ....values.plain_text import truncate_text
 from ....values.worker_task import DEFAULT_WORKER_AGENT
@@ -57,7 +64,7 @@ class NewWorker(Struct, forbid_unknown_fields=True):
 
 
 class NewMerge(Struct, forbid_unknown_fields=True):
-    """Branches to merge. If `branches` is empty, every unmerged branch whose worker succeeded is merged."""
+    """Branches to merge. If `branches` is empty, all results of teams and all workers that succeeded are merged."""
 
     branches: tuple[str, ...] = ()
     onto: str = ""
@@ -101,12 +108,31 @@ async def list_workers(request: ApiRequest, server: Server, repo: RepoFolder = "
 
 @get("/api/forecast", guards=[may_read])
 async def read_forecast(request: ApiRequest, server: Server, repo: RepoFolder = "") -> dict[str, Any]:
-    """Return how the branches of workers would merge into the checked-out branch, and which of them overlap."""
+    """Return the branches that may be merged into the checked-out branch, how they would merge, and which overlap.
+
+    The forecast includes the branches of workers that are still working, but not those that are only a part of a team's
+    work. `skipped` contains the reason for each branch that is not a candidate.
+    """
     context = RepoContext(await _find_place(request, server, repo), server.settings)
-    workers = await to_thread.run_sync(context.load_workers)
-    branches = {one.worker_task.branch: one.base for one in workers if one.base and one.worker_task.has_checkout}
+    skipped: list[str] = []
+    candidates = await _list_candidates(context, skipped)
+    branches = await to_thread.run_sync(find_independent_branches, context)
+    branches |= {one.branch: one.base for one in candidates if one.branch not in branches}
     found = await forecast_branches(context.repository.main_folder, branches) if branches else None
-    return {"schema": SCHEMA, "forecast": None if found is None else msgspec.to_builtins(forecast_fields(found))}
+    return {
+        "schema": SCHEMA,
+        "forecast": None if found is None else msgspec.to_builtins(forecast_fields(found)),
+        "candidates": [{"branch": one.branch, "run": one.run, "notice": one.notice} for one in candidates],
+        "skipped": skipped,
+    }
+
+
+async def _list_candidates(context: RepoContext, skipped: list[str]) -> list[MergeCandidate]:
+    try:
+        target = await read_current_branch(context.repository)
+        return await list_merge_candidates(context, target, notice=skipped.append)
+    except Mistake:
+        return []  # no branch is checked out, or it has no commit
 
 
 @get("/api/worktrees", guards=[may_read])
@@ -168,6 +194,7 @@ async def preview_merge(
     async def build(_: str) -> dict[str, Any]:
         candidates = await find_merge_candidates(context, data.branches, target, notice=notices.append)
         require_single_repository(candidates, "the dashboard")
+        notices.extend(candidate.notice for candidate in candidates if candidate.notice)
         if not candidates:
             return {"schema": SCHEMA, "target": target, "coupled": [], "left_out": [], "notices": notices}
         return await build_merge(context, candidates, target, checks, notices=notices)

@@ -2,7 +2,7 @@
 
 import { html, useRef, useState } from "../vendor.mjs";
 import { post } from "../api.mjs";
-import { plural } from "../format.mjs";
+import { count, plural } from "../format.mjs";
 import { Button } from "./button.mjs";
 import { Changed } from "./changed.mjs";
 import { Dialog } from "./dialog.mjs";
@@ -10,13 +10,17 @@ import { Icon } from "./icons.mjs";
 import { ProblemBanner } from "./notices.mjs";
 import { reveal, revealLine } from "./reveal.mjs";
 
-const canMerge = (worker) => worker.state === "complete" && !worker.reader && worker.branch && worker.commit;
-
-function BranchChoice({ workers, left, onToggle }) {
-  if (!workers.length) return html`<p class="quiet">No worker with a branch has finished yet. A branch appears here when its worker is complete.</p>`;
+function BranchChoice({ choices, left, onToggle }) {
+  if (!choices.length) return html`<p class="quiet">No branch can be merged yet. A branch appears here when its worker is complete, or when its team has delivered a result.</p>`;
   return html`<fieldset class="stack branches"><legend class="strong">Branches, in the order in which they are merged</legend>
-    ${workers.map((one) => html`<label class="check" key=${one.id}><input type="checkbox" value=${one.branch} checked=${!left.has(one.branch)} onChange=${() => onToggle(one.branch)} />
-      <code>${revealLine(one.branch)}</code><${Changed} added=${one.added} removed=${one.removed} /><span class="quiet small clip">${revealLine(one.task)}</span></label>`)}</fieldset>`;
+    ${choices.map((one) => html`<label class="check" key=${one.branch}><input type="checkbox" value=${one.branch} checked=${!left.has(one.branch)} onChange=${() => onToggle(one.branch)} />
+      <code>${revealLine(one.branch)}</code><${Changed} added=${one.added} removed=${one.removed} /><span class="quiet small clip">${revealLine(one.text)}</span></label>`)}</fieldset>`;
+}
+
+function Skipped({ lines }) {
+  if (!lines.length) return null;
+  return html`<details><summary>Not listed: ${count(lines.length)}</summary>
+    <ul class="list">${lines.map((line) => html`<li class="item small quiet" key=${line}>${reveal(line)}</li>`)}</ul></details>`;
 }
 
 function LeftOut({ one }) {
@@ -67,13 +71,12 @@ export function Preview({ merge }) {
   </section>`;
 }
 
-export function MergePanel({ workers, onto }) {
+export function MergePanel({ choices, skipped, onto }) {
   const form = useRef(null);
   const [merge, setMerge] = useState(null);
   const [problem, setProblem] = useState(null);
   const [left, setLeft] = useState(new Set());
-  const ready = workers.filter(canMerge);
-  const branches = ready.map((one) => one.branch).filter((branch) => !left.has(branch));
+  const branches = choices.map((one) => one.branch).filter((branch) => !left.has(branch));
   // A second click can come before the first is drawn, so each starts from the latest choice.
   const toggle = (branch) => setLeft((before) => {
     const next = new Set(before);
@@ -93,7 +96,7 @@ export function MergePanel({ workers, onto }) {
   };
   return html`<section class="stack"><h2>Merge</h2>
     <form class="form card" ref=${form} onSubmit=${(event) => event.preventDefault()}>
-      <${BranchChoice} workers=${ready} left=${left} onToggle=${toggle} />
+      <${BranchChoice} choices=${choices} left=${left} onToggle=${toggle} /><${Skipped} lines=${skipped} />
       <div class="pair"><label class="field">Onto<input name="onto" autocomplete="off" spellcheck=${false} placeholder=${onto || "the branch that is checked out"} /></label>
         <label class="field">Checks <span class="hint">one command a line, run after each merge, besides those of the settings</span>
           <textarea name="checks" rows="2" spellcheck=${false} placeholder="make test"></textarea></label></div>

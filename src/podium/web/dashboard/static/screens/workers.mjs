@@ -59,13 +59,23 @@ function AllWorkers({ workers }) {
 
 const Back = () => html`<a class="button small" href=${address("workers")}><${Icon} name="back" />Workers</a>`;
 
+/** The branches that may be merged, with what the list of workers and the forecast say about them. */
+function listChoices({ candidates, forecast }, workers) {
+  const changes = new Map((forecast ? forecast.branches : []).map((one) => [one.branch, one]));
+  return candidates.map(({ branch, run, notice }) => {
+    const { added = 0, removed = 0 } = changes.get(branch) || {};
+    const worker = workers.find((one) => one.id === run && one.branch === branch);
+    return { branch, added, removed, text: notice ? notice.replace(`${branch}: `, "") : worker ? worker.task : "" };
+  });
+}
+
 function Merge({ workers }) {
   const { data, problem, reload } = useLoaded("/api/forecast", { pause: 10000 });
   return html`<div class="screen-head"><${Back} /><h1>Merge branches</h1></div>
     <div class="stack wide">
       <section class="stack"><h2>Overlap forecast</h2><${ProblemBanner} problem=${problem} onRetry=${reload} />
         ${data ? html`<${Forecast} forecast=${data.forecast} />` : problem ? null : html`<${Loading} what="the forecast" />`}</section>
-      <${MergePanel} workers=${workers} onto=${data && data.forecast ? data.forecast.onto : ""} /></div>`;
+      <${MergePanel} choices=${data ? listChoices(data, workers) : []} skipped=${data ? data.skipped : []} onto=${data && data.forecast ? data.forecast.onto : ""} /></div>`;
 }
 
 function OneWorker({ workers, run, reload }) {
