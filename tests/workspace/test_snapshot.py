@@ -52,6 +52,42 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+GENERATED = """
+__pycache__/a.cpython-311.pyc pkg/__pycache__/b.pyc pkg/c.pyo .pytest_cache/v/cache .mypy_cache/3.11/x.json
+.ruff_cache/0.1/x .coverage .coverage.host.1 a.egg-info/PKG-INFO htmlcov/index.html .venv/bin/python env/pyvenv.cfg
+env/lib/x.py node_modules/left-pad/index.js web/node_modules/a/b.js .next/x target/debug/app .gradle/x build/classes/x
+Main.class a.o sub/.DS_Store .app.py.swp app.py~ cache/CACHEDIR.TAG cache/x dist/a-1.0.tar.gz
+""".split()
+SOURCES = [
+    "Cargo.toml",
+    "build.gradle",
+    "app.py",
+    "dist/app.js",
+    "sub/build/plan.py",
+    "sub/target/aim.py",
+    "src/kept.pyc",
+]
+
+
+async def test_files_that_tools_generate_are_in_no_snapshot_unless_git_tracks_them_or_they_are_named(
+    repo: Path,
+) -> None:
+    (repo / "tracked.pyc").write_text("old\n")
+    (repo / ".gitignore").write_text("!src/kept.pyc\n")
+    run_git(repo, "add", "-f", ".")
+    run_git(repo, "commit", "-q", "-m", "more")
+    (repo / "tracked.pyc").write_text("new\n")
+    for name in (*GENERATED, *SOURCES):
+        (repo / name).parent.mkdir(parents=True, exist_ok=True)
+        (repo / name).write_text("x\n")
+
+    commit = await take_snapshot(repo)
+
+    changed = git_output(repo, "diff", "--name-only", "HEAD", commit).splitlines()
+    assert changed == sorted([*SOURCES, "tracked.pyc"])
+    assert git_output(repo, "show", f"{commit}:tracked.pyc") == "new\n"
+
+
 async def test_a_snapshot_holds_the_whole_working_tree_and_touches_nothing(repo: Path, temporary: Path) -> None:
     (repo / "staged.txt").write_text("staged\n")
     (repo / "gone.txt").write_text("gone\n")

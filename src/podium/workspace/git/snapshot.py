@@ -22,6 +22,7 @@ from ...system.child_process import OutputBuffer, build_environment, run_process
 from ...system.file_lock import lock_descriptor, try_lock_descriptor
 from ...system.folder_removal import remove_folder
 from ...values.errors import Mistake, OutsideFailed
+from .generated_files import list_new_files
 from .repository import (
     Checkout,
     GitLocation,
@@ -52,8 +53,8 @@ async def take_snapshot(
 ) -> str:
     """Write a commit on top of HEAD with all current files that git does not ignore, and return its id.
 
-    Changes to paths that `skip` returns True for, untracked nested repositories and the files in submodules are not
-    included. Raise Mistake if there is no commit yet.
+    Changes to paths that `skip` returns True for, untracked files that tools generate, untracked nested repositories
+    and the files in submodules are not included. Raise Mistake if there is no commit yet.
     """
     at = resolve_location(place)
     head = await call_git(at, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
@@ -169,16 +170,14 @@ async def read_person(place: GitLocation) -> str:
 
 async def find_nested_repositories(place: GitLocation) -> list[str]:
     """Return nested repositories that git does not track. Snapshots do not include them."""
-    out = await read_git_output(place, "ls-files", "-z", "--others", "--exclude-standard", timeout=SNAPSHOT_SECONDS)
-    return [name.rstrip("/") for name in split_nul_paths(out) if name.endswith("/")]
+    return [name.rstrip("/") for name in await list_new_files(place) if name.endswith("/")]
 
 
 async def _list_changes(place: Repository | Checkout, index: Path) -> tuple[list[str], list[str]]:
     """Return the paths to remove from the index, and the paths to add to it, so that it matches the working tree."""
     listing = ("diff-files", "--name-status", "-z", "--no-renames")
     told = split_nul_paths(await read_git_output(place, *listing, index=index, timeout=SNAPSHOT_SECONDS))
-    others = ("ls-files", "-z", "--others", "--exclude-standard")
-    new = split_nul_paths(await read_git_output(place, *others, index=index, timeout=SNAPSHOT_SECONDS))
+    new = await list_new_files(place, index=index)
     changed = dict(zip(told[1::2], told[::2], strict=True))
     root = root_folder(place)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from ..git.generated_files import list_new_files
 from ..git.repository import Checkout, call_git, read_git_output, split_nul_paths
 
 MOST_COMMITS = 200
@@ -34,7 +35,8 @@ class WorktreeStatus:
 
     `ahead` counts commits since the base, `behind` counts commits in the main worktree's HEAD that the worktree lacks,
     and `unmerged` counts commits since the base that are in neither that HEAD nor any remote. `modified` and
-    `untracked` count uncommitted files. `commits` contains the newest commits since the base.
+    `untracked` count uncommitted files, without those that tools generate. `commits` contains the newest commits since
+    the base.
     """
 
     ahead: int
@@ -70,10 +72,9 @@ class WorktreeStatus:
 
 async def read_worktree_status(checkout: Checkout, *, main: str) -> WorktreeStatus:
     """Return the status of a worktree. `main` is the commit at the main worktree's HEAD."""
-    told = split_nul_paths(
-        await read_git_output(checkout, "status", "--porcelain=v1", "-z", "--no-renames", timeout=LOOKING_SECONDS)
-    )
-    untracked = sum(1 for line in told if line.startswith("??"))
+    listing = ("status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=no")
+    changed = split_nul_paths(await read_git_output(checkout, *listing, timeout=LOOKING_SECONDS))
+    new = await list_new_files(checkout, groups=True)
     log = await read_git_output(
         checkout, "log", "-z", f"--max-count={MOST_COMMITS}", "--format=%H %s", f"{checkout.base}..HEAD"
     )
@@ -84,8 +85,8 @@ async def read_worktree_status(checkout: Checkout, *, main: str) -> WorktreeStat
         ahead=await _count_commits(checkout, "HEAD", f"^{checkout.base}"),
         behind=await _count_commits(checkout, main, "^HEAD"),
         unmerged=await _count_commits(checkout, "HEAD", f"^{checkout.base}", f"^{main}", "--not", "--remotes"),
-        modified=len(told) - untracked,
-        untracked=untracked,
+        modified=len(changed),
+        untracked=len(new),
         commits=commits,
         files=await _list_changed_files(checkout),
     )
