@@ -285,11 +285,26 @@ def test_a_sentence_decides_nothing_whatever_keys_are_in_it(writer: Desk, pieces
 
     for piece in pieces:
         terminal.process.send(piece)
-    terminal.wait_for("that is not a valid answer; press Enter, then one of the keys shown")
+    terminal.wait_for("that key is not an answer and is ignored")
     terminal.wait_until(lambda lines: sum("[y] once" in line for line in lines) == 2)
     terminal.process.send("a")
 
     assert terminal.wait_exit() == 4
+    assert not (writer.repo / "a.txt").exists()
+
+
+def test_a_key_that_is_no_answer_is_ignored_and_the_next_key_counts(writer: Desk) -> None:
+    terminal = Terminal(writer, "run", "writer", "go")
+    terminal.wait_for("[y] once")
+
+    terminal.process.send("q")
+    terminal.wait_until(lambda lines: sum("[y] once" in line for line in lines) == 2)
+    terminal.process.send("n")
+    terminal.wait_for("Reason for the agent")
+    terminal.process.send("\r")
+
+    assert terminal.wait_exit() == 0
+    assert any("that key is not an answer and is ignored" in line for line in terminal.lines)
     assert not (writer.repo / "a.txt").exists()
 
 

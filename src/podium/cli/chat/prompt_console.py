@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Literal, Self
 
 import click
-from anyio import sleep
+from anyio import current_time, move_on_after, sleep
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
@@ -31,6 +31,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 
 from ...system.private_folder import make_private_folder
 from ..terminal.agent_text import format_agent_text
+from ..terminal.request_prompt import PAUSE_SECONDS
 from ..terminal.text import escape_for_terminal, format_duration
 from .reply_printer import wrap_line
 
@@ -190,8 +191,9 @@ class PromptConsole:
 
     async def discard_line(self) -> None:
         async with self._capture_answer("key"):
-            while await self._keys.get() not in ENTER:
-                pass
+            with move_on_after(PAUSE_SECONDS) as pause:
+                while await self._keys.get() not in ENTER:
+                    pause.deadline = current_time() + PAUSE_SECONDS
 
     async def read_line(self) -> str:
         async with self._capture_answer("line"):

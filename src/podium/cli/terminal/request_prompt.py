@@ -1,9 +1,9 @@
 """Ask the user at the terminal to answer permission requests and questions from agents, one at a time.
 
 Each request is shown in full, with control characters made visible. Keys typed before the prompt appeared are
-discarded, and Enter alone decides nothing. After any other key that is not an answer, input is ignored up to
-the next Enter, so that no character in the middle of a sentence counts as an answer. Esc closes the
-prompt and leaves the request open. If a request is answered elsewhere, its prompt closes and the user is notified.
+discarded, and Enter alone decides nothing. Any other key that is not an answer is ignored, with everything that is
+typed after it up to Enter or a pause, so that no character in the middle of a sentence counts as an answer. Esc closes
+the prompt and leaves the request open. If a request is answered elsewhere, its prompt closes and the user is notified.
 A postponed request is shown again after the others.
 """
 
@@ -76,7 +76,9 @@ SEQUENCE_SECONDS = 0.1
 """The maximum time between the characters sent by one key press."""
 LONG_SECONDS = 5.0
 """If a request has waited for longer than this, its prompt shows the waiting time."""
-NO_ANSWER = "that is not a valid answer; press Enter, then one of the keys shown"
+NO_ANSWER = "that key is not an answer and is ignored; press one of the keys shown"
+PAUSE_SECONDS = 1.0
+"""How long nothing must be typed after a key that is not an answer. The rest of a typed sentence has no such pause."""
 
 
 class Keyboard(Protocol):
@@ -91,7 +93,7 @@ class Keyboard(Protocol):
         ...
 
     async def discard_line(self) -> None:
-        """Discard the rest of the line that the last key belongs to, up to Enter."""
+        """Discard the rest of the text that the last key belongs to, up to Enter or a pause."""
         ...
 
     async def read_line(self) -> str:
@@ -368,7 +370,9 @@ class TerminalKeyboard:
     async def discard_line(self) -> None:
         with self._cbreak_mode():
             while self._typed and not _ENTER.search(self._typed):
-                await self._read_input()
+                self._typed = ""
+                with move_on_after(PAUSE_SECONDS):
+                    await self._read_input()
 
     async def _read_input(self) -> None:
         await wait_readable(self._input)
