@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from podium.cli.commands.cost import Column, TreeLabel, format_cost, format_usage_table
+from podium.cli.commands.cost import Column, TreeLabel, build_usage_columns, format_cost, format_usage_table
 from podium.cli.terminal.text import display_width
 from podium.values.usage import Usage
 
@@ -37,6 +39,36 @@ def team(desk: Desk) -> Desk:
     desk.write_agent("last", make_usage_move(4000, 400, estimated=1, usd=0.04))
     desk.invoke("run", "lead", "do it")
     return desk
+
+
+def test_a_run_that_cannot_be_read_does_not_hide_the_others(team: Desk) -> None:
+    damaged = team.run_id()
+    connection = sqlite3.connect(team.store)
+    connection.execute("DROP TRIGGER entry_stays")
+    connection.execute("UPDATE entry SET line = x'7b' WHERE kind = 'model_replied'")
+    connection.commit()
+    connection.close()
+    team.invoke("run", "law", "do it")
+
+    table, encoded = team.invoke("cost"), team.invoke("cost", "--json")
+
+    assert "total of 1 run" in table.stdout
+    assert f"run {damaged} is not counted: " in table.stderr
+    answer = json.loads(encoded.stdout)
+    assert ([one["agent"] for one in answer["runs"]], [one["id"] for one in answer["damaged"]]) == (["law"], [damaged])
+    assert (table.exit_code, encoded.exit_code) == (8, 8)
+
+
+def test_the_width_of_a_column_is_computed_once() -> None:
+    usages = [Usage(calls=1, input_tokens=1000 + number, output_tokens=10, usd=0.5) for number in range(10_000)]
+    names = [TreeLabel(f"{number:012x}", "") for number in range(10_000)]
+    begun = time.process_time()
+
+    lines = format_usage_table("RUN", names, build_usage_columns(usages), most=100)
+
+    assert len(lines) == 10_001
+    assert len({display_width(line) for line in lines}) == 1
+    assert time.process_time() - begun < 5  # a width for each cell takes minutes
 
 
 def normalize_row(line: str) -> str:

@@ -64,6 +64,10 @@ async def test_wait_starts_a_commander_for_queued_workers(lab: WorkerLab) -> Non
     assert "+two" in (await invoke_podium(lab, "workers", "diff", "feat/a")).stdout
     assert "1 file changed" in (await invoke_podium(lab, "workers", "diff", "feat/a", "--stat")).stdout
     assert "feat/a" in (await invoke_podium(lab, "workers", "logs", "feat/a", "-f")).stdout
+    for command in ("show", "logs", "cost", "results", "follow", "verify", "audit", "artifacts"):
+        by_branch, by_run = [await invoke_podium(lab, command, name) for name in ("feat/a", run)]
+        assert (by_branch.exit_code, by_branch.stdout) == (by_run.exit_code, by_run.stdout), command
+        assert by_branch.exit_code == 0, by_branch.stderr
     one = await invoke_podium_json(lab, "workers", "status", "feat/a")
     assert (one["files"], one["added"], one["answer"]) == (["new.txt"], 2, "written")
     cleaned = (await invoke_podium(lab, "workers", "cleanup", "--dry-run")).stdout

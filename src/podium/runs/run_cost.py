@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from msgspec import structs
 
-from ..store.reader import RunSummary, StoreReader
+from ..store.reader import DamagedRun, RunSummary, StoreReader
 from ..values.event import SCHEMA, decode_entry
 from ..values.usage import Usage, sum_usage
 from ..views.run_view import USAGE_KINDS, OperationNode, RunView, usage_of_event
@@ -33,19 +33,17 @@ def read_run_cost(reader: StoreReader, summary: RunSummary, *, now: float) -> Ru
     Entries that a fork shares with another run count only in that run.
     """
     run = run_fields(summary, now)
-    started = summary.started
-    rows = reader.read_rows(summary.id, after=summary.first.seq + started.shared)
-    return RunCost.of_usages(
-        run, (usage_of_event(decode_entry(one.line).event) for one in rows if one.kind in USAGE_KINDS)
-    )
+    rows = reader.read_rows_of_kinds(summary.id, tuple(USAGE_KINDS), after=summary.first.seq + summary.started.shared)
+    return RunCost.of_usages(run, (usage_of_event(decode_entry(one.line, run=summary.id).event) for one in rows))
 
 
-def costs_fields(costs: Sequence[RunCost]) -> dict[str, Any]:
-    """Return the costs of runs, individually and in total, as JSON fields."""
+def costs_fields(costs: Sequence[RunCost], damaged: Sequence[DamagedRun] = ()) -> dict[str, Any]:
+    """Return the costs of runs, individually and in total, and the runs that cannot be read, as JSON fields."""
     return {
         "schema": SCHEMA,
         "runs": [{**cost.run, "usage": structs.asdict(cost.usage)} for cost in costs],
         "usage": structs.asdict(sum_usage(cost.usage for cost in costs)),
+        "damaged": [{"id": one.id, "problem": str(one.error)} for one in damaged],
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,18 +34,32 @@ def find_run_id(store: StoreAddress, name: str) -> str:
     Raise NoSuchRun unless exactly one run matches.
     """
     with open_reader(store) as reader:
-        # A full name takes precedence over a prefix of an id, as in commands about workers.
-        return find_worker_run(store, name) or reader.find_run(name)
+        return find_named_run(reader, name)
 
 
-def find_worker_run(store: StoreAddress, name: str) -> str:
-    """Return the run of the newest worker with this branch or name in this repository, or an empty string."""
+def find_named_run(reader: StoreReader, name: str, *, repo: Path | None = None) -> str:
+    """Return the id of a run, given the branch or name of a worker in a repository, or a prefix of the id.
+
+    The branch with a team's result stands for the team's run. Raise NoSuchRun unless exactly one run matches.
+    """
+    # A full name takes precedence over a prefix of an id, as in commands about workers.
+    if run := find_worker_run(reader.path, name, repo=repo):
+        return run
+    result = _RESULT_BRANCH.fullmatch(name)
+    return reader.find_run(name if result is None else result[1])
+
+
+_RESULT_BRANCH = re.compile(r"podium/([0-9a-f]+)/(?:result|best)")
+
+
+def find_worker_run(store: StoreAddress, name: str, *, repo: Path | None = None) -> str:
+    """Return the run of the newest worker with this branch or name in a repository, or an empty string."""
     # Imported here to keep start-up fast: most commands do not look up workers.
     from ..store.worker_index import WorkerIndex
     from ..workspace.git.repository import Repository
 
     try:
-        root = Repository.at(find_repo(Path())).main_folder
+        root = Repository.at(find_repo(repo or Path())).main_folder
     except Mistake:
         return ""  # not in a repository, so there are no branches
     known = WorkerIndex(store).find_by_name(str(root), name) if name else []

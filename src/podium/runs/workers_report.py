@@ -19,7 +19,7 @@ from ..views.workers_summary import SentWorker, WorkersSummary, list_sent_worker
 from ..workspace.merging.overlap_forecast import Forecast
 from ..workspace.worktrees.worktree_status import WorktreeStatus
 from .branch_forecast import forecast_branches, forecast_fields
-from .worker_lookup import load_worker_states, read_worktree_statuses, worker_fields
+from .worker_lookup import load_readable_states, read_worktree_statuses, worker_fields
 
 NOT_STARTED_REASON = "no worker was started"
 
@@ -67,7 +67,7 @@ def build_workers_report(
     store: StoreAddress, runs: Iterable[str], *, not_started: tuple[SentWorker, ...] = ()
 ) -> WorkersReport:
     """Report on the workers of these runs."""
-    summary = WorkersSummary.from_workers(load_worker_states(store, runs))
+    summary = WorkersSummary.from_workers(load_readable_states(store, runs))
     branches = summary.list_branches()
     report = WorkersReport(
         summary=summary, statuses=anyio.run(read_worktree_statuses, store, summary.workers), not_started=not_started

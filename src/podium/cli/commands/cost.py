@@ -11,11 +11,15 @@ from typing import NamedTuple
 import click
 
 from ...runs.run_cost import RunCost, cost_tree_fields, costs_fields, node_usage, read_run_cost
-from ...runs.run_lookup import NO_RUNS, derive_run_state, open_reader
+from ...runs.run_lookup import NO_RUNS, derive_run_state, find_named_run, open_reader
 from ...setup.settings import Settings
+from ...store.reader import DamagedRun
+from ...values.errors import StoreCorrupt
 from ...values.plain_text import format_count
+from ...values.store_address import StoreAddress
 from ...values.usage import Usage, sum_usage
 from ...views.run_view import OperationNode, RunView
+from ..terminal import exit_codes
 from ..terminal.run_tree import TreeSymbols, choose_symbols
 from ..terminal.text import (
     as_json,
@@ -34,28 +38,27 @@ NARROWEST_NAME = 8
 @click.command("cost")
 @click.argument("run", required=False)
 @click.option("--json", "is_json", is_flag=True, help="Print the costs as JSON.")
-def cost_command(run: str | None, is_json: bool) -> None:
+def cost_command(run: str | None, is_json: bool) -> int:
     """Show the cost of RUN: the calls, tokens, money and time that each operation used.
 
     The usage of an operation includes that of the operations below it. Without RUN, list all runs with their
-    costs, newest first, and the total.
+    costs, newest first, and the total. RUN can also be the branch or name of a worker in this repository.
     """
     store = Settings.load().store
     most = shutil.get_terminal_size().columns
     if run is None:
-        costs: list[RunCost] = []
-        if store.exists():
-            with open_reader(store) as reader:
-                costs = [read_run_cost(reader, summary, now=time.time()) for summary in reader.list_runs()]
+        costs, damaged = _read_costs(store)
         if is_json:
-            click.echo(as_json(costs_fields(costs)))
+            click.echo(as_json(costs_fields(costs, damaged)))
         elif costs:
             click.echo("\n".join(format_costs_table(costs, now=time.time(), most=most)))
-        else:
+        elif not damaged:
             print_to_stderr(NO_RUNS)
-        return
+        for one in damaged:
+            print_to_stderr(f"run {one.id} is not counted: {one.error}")
+        return exit_codes.INTEGRITY if damaged else exit_codes.GOAL_MET
     with open_reader(store) as reader:
-        id = reader.find_run(run)
+        id = find_named_run(reader, run)
         word = derive_run_state(reader.read_summary(id))
         run_view = RunView.from_entries(reader.read_entries(id))
     now = time.time() if word == "running" else run_view.at
@@ -63,9 +66,25 @@ def cost_command(run: str | None, is_json: bool) -> None:
         click.echo(as_json(cost_tree_fields(word, run_view, now=now)))
     else:
         click.echo("\n".join(format_cost_tree(run_view, now=now, most=most, signs=choose_symbols(sys.stdout.encoding))))
+    return exit_codes.GOAL_MET
 
 
 # All runs
+
+
+def _read_costs(store: StoreAddress) -> tuple[list[RunCost], list[DamagedRun]]:
+    """Return the costs of the runs that can be read, and the runs that cannot be read, each newest first."""
+    if not store.exists():
+        return [], []
+    costs: list[RunCost] = []
+    with open_reader(store) as reader:
+        runs, damaged = reader.read_run_list()
+        for summary in runs:
+            try:
+                costs.append(read_run_cost(reader, summary, now=time.time()))
+            except StoreCorrupt as error:
+                damaged.append(DamagedRun(summary.id, error))
+    return costs, damaged
 
 
 def format_costs_table(costs: Sequence[RunCost], *, now: float, most: int) -> list[str]:
@@ -184,7 +203,8 @@ def format_usage_table(title: str, names: Sequence[TreeLabel], columns: Sequence
     rows = [title, *(name.guide + truncate_line(name.text, room - display_width(name.guide)) for name in names)]
     rows = [row + " " * (room - display_width(row)) for row in rows]
     for column in shown:
-        rows = [f"{row}  {cell:>{column.width}}" for row, cell in zip(rows, (column.title, *column.cells), strict=True)]
+        width = column.width
+        rows = [f"{row}  {cell:>{width}}" for row, cell in zip(rows, (column.title, *column.cells), strict=True)]
     return rows
 
 

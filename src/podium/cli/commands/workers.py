@@ -76,14 +76,18 @@ def workers_command(ctx: click.Context, is_all: bool, repo: Path | None, is_json
         return
     rows = WorkerIndex(context.store).list_listed(None if is_all else context.root)
     workers = load_readable_states(context.store, (row.run for row in rows))
+    readable = {worker.run for worker in workers}
+    for row in rows:
+        if row.run not in readable:
+            print_to_stderr(f"worker {row.name or row.run} is not listed, because its run {row.run} cannot be read")
     listed = workers if is_all else filter_recent_workers(workers)
     statuses = anyio.run(read_worktree_statuses, context.store, listed)
     if is_json:
         items = [worker_fields(worker, statuses.get(worker.run)) for worker in listed]
         click.echo(as_json({"schema": SCHEMA, "workers": items}))
-    elif not workers:
+    elif not rows:
         print_to_stderr(NO_WORKERS)
-    else:
+    elif workers:
         most = shutil.get_terminal_size().columns
         click.echo(
             escape_for_terminal(format_workers_table(listed, statuses, now=time.time(), most=most, with_place=is_all))

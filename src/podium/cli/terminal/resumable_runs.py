@@ -12,7 +12,7 @@ import click
 
 from ...runs.run_listing import run_summary_fields
 from ...runs.run_lookup import derive_run_state, is_worker_run, open_reader
-from ...runs.worker_lookup import load_worker_states
+from ...runs.worker_lookup import load_readable_states
 from ...store.reader import RunSummary
 from ...system.locations import format_path
 from ...values.plain_text import format_count
@@ -55,7 +55,7 @@ def find_resumable_runs(store: StoreAddress) -> ResumableRuns:
     if not is_commander_listening(commander_socket_path(store)):
         # A commander continues these runs when the limits reset; without one, nobody would.
         interrupted += [summary for summary, state in states if state == "waiting"]
-    workers = load_worker_states(store, [summary.id for summary in interrupted if is_worker_run(summary)])
+    workers = load_readable_states(store, [summary.id for summary in interrupted if is_worker_run(summary)])
     return ResumableRuns(
         own=[summary for summary in interrupted if not is_worker_run(summary)],
         # A commander may have started some workers since the list was read.

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import click
 
-from ...runs.run_lookup import open_reader
+from ...runs.run_lookup import find_named_run, open_reader
 from ...setup.settings import Settings
 from ...store.reader import StoreReader
 from ...values.errors import Mistake
@@ -29,7 +29,7 @@ def open_run(run: str, file: Path | None) -> Iterator[tuple[StoreReader, str]]:
         if not run:
             raise click.UsageError("Missing argument 'RUN'.")
         with open_reader(Settings.load().store) as reader:
-            yield reader, reader.find_run(run)
+            yield reader, find_named_run(reader, run)
         return
     from ...store.store_import import import_store  # imported here for start-up time
 

@@ -11,7 +11,8 @@ from ....runs.cost_overview import cost_overview_fields
 from ....runs.run_cost import RunCost, costs_fields
 from ....runs.run_listing import run_summary_fields
 from ....runs.run_lookup import derive_run_state, open_reader
-from ....store.reader import StoreReader
+from ....store.reader import DamagedRun, StoreReader
+from ....values.errors import StoreCorrupt
 from ....values.event import SCHEMA
 from ..route_parameters import RunPrefix, Server
 from ..scopes import may_read
@@ -25,11 +26,16 @@ def read_costs(server: Server) -> dict[str, Any]:
     now = time.time()
     costs, histories = [], []
     with StoreReader(server.store) as reader:
-        for summary in reader.read_run_list().readable:
-            history = server.costs.read(reader, summary, now=now)
+        runs, damaged = reader.read_run_list()
+        for summary in runs:
+            try:
+                history = server.costs.read(reader, summary, now=now)
+            except StoreCorrupt as error:
+                damaged.append(DamagedRun(summary.id, error))
+                continue
             histories.append(history)
             costs.append(RunCost.of_usages(run_summary_fields(summary, now), (one.usage for one in history.points)))
-    return cost_overview_fields(histories) | costs_fields(costs)
+    return cost_overview_fields(histories) | costs_fields(costs, damaged)
 
 
 @get("/api/costs/{run:str}", guards=[may_read], sync_to_thread=True)
