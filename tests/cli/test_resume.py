@@ -4,6 +4,7 @@ import json
 import signal
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -138,6 +139,24 @@ def test_all_of_them_as_json_are_one_object(desk: Desk, make_interrupted_run: Ca
     said = desk.invoke("resume", "--all", "--json", "--quiet")
 
     assert [result["run_id"] for result in json.loads(said.stdout)["runs"]] == runs
+
+
+def test_a_run_whose_folder_is_gone_is_not_resumed_and_no_other_is_held_up(
+    desk: Desk, make_interrupted_run: Callable[[], str]
+) -> None:
+    run = make_interrupted_run()
+    elsewhere = replace(desk, repo=desk.repo.parent / "elsewhere")
+    desk.repo.rename(elsewhere.repo)
+
+    named, every = (elsewhere.run_podium("resume", *words) for words in ([run], ["--all"]))
+
+    sentence = (
+        f"run {run} works in {desk.repo}, which is no longer a folder on this machine; restore it, or end the run"
+    )
+    assert named.stderr == f"podium: {sentence} with: podium stop {run}\n"
+    assert sentence in every.stderr
+    assert (named.returncode, every.returncode) == (2, 2)
+    assert desk.kinds(run).count("run_resumed") == 0
 
 
 def test_a_run_that_is_worked_on_is_left_to_its_process(desk: Desk) -> None:

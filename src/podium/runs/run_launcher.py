@@ -247,11 +247,12 @@ class RunLauncher:
     ) -> RunDriver:
         """Claim a run that was interrupted or paused and return it, ready to be driven.
 
-        Raise RunOver if the run has ended, RunHeld if a process is working on it, and StoreCorrupt if entries were
-        changed or lost. If `continues_pause` is False, raise RunIsPaused for a paused run.
+        Raise RunOver if the run has ended, RunHeld if a process is working on it, StoreCorrupt if entries were changed
+        or lost, and Mistake if its folder is gone. If `continues_pause` is False, raise RunIsPaused for a paused run.
         """
         await self._require_unfinished(id)
         started = await self._load_run_start(id)
+        await to_thread.run_sync(_require_folder, id, started)
         own = index_patterns(patterns)
         self._run_agents.check_agents(started.agents, self.settings.with_record(started.settings), own)
         return await self._claim_run(
@@ -414,6 +415,15 @@ class RunLauncher:
             self._store.release_run(lease)
             raise
         return run
+
+
+def _require_folder(run: str, started: RunStarted) -> None:
+    """Raise Mistake if the folder that a run works in is gone. A worker's checkout is created again."""
+    if started.errand is None and started.repo and not Path(started.repo).is_dir():
+        raise Mistake(
+            f"run {run} works in {started.repo}, which is no longer a folder on this machine; restore it, or end "
+            f"the run with: podium stop {run}"
+        )
 
 
 def _describe_address(recorded: str, own: str, rows: Sequence[JournalRow]) -> str:

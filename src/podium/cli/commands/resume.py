@@ -180,8 +180,9 @@ def _resume_runs(
     for run in own_runs:
         try:
             ending = resume_run(settings, run, shown, overrides)
-        except RunHeld as error:
+        except (RunHeld, Mistake) as error:
             print_to_stderr(str(error))
+            codes += [exit_codes.USAGE] if isinstance(error, Mistake) else []
             continue
         codes.append(shown.print_ending(ending))
         results.append(result_fields(ending.result))
