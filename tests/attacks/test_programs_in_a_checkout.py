@@ -101,7 +101,8 @@ async def test_one_install_that_a_person_allows_changes_the_environment_and_is_r
     assert (environment / "bin" / "helper").read_text() == "x\n"
     requests = studio.events(result, PermissionAsked)
     assert [asked.action.sandbox for asked in requests] == [
-        "workspace; this command can change .venv, node_modules, venv"
+        "workspace, with network access to pypi.org, files.pythonhosted.org; "
+        "this command can change .venv, node_modules, venv"
     ] * 2
     assert "programs changed: .venv/bin/helper" in [event.text for event in studio.events(result, Noticed)]
 
@@ -116,7 +117,8 @@ async def test_an_installation_names_the_programs_of_every_checkout_that_it_can_
     )
     assert sandbox.open_for_install is not None
 
-    install = sandbox.open_for_install(())
+    install = sandbox.open_for_install((), ())
+    assert install is not None
     assert install.wrap is not None
     argv = ["/bin/sh", "-c", f"mkdir {other}/app/node_modules/.bin; echo x >{other}/app/node_modules/.bin/jest"]
     await run_command_line(argv, repo, 30, CommandOutput(), install.wrap)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Literal
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from podium.store.reader import StoreReader
-from podium.values.event import OperationEnded, RunEnded, WorkEnded
+from podium.values.event import Event, OperationEnded, RunEnded, WorkEnded
 
 from . import screen_data as data
 from .conftest import PHONE, Site, Visitor
@@ -135,9 +135,9 @@ def test_a_merge_is_previewed_and_moves_the_target_only_after_a_second_yes(site:
     assert data.git(site.repo, "rev-parse", "main^{tree}") == tree
 
 
-def write_team(site: Site, run: str, outcome: str, *events: Any) -> None:
+def write_team(site: Site, run: str, outcome: Literal["succeeded", "failed"], *events: Event) -> None:
     """Write the run of a team with this outcome."""
-    ends = [OperationEnded(outcome=outcome), RunEnded(outcome=outcome)]
+    ends: list[Event] = [OperationEnded(outcome=outcome), RunEnded(outcome=outcome)]
     site.write_run(run, *data.start(site, "Ship it"), *events, *ends)
 
 

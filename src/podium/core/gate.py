@@ -59,7 +59,9 @@ class PreparedCall:
     for permission, such as a diff. `sandbox` describes the sandbox that a command runs in. A read-only call has no
     effects; a repeatable call can safely be executed again. `directory` is the checkout that the paths are relative to,
     if it is not the agent's own. If `guard` is not empty, it is the reason why a person must decide whatever the rules
-    say.
+    say. If `impossible` is not empty, the call cannot work whatever a person answers, and this sentence says why and
+    what works instead. `if_asked` is the call as it is executed if a person allows it, for example with more hosts, if
+    that differs from a call that a rule allows.
     """
 
     arguments: Mapping[str, Any]
@@ -73,6 +75,8 @@ class PreparedCall:
     is_repeatable: bool = False
     directory: str = ""
     guard: str = ""
+    impossible: str = ""
+    if_asked: PreparedCall | None = None
 
 
 class ActingTool(Protocol):
@@ -222,17 +226,24 @@ class Gate:
         verdict, context = await self._check_action(place, action, prepared)
         allowed_by = verdict.rule or verdict.reason
         while verdict.decision == "ask" and not (is_given and verdict.rule is None):
+            if prepared.impossible and not place.has_child_outcome("permission_asked#1"):
+                return ToolAnswer(text=f"Not run, and nobody was asked: {prepared.impossible}", is_error=True)
+            opens_more = prepared.if_asked is not None
+            prepared = prepared.if_asked or prepared
+            action = self._build_action(place, call.name, prepared)
             answered, approved = await self._ask_permission(
                 place,
                 action,
                 reason=verdict.reason,
                 shown=prepared.shown,
                 agent_reason=find_agent_reason(place.timeline.last_replies.get(place.operation), call),
+                can_be_rule=not opens_more,
             )
             if not answered.is_allowed:
                 return self._refuse_action(place, approved, _describe_refusal(answered))
             allowed_by = answered.by or "a person"
             prepared = await acting.prepare(call)
+            prepared = prepared.if_asked or prepared
             action = self._build_action(place, call.name, prepared)
             if action.digest == approved.digest:
                 action = approved
@@ -294,14 +305,18 @@ class Gate:
         place.record(ActionBegan(action=self._build_action(place, action.tool, action), allowed_by=UNREQUESTED))
 
     async def _ask_permission(
-        self, place: Scope, action: Action, *, reason: str, shown: str, agent_reason: str
+        self, place: Scope, action: Action, *, reason: str, shown: str, agent_reason: str, can_be_rule: bool = True
     ) -> tuple[PermissionAnswered, Action]:
-        """Return the answer to a permission request and the requested action. If nobody answers, deny the request."""
+        """Return the answer to a permission request and the requested action. If nobody answers, deny the request.
+
+        `can_be_rule` is whether the answer can be saved as a rule.
+        """
         timeline = place.timeline
         if approver := timeline.find_approver(action, shown):
             return PermissionAnswered(id="", decision="run", by=approver), action
         while True:
             new = self._build_request(place, action, reason=reason, shown=shown, agent_reason=agent_reason)
+            new = new if can_be_rule else structs.replace(new, always="")
             asked = place.record(new)
             if not must_ask_again(asked, timeline.answers.get(asked.id), now=time.time()):
                 answered = await self._ask_beside_hooks(place, asked)

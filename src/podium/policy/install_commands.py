@@ -32,6 +32,25 @@ INSTALLING: dict[str, frozenset[str]] = {
     "composer": split_names("install update require remove"),
 }
 """For each program, the subcommands that install packages."""
+REGISTRIES = {
+    "pip": ("pypi.org", "files.pythonhosted.org"),
+    "npm": ("registry.npmjs.org",),
+    "yarn": ("registry.yarnpkg.com", "registry.npmjs.org"),
+    "cargo": ("index.crates.io", "static.crates.io", "crates.io"),
+    "go": ("proxy.golang.org", "sum.golang.org"),
+    "gem": ("rubygems.org", "index.rubygems.org"),
+    "composer": ("repo.packagist.org", "api.github.com", "codeload.github.com"),
+    "conda": ("conda.anaconda.org", "repo.anaconda.com"),
+}
+"""The hosts from which each program installs packages unless it is told otherwise."""
+_REGISTRY_OF = dict.fromkeys(("uv", "poetry", "pdm", "pipenv", "tox", "nox"), "pip") | {
+    "pnpm": "npm",
+    "bun": "npm",
+    "bundle": "gem",
+}
+_OTHER_SOURCE = frozenset(("--no-index", "--offline", "-i", "--index-url", "--index", "--default-index", "--registry"))
+"""Options that replace the program's own source of packages."""
+_REMOVING = split_names("uninstall un remove rm r venv unlink prune")
 _SAME = {"mamba": "conda", "micromamba": "conda", "bundler": "bundle", "yarnpkg": "yarn"}
 _PIP = re.compile(r"pip[0-9.]*")
 _MODULES = frozenset(("pip", "venv", "virtualenv", "tox", "nox", "uv", "poetry", "pdm", "pipenv"))
@@ -48,17 +67,33 @@ def list_named_hosts(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if re.fullmatch(r"[a-z0-9-]+(?:\.[a-z0-9-]+)*\.[a-z]{2,}", name)))
 
 
-def _is_installing(words: Words) -> bool:
-    name = get_program_name(words)
-    rest = words[1:]
+def list_registries(text: str) -> tuple[str, ...]:
+    """Return the hosts from which the installations in a shell command get packages by default."""
+    found: dict[str, None] = {}
+    for words in parse_command(text).candidates:
+        if not _is_installing(words) or any(word.partition("=")[0] in _OTHER_SOURCE for word in words):
+            continue
+        name, rest = _split_installer(words)
+        if name not in ("venv", "virtualenv") and _REMOVING.isdisjoint(rest[:2]):
+            found |= dict.fromkeys(REGISTRIES.get(_REGISTRY_OF.get(name, name), ()))
+    return tuple(found)
+
+
+def _split_installer(words: Words) -> tuple[str, Words]:
+    """Return the name of the program that a command runs, such as `pip` for `python -m pip`, and its arguments."""
+    name, rest = get_program_name(words), words[1:]
     if INTERPRETER.fullmatch(name) and "-m" in rest:
         rest = rest[rest.index("-m") + 1 :]
         if not rest or rest[0] not in _MODULES:
-            return False
+            return "", ()
         name, rest = rest[0], rest[1:]
+    return "pip" if _PIP.fullmatch(name) else _SAME.get(name, name), rest
+
+
+def _is_installing(words: Words) -> bool:
+    name, rest = _split_installer(words)
     if name in ("venv", "virtualenv", "tox", "nox"):
         return True
-    name = "pip" if _PIP.fullmatch(name) else _SAME.get(name, name)
     plain = [word for word in rest if not word.startswith("-")]
     if name == "uv" and plain[:1] == ["pip"]:
         return plain[1:2] in (["install"], ["sync"], ["uninstall"])

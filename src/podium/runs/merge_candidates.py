@@ -208,8 +208,8 @@ async def _find_ready_candidates(
         if resolver is not None and await contains_commit(context.repository, target_tip, resolver.resolves.theirs):
             continue  # the conflict was resolved in another way
         if (part := parts.get(branch)) is not None:
-            result = results.get(part.result)
-            if result is None or not await contains_commit(context.repository, result[1], tips_by_branch[branch]):
+            merged = results.get(part.result)
+            if merged is None or not await contains_commit(context.repository, merged[1], tips_by_branch[branch]):
                 notice(f"{branch}: skipped, because {part}")
         elif worker.state != "complete":
             notice(

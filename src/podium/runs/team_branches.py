@@ -159,7 +159,7 @@ class TeamRuns:
                 what=f"it is an earlier attempt of {name} in run {task.parent}; the later one is on {last.name}"
             )
         for team in _list_teams(task.operation):
-            outcome = next((e.event.outcome for e in entries if _is_end_of(e, team)), "")
+            outcome = next((end.outcome for end in _select(_filter_operation(entries, team), OperationEnded)), "")
             if outcome != "succeeded":
                 how = "has not ended" if not outcome else "did not succeed"
                 lead = parse_agent_name(team)
@@ -251,8 +251,8 @@ def _list_teams(operation: str) -> Iterator[str]:
             yield "/".join(segments[:place])
 
 
-def _is_end_of(entry: Entry, operation: str) -> bool:
-    return isinstance(entry.event, OperationEnded) and entry.operation == operation
+def _filter_operation(entries: Iterable[Entry], operation: str) -> Iterator[Entry]:
+    return (entry for entry in entries if entry.operation == operation)
 
 
 def _select(entries: Iterable[Entry], kind: type[E]) -> Iterator[E]:

@@ -173,6 +173,7 @@ class RunTools:
             sandbox=sandbox,
             also=also,
             guards_programs=directory is not None and must_ask_for_installs(self._settings, directory),
+            is_committed=directory is not None and find_install_settings(self._settings, directory) is None,
         )
 
     def _start_sandbox_search(self, checkout: Path) -> None:
@@ -227,6 +228,7 @@ class RunTools:
             hosts=settings.network,
             also=also,
             installs=None if is_temporary else await to_thread.run_sync(find_install_settings, settings, checkout),
+            install_hosts=None if is_temporary or settings.installs.ask is False else settings.installs.hosts,
             report=self._notice,
         )
 

@@ -16,6 +16,7 @@ from ..values.store_address import StoreAddress, make_local_path
 from ..workspace.relay.host_grant import HostGrant
 from ..workspace.sandbox.bubblewrap import Sandbox
 
+PROGRAMS_GUARD = "it can change the programs in your checkout, which you run without looking at them"
 NO_SANDBOX_NOTICE = "Commands run without a sandbox: every allowed command can access everything that you can access."
 
 
@@ -31,6 +32,7 @@ async def choose_sandbox(
     environ: Mapping[str, str] | None = None,
     also: Sequence[Path] = (),
     installs: InstallSettings | None = None,
+    install_hosts: Sequence[str] | None = None,
     report: Callable[[str], object] = lambda text: None,
 ) -> CommandSandbox:
     """Return the sandbox for commands in a checkout.
@@ -39,7 +41,9 @@ async def choose_sandbox(
     outside the checkout that commands can read, and `hosts` lists the hosts that they can reach. `environ` is used
     instead of this process's environment. `also` lists additional checkouts that commands can use. `report` receives
     notes about a command for the user. Notes about files are also added to the command's output. If `installs` is
-    None, the checkout is a temporary one or a worker's, in which commands can change programs.
+    None, the checkout is a temporary one or a worker's, in which commands can change programs. `install_hosts` lists
+    the hosts that an installation can reach if a person allows it; if it is empty, these are the installer's default
+    sources. If it is None, an installation reaches no other hosts than other commands.
     """
     if not is_wanted or sys.platform != "linux":
         return CommandSandbox(name="none", notice=NO_SANDBOX_NOTICE)
@@ -67,6 +71,7 @@ async def choose_sandbox(
             wrap=refuse_command,
             wrap_with_input=refuse_command,
             notice=f"Commands cannot be run: {reason}.",
+            refusal=f"Commands cannot be run: {reason}.",
         )
     return CommandSandbox(
         name=name_sandbox(found.profile, hosts),
@@ -74,25 +79,30 @@ async def choose_sandbox(
         seal=found.wrap,
         wrap_with_input=partial(found.wrap, reads_input=True),
         clean_up=found.remove_placeholders,
-        open_for_install=partial(_open_for_install, found, installs, hosts, report)
-        if any(one.programs for one in (found, *found.also))
-        else None,
+        hosts=tuple(hosts),
+        open_for_install=partial(_open_for_install, found, hosts, install_hosts, report),
     )
 
 
 def _open_for_install(
     sandbox: Sandbox,
-    installs: InstallSettings | None,
     hosts: Sequence[str],
+    install_hosts: Sequence[str] | None,
     report: Callable[[str], object],
     named: Sequence[str],
-) -> InstallSandbox:
-    """Return a sandbox for a command that may change the programs in the checkouts."""
-    own = () if installs is None else installs.hosts
-    reached = tuple(dict.fromkeys((*hosts, *own, *named)))
+    registries: Sequence[str] = (),
+) -> InstallSandbox | None:
+    """Return a sandbox for a command that may change the programs in the checkouts, and may reach more hosts.
+
+    Return None if there are no such programs and no more hosts.
+    """
+    own = () if install_hosts is None else (*(install_hosts or registries), *named)
+    reached = tuple(dict.fromkeys((*hosts, *own)))
+    folders = [*sandbox.programs, *(f"{one.checkout}/{name}" for one in sandbox.also for name in one.programs)]
+    if not folders and len(reached) == len(hosts):
+        return None
     opened = sandbox.open_programs(hosts=[HostGrant.parse(host) for host in reached])
     before: dict[str, tuple[int, int]] = {}
-    folders = [*sandbox.programs, *(f"{one.checkout}/{name}" for one in sandbox.also for name in one.programs)]
 
     def note_programs() -> None:
         before.clear()
@@ -109,8 +119,11 @@ def _open_for_install(
             report(describe_changed_programs(changed))
         return changed
 
-    name = f"{name_sandbox(sandbox.profile, reached)}; this command can change {', '.join(folders)}"
-    return InstallSandbox(name=name, wrap=wrap, seal=wrap, list_changed=list_changed)
+    name = name_sandbox(sandbox.profile, reached)
+    if not folders:
+        return InstallSandbox(name=name, guard="", wrap=wrap, seal=wrap, list_changed=lambda: ())
+    name = f"{name}; this command can change {', '.join(folders)}"
+    return InstallSandbox(name=name, guard=PROGRAMS_GUARD, wrap=wrap, seal=wrap, list_changed=list_changed)
 
 
 def find_local_store(store: StoreAddress) -> Path:

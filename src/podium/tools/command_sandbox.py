@@ -15,12 +15,15 @@ The files keep this content in the sandbox even if they change outside it."""
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class InstallSandbox:
-    """A sandbox for one command that a person allowed to change the programs in the checkout.
+    """A sandbox for one installation that a person allowed: it can change the programs in the checkout, or reach hosts.
 
-    After the command, `list_changed` returns the programs that it changed.
+    `guard` is the reason why a person must allow it, whatever the rules say. If it is empty, rules can allow the
+    command in the usual sandbox, and only a person's yes opens this one. After the command, `list_changed` returns
+    the programs that it changed.
     """
 
     name: str
+    guard: str
     wrap: Wrap
     seal: Seal
     list_changed: Callable[[], tuple[str, ...]]
@@ -30,9 +33,10 @@ class InstallSandbox:
 class CommandSandbox:
     """A sandbox for commands. `name` is recorded with each action. If `wrap` is None, commands run without a sandbox.
 
-    `wrap_with_input` wraps a command that reads its standard input. `notice` is a message for the user. If commands
-    cannot change the programs in the checkout, `open_for_install` returns a sandbox in which a command can, and can
-    reach the hosts in its URLs.
+    `wrap_with_input` wraps a command that reads its standard input. `notice` is a message for the user. `hosts` lists
+    the hosts that commands can reach. If `refusal` is not empty, it is the reason why no command can run. For the hosts
+    in an installation's URLs and its default sources, `open_for_install` returns a sandbox in which it can change the
+    programs in the checkout and reach these hosts, or None if it needs no sandbox of its own.
     """
 
     name: str
@@ -40,5 +44,7 @@ class CommandSandbox:
     seal: Seal | None = None
     wrap_with_input: Wrap | None = None
     notice: str = ""
-    open_for_install: Callable[[Sequence[str]], InstallSandbox] | None = None
+    hosts: tuple[str, ...] = ()
+    refusal: str = ""
+    open_for_install: Callable[[Sequence[str], Sequence[str]], InstallSandbox | None] | None = None
     clean_up: Callable[[], object] = lambda: None

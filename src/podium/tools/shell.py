@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +15,8 @@ from msgspec import Meta
 from ..core.engine import ToolAnswer
 from ..core.gate import InvalidCall, PreparedCall, make_interrupted_answer
 from ..core.tool_arguments import Arguments, build_schema, canonical_arguments, parse_arguments
-from ..policy.install_commands import is_installation, list_named_hosts
+from ..policy.impossible_commands import RECORDING, find_git_write, find_unreachable_host
+from ..policy.install_commands import is_installation, list_named_hosts, list_registries
 from ..system.child_process import ProcessExit, SandboxedCommand, Wrap, build_environment, run_process
 from ..system.process_group import GRACE
 from ..system.program_folders import describe_changed_programs
@@ -26,7 +29,6 @@ from .read_write_files import encode_utf8
 SHELL = "/bin/bash"
 LONGEST_COMMAND = 100_000
 LONGEST_TIMEOUT = 600
-INSTALL_GUARD = "it can change the programs in your checkout, which you run without looking at them"
 KEPT = 16 * 1024
 """How many bytes are kept from the start of the output, and how many from its end."""
 
@@ -85,8 +87,16 @@ class Bash:
     is_parallel = False
     timeout = LONGEST_TIMEOUT + 3 * GRACE
 
-    def __init__(self, directory: Path, *, sandbox: CommandSandbox | None = None, also: tuple[Path, ...] = ()) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        sandbox: CommandSandbox | None = None,
+        also: tuple[Path, ...] = (),
+        is_committed: bool = False,
+    ) -> None:
         self._directory = directory
+        self._is_committed = is_committed
         self._also = also
         self._sandbox = sandbox or CommandSandbox(name="none")
 
@@ -99,40 +109,91 @@ class Bash:
             raise InvalidCall(
                 f"`command` has {size} bytes; the maximum is {LONGEST_COMMAND}; put it in a script and run the script."
             )
-        argv = [SHELL, "-c", asked.command]
         install = await to_thread.run_sync(self._find_install_sandbox, asked.command)
+        impossible = await to_thread.run_sync(self._explain_impossible, asked.command, install)
         inputs = await to_thread.run_sync(hash_named_files, asked.command, self._directory, self._also)
 
-        async def run_bash() -> ToolAnswer:
-            if await to_thread.run_sync(hash_named_files, asked.command, self._directory, self._also) != inputs:
-                raise InvalidCall(
-                    "A file that the command refers to has changed since this call started; read it, then try again."
-                )
-            output = CommandOutput()
-            sealed = await to_thread.run_sync(read_approved_scripts, asked.command, self._directory, inputs, self._also)
-            chosen = install or self._sandbox
-            wrap, seal = chosen.wrap, chosen.seal
-            if sealed and seal is not None:
-                # The sandbox may belong to another checkout of the task, so the paths are absolute.
-                top = self._directory.resolve()
-                wrap = partial(_wrap_sealed, seal, {str(top / name): content for name, content in sealed.items()})
-            ended = await run_command_line(argv, self._directory, asked.timeout, output, wrap)
-            changed = await to_thread.run_sync(install.list_changed) if install is not None else ()
-            return _format_result(output, ended, asked.timeout, changed)
+        def prepare_in(sandbox: CommandSandbox | InstallSandbox) -> PreparedCall:
+            return PreparedCall(
+                arguments=canonical_arguments(asked),
+                act=partial(self._run, asked, inputs, sandbox, hint),
+                inputs=inputs,
+                sandbox=sandbox.name,
+                guard=sandbox.guard if isinstance(sandbox, InstallSandbox) else "",
+                impossible=impossible,
+            )
 
-        return PreparedCall(
-            arguments=canonical_arguments(asked),
-            act=run_bash,
-            inputs=inputs,
-            sandbox=self._sandbox.name if install is None else install.name,
-            guard="" if install is None else INSTALL_GUARD,
-        )
+        hint = impossible
+        if install is None or install.guard:
+            return prepare_in(install or self._sandbox)
+        opened = prepare_in(install)
+        hint = "no hosts were opened for this installation, because nobody was asked: a rule allowed it"
+        return replace(prepare_in(self._sandbox), if_asked=opened)
+
+    async def _run(
+        self, asked: BashArguments, inputs: Mapping[str, str], sandbox: CommandSandbox | InstallSandbox, hint: str
+    ) -> ToolAnswer:
+        """Run the command in a sandbox. If it fails, `hint` is added to its output."""
+        argv = [SHELL, "-c", asked.command]
+        if await to_thread.run_sync(hash_named_files, asked.command, self._directory, self._also) != inputs:
+            raise InvalidCall(
+                "A file that the command refers to has changed since this call started; read it, then try again."
+            )
+        output = CommandOutput()
+        sealed = await to_thread.run_sync(read_approved_scripts, asked.command, self._directory, inputs, self._also)
+        wrap, seal = sandbox.wrap, sandbox.seal
+        if sealed and seal is not None:
+            # The sandbox may belong to another checkout of the task, so the paths are absolute.
+            top = self._directory.resolve()
+            wrap = partial(_wrap_sealed, seal, {str(top / name): content for name, content in sealed.items()})
+        ended = await run_command_line(argv, self._directory, asked.timeout, output, wrap)
+        changed = await to_thread.run_sync(sandbox.list_changed) if isinstance(sandbox, InstallSandbox) else ()
+        if hint and ended.code != 0:
+            output.append_chunk(f"\n[{hint}]\n".encode())
+        return _format_result(output, ended, asked.timeout, changed)
 
     def _find_install_sandbox(self, command: str) -> InstallSandbox | None:
         """Return the sandbox for a command that installs packages, or None if it needs no sandbox of its own."""
         if self._sandbox.open_for_install is None or not is_installation(command):
             return None
-        return self._sandbox.open_for_install(list_named_hosts(command))
+        return self._sandbox.open_for_install(list_named_hosts(command), list_registries(command))
+
+    def _explain_impossible(self, command: str, install: InstallSandbox | None) -> str:
+        """Return why a command cannot work in the sandbox and what works instead, or an empty string if it can."""
+        sandbox = self._sandbox
+        if sandbox.wrap is None or sandbox.refusal:
+            return sandbox.refusal
+        if written := find_git_write(command, self._is_own_folder):
+            return (
+                f"{written} cannot work here, because commands cannot write git's data. {self._describe_way(written)}"
+            )
+        if install is None and (host := find_unreachable_host(command, sandbox.hosts)):
+            return (
+                f"commands cannot reach {host}: the user has not granted it. If you have web_fetch, use it to read a "
+                "page; otherwise, continue without it, or say that you need the host in the setting `network`."
+            )
+        return ""
+
+    def _describe_way(self, written: str) -> str:
+        """Return what works instead of a git command."""
+        if written.removeprefix("git ") not in RECORDING:
+            return (
+                "Your edits are kept. To undo one, edit the file again; git show HEAD:FILE prints what was committed. "
+                "To rename or delete a file, use mv or rm."
+            )
+        who = "Podium commits; your edits are kept" if self._is_committed else "Your edits are kept; the user commits"
+        return f"{who}. Leave out git add and git commit."
+
+    def _is_own_folder(self, folder: str) -> bool:
+        """Return whether a folder belongs to this checkout, and not to another repository in it or elsewhere."""
+        if any(sign in folder for sign in "~$`*?"):
+            return False
+        top = self._directory.resolve()
+        path = Path(os.path.normpath(top / folder))
+        if not path.is_relative_to(top) or not os.path.lexists(top / ".git"):
+            return False
+        inside = [path, *path.parents][: len(path.parts) - len(top.parts)]
+        return not any(one.is_symlink() or os.path.lexists(one / ".git") for one in inside)
 
     async def recover(self, began: Action) -> ToolAnswer | None:
         return make_interrupted_answer(self.name)

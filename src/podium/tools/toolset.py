@@ -58,6 +58,7 @@ class Toolbox:
         hidden: Hidden = holds_secrets,
         also: Sequence[AlsoCheckout] = (),
         guards_programs: bool = False,
+        is_committed: bool = False,
     ) -> None:
         self._acting: dict[str, ActingTool] = {}
         find_guard = find_program_guard if guards_programs else find_repository_guard
@@ -71,6 +72,7 @@ class Toolbox:
                     hidden,
                     also=tuple(one for one in checks_by_folder if one != folder),
                     find_guard=find_guard,
+                    is_committed=is_committed,
                 )
                 for folder, own in checks_by_folder.items()
             }
@@ -121,8 +123,12 @@ def _make_checkout_tools(
     *,
     also: tuple[Path, ...],
     find_guard: FindGuard,
+    is_committed: bool,
 ) -> tuple[ActingTool, ...]:
-    """Return the tools for one checkout. Its commands may also refer to files in the checkouts in `also`."""
+    """Return the tools for one checkout. Its commands may also refer to files in the checkouts in `also`.
+
+    `is_committed` is whether Podium commits the changes in the checkout.
+    """
     wrap = None if sandbox is None else sandbox.wrap
     return (
         ReadFile(directory),
@@ -132,7 +138,7 @@ def _make_checkout_tools(
         GitDiff(directory, hidden=hidden),
         WriteFile(directory, find_guard=find_guard),
         EditFile(directory, find_guard=find_guard),
-        Bash(directory, sandbox=sandbox, also=also),
+        Bash(directory, sandbox=sandbox, also=also, is_committed=is_committed),
         RunChecks(directory, checks, sandbox=sandbox),
     )
 
