@@ -117,6 +117,32 @@ async def test_the_checks_of_the_settings_run_each_time(lab: WorkerLab) -> None:
     assert "left out: bad: check: no-bad [exit code 1] fails after the merge" in said.stdout
 
 
+async def test_a_check_that_fails_on_the_target_too_is_told_as_such(lab: WorkerLab) -> None:
+    lab.repo.branch("good", {"good.txt": "good\n"})
+    lab.repo.branch("fix", {"fixed.txt": "fixed\n"})
+    lab.repo.branch("bad", {"bad.txt": "bad\n"})
+
+    said = await invoke_podium(
+        lab,
+        "merge",
+        "good",
+        "fix",
+        "bad",
+        "--check",
+        "(test -f fixed.txt && test ! -f bad.txt) 2>&1 | tail -1",
+        "--yes",
+    )
+
+    lines = [line for line in said.stdout.splitlines() if line.startswith(("merged:", "left out:"))]
+    assert [line.split()[:3] for line in lines] == [
+        ["merged:", "fix", "at"],
+        ["left", "out:", "good:"],
+        ["left", "out:", "bad:"],
+    ]
+    assert lines[1].endswith("fails after the merge; it fails on main, too; not from this branch")
+    assert lines[2].endswith("fails after the merge")
+
+
 def list_changes(stdout: str) -> list[list[str]]:
     """Return the words of the lines about the changes to the target."""
     lines = stdout.splitlines()

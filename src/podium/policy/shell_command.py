@@ -289,7 +289,7 @@ class _Findings:
 _of_thread = threading.local()
 
 
-def _get_parser() -> Parser:
+def get_parser() -> Parser:
     """Return this thread's parser. Two threads must not use one parser at the same time."""
     parser: Parser | None = getattr(_of_thread, "parser", None)
     if parser is None:
@@ -306,7 +306,7 @@ def _inspect_text(text: str, found: _Findings, *, depth: int) -> bool:
     if depth > DEEPEST or len(found.candidates) > MOST_CANDIDATES or (depth and find_parse_objection(text)):
         found.is_too_much = True
         return True
-    root = _get_parser().parse(text.encode("utf-8", "surrogatepass")).root_node
+    root = get_parser().parse(text.encode("utf-8", "surrogatepass")).root_node
     before, texts_before, backquoted_before = len(found.candidates), len(found.texts), len(found.backquoted)
     simple = _find_simple_commands(root, found, is_top=not depth)
     if root.has_error or found.is_too_much:

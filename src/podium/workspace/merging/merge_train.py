@@ -204,6 +204,8 @@ class _TrainBuilder:
         self.left_out: list[LeftOutBranch] = []
         self.checks: tuple[str, ...] = ()
         """The checks that passed on the tree of the head."""
+        self._on_target: CheckResult | None = None
+        """The result of the checks on the target, if they had to run there."""
 
     async def look_up_tips(self, branches: Sequence[TrainBranch], *, can_be_deleted: bool) -> None:
         """Resolve the branches, and the branches that they build on, once for the whole train."""
@@ -290,12 +292,22 @@ class _TrainBuilder:
             result = await self._check(checkout.path)
         if not result.passed:
             failed = escape_unprintable(result.command) or "the check"
-            return self._leave_out(
-                train_branch, "check", f"{failed} fails after the merge", output=tail_output(result.output)
-            )
+            why = f"{failed} fails after the merge{await self._describe_red_target(result)}"
+            return self._leave_out(train_branch, "check", why, output=tail_output(result.output))
         self.head, self.checks = commit, result.checks
         self.merged.append(MergedBranch(branch=branch, commit=commit, tree=tree, is_part=is_part))
         return None
+
+    async def _describe_red_target(self, failed: CheckResult) -> str:
+        """Return a clause that says that a failed check fails on the target, too, or an empty string."""
+        if self.head != self._target.commit:
+            return ""  # the checks passed on the head, which has other branches merged
+        if self._on_target is None:
+            async with temporary_checkout(self._place, self._target.commit) as checkout:
+                self._on_target = await self._check(checkout.path)
+        if self._on_target.passed or _get_check_name(self._on_target) != _get_check_name(failed):
+            return ""
+        return f"; it fails on {escape_unprintable(self._target.name)}, too; not from this branch"
 
     def _leave_out(
         self, train_branch: TrainBranch, reason: Reason, why: str, *, files: tuple[str, ...] = (), output: str = ""
@@ -377,3 +389,8 @@ async def _create_branch(place: GitLocation, name: str, commit: str) -> str:
         f"there are already too many branches with names like {escape_unprintable(name)}; "
         "delete those you no longer need"
     )
+
+
+def _get_check_name(result: CheckResult) -> str:
+    """Return the name of the check that failed, without how it ended."""
+    return result.command.partition(" [")[0]
