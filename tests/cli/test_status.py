@@ -128,6 +128,31 @@ async def test_a_key_that_comes_too_early_or_before_all_is_read_answers_nothing(
     assert "is approved" in read
 
 
+def read_waiting(desk: Desk) -> list[str]:
+    """Return the ids of the open requests, oldest first."""
+    return [one["id"] for one in json.loads(desk.run_podium("approvals", "--json").stdout)["waiting"]]
+
+
+async def test_a_key_answers_only_the_request_that_is_selected_and_shown(desk: Desk) -> None:
+    park_run(desk, WRITE)
+    park_run(desk, WRITE)
+    above, below = read_waiting(desk)
+
+    async with open_screen(desk, (120, 200)) as (pilot, clock):
+        first = read_screen(pilot)[0]
+        at_once = await press_keys(pilot, "down", "y")
+        second = read_screen(pilot)[0]
+        clock.now += GUARD_SECONDS
+        later = await press_keys(pilot, "y")
+        after_it = await press_keys(pilot, "y")
+
+    assert (above in first, below in first, above in second, below in second) == (True, False, False, True)
+    assert "the request has only just appeared" in at_once
+    assert "is approved" in later
+    assert "the request has only just appeared" in after_it  # another request is shown, whose time begins anew
+    assert read_waiting(desk) == [above]
+
+
 # Plans, decisions and reviews
 
 

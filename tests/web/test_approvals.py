@@ -299,6 +299,31 @@ def test_a_key_answers_the_request_that_has_the_focus_and_is_shown(site: Site, v
     assert [one.summary.id for one in site.list_requests()] == [first]
 
 
+def test_the_focus_follows_the_request_that_is_shown_when_the_page_chooses_another(
+    site: Site, visitor: Visitor
+) -> None:
+    add_shell_agent(site, "pusher", "git push --force")
+    add_shell_agent(site, "tester", "cargo check -q")
+    first, second = site.start_run("pusher"), site.start_run("tester")
+    page = visitor.open(site, "/approvals")
+    expect(page.get_by_text("2 waiting")).to_be_visible()
+    items = page.get_by_role("region", name="Requests").get_by_role("link")
+    items.first.focus()
+    page.keyboard.press("j")
+    expect(items.nth(1)).to_have_attribute("aria-current", "true")
+
+    page.keyboard.press("g")
+    page.keyboard.press("a")
+
+    expect(page.get_by_role("region", name=WHOLE_REQUEST)).to_contain_text("git push --force")
+    expect(items.first).to_be_focused()
+    expect(items.first).to_have_attribute("aria-current", "true")
+    expect(approve_button(page)).to_be_enabled()
+    page.keyboard.press("y")
+    assert read_answer(site, first).decision == "once"
+    assert [one.summary.id for one in site.list_requests()] == [second]
+
+
 def read_answer(site: Site, run: str) -> PermissionAnswered:
     """Return the only answer to the only request of a run, as soon as the run has received it."""
     [answer] = site.wait_for_events(run, PermissionAnswered)

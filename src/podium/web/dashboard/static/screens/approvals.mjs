@@ -1,6 +1,6 @@
 // Requests that wait for a person: the list on the left, the whole request on the right. On phones one after the other.
 
-import { html, signal, useEffect, useState } from "../vendor.mjs";
+import { html, signal, useEffect, useLayoutEffect, useRef, useState } from "../vendor.mjs";
 import { address, go, replace, route } from "../router.mjs";
 import { findClosing, listOpen, useClosedRequests } from "../parts/answering.mjs";
 import { KindBadge } from "../parts/badge.mjs";
@@ -52,7 +52,13 @@ function Row({ row: { request, closing }, isHere }) {
   // Beside the list, the focused request is the one that is shown, so that a key never answers another one.
   const select = () => { if (isWide.value && !isHere) replace("approvals", request.id); };
   const read = () => requestAnimationFrame(focusHeading);
-  return html`<li><a class="item stack tight" data-item href=${address("approvals", request.id)} aria-current=${isHere ? "true" : null}
+  const item = useRef(null);
+  // If the page shows another request, the focus in the list follows, for the same reason.
+  useLayoutEffect(() => {
+    const focused = document.activeElement;
+    if (isHere && isWide.value && focused !== item.current && focused?.closest(".approvals-list [data-item]")) item.current.focus();
+  }, [isHere]);
+  return html`<li><a ref=${item} class="item stack tight" data-item href=${address("approvals", request.id)} aria-current=${isHere ? "true" : null}
       onFocus=${select} onClick=${read}>
     <span class="row"><${KindBadge} kind=${request.kind} /><span class="gap"></span>
       <span class="small quiet nowrap">${closing ? "closed" : html`<${Age} at=${request.asked_at} before="waiting " />`}</span></span>
