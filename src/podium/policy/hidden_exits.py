@@ -43,9 +43,9 @@ def _find_in_text(text: str, *, depth: int) -> Iterator[str]:
         return
     root = get_parser().parse(text.encode()).root_node
     yield from _find_in_node(root, stops=bool(_ERREXIT.search(text)), depth=depth)
-    [last] = _list_statements(root)[-1:] or [None]
-    if last is not None and _succeeds(last) and any(_walk(last, "command_substitution")):
-        yield "its last command"
+    for last in _list_statements(root)[-1:]:
+        if _succeeds(last) and any(_walk(last, "command_substitution")):
+            yield "its last command"
 
 
 def _find_in_node(node: Node, *, stops: bool, depth: int) -> Iterator[str]:
