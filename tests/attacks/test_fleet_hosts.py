@@ -28,6 +28,7 @@ from podium.runs.pushed_work import fetch_branches
 from podium.runs.run_authority import load_run_start
 from podium.runs.worker_lookup import RepoContext, load_worker_states
 from podium.setup.settings import Settings
+from podium.store.postgres.schema import load_migrations
 from podium.store.reader import StoreReader
 from podium.store.run_creators import list_unconfirmed_runs
 from podium.store.saved_rules import read_rules_for_run
@@ -78,7 +79,8 @@ class Liar:
     def append(self, run: str, *events: Event, first: int = 1, epoch: int = 1, mail: int = 0) -> Any:
         """Append entries to a run, and return why the store refused them."""
         lines, hashes = [], []
-        last = GENESIS
+        before = "SELECT hash FROM podium.entry WHERE run = %s AND seq = %s"
+        [last] = self.connection.execute(before, (run, first - 1)).fetchone() or [GENESIS]
         for seq, event in enumerate(events, start=first):
             lines.append(encode_entry(Entry(run=run, seq=seq, at=time.time(), scope="", event=event)))
             last = chain_hash(last, lines[-1])
@@ -138,7 +140,7 @@ async def liar(lab: FleetLab) -> AsyncIterator[Liar]:
     lab.query("UPDATE podium.host SET state = 'active', seen = now() + interval '1 hour' RETURNING 1")
     with psycopg.connect(lab.addresses["mallory"], autocommit=True) as connection:
         liar = Liar(lab, connection)
-        liar.call("register_host", [], 4, "1.0", 9, "now")
+        liar.call("register_host", [], 4, "1.0", load_migrations()[-1].number, "now")
         liar.call("renew_owner_as_host", liar.owner, "m", "", 1, "", 300)
         liar.parent = await lab.delegate("feat/parent", *MOVES)
         connection.execute("SELECT podium.claim_run_as_host(%s, %s)", (liar.parent, liar.owner))

@@ -17,10 +17,10 @@ from podium.runs.run_retention import ENDED_STATES, archive_and_remove, make_arc
 from podium.store.entry_feed import EntryFeed
 from podium.store.entry_index import EntryIndex
 from podium.store.group_rows import Groups
+from podium.store.progress_files import Progress, list_recorded_runs, read_progress, record_progress
 from podium.store.reader import StoreReader
 from podium.store.run_removal import remove_run
 from podium.store.run_store import RunStore
-from podium.store.sqlite.progress_files import Progress, list_recorded_runs, read_progress, record_progress
 from podium.store.store_check import check_store
 from podium.store.store_connection import open_connection
 from podium.store.store_import import import_store

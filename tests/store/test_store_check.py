@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from podium.store.progress_files import Progress, record_progress
 from podium.store.run_leases import OwnerId, register_owner
-from podium.store.sqlite.progress_files import Progress, record_progress
 from podium.store.sqlite.schema import MIGRATIONS
 from podium.store.store_check import check_store
 from podium.store.store_connection import open_connection

@@ -16,10 +16,10 @@ from podium.store.command_keys import claim_command_key, store_command_reply
 from podium.store.group_rows import Groups
 from podium.store.issue_rows import IssueClaim, IssueClaims
 from podium.store.mailbox import post_to_mailbox
+from podium.store.progress_files import read_progress
 from podium.store.reader import StoreReader
 from podium.store.run_store import RunStore
 from podium.store.schedule_rows import Schedule, Schedules
-from podium.store.sqlite.progress_files import read_progress
 from podium.store.store_connection import open_connection
 from podium.store.store_export import archive_run, export_store
 from podium.store.store_file import read_store_file

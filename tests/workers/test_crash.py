@@ -12,9 +12,10 @@ from anyio import create_task_group
 from podium import App
 from podium.runs.run_handle import drive_run
 from podium.store.fault_injection import refuse_after
+from podium.store.progress_files import Progress, record_progress
 from podium.store.wakeup import ensure_socket_folder
 from podium.store.worktree_ledger import Ledger
-from podium.values.event import PermissionAsked, RunEnded, RunPaused, RunResumed, ToolAnswered, WorkCommitted
+from podium.values.event import Noticed, PermissionAsked, RunEnded, RunPaused, RunResumed, ToolAnswered, WorkCommitted
 from podium.workers.commander import Commander
 from podium.workers.wire.link import LinkLimits
 from podium.workspace.git.repository import Repository
@@ -52,6 +53,22 @@ async def test_a_worker_that_crashes_again_has_failed_and_reports_its_last_outpu
     assert "process exited with code 137 (attempt 2)" in str(ended.failure)
     assert len(lab.events(run, RunResumed)) == 3  # the last one by its commander, to terminate it
     lab.assert_clean_end(run)
+
+
+async def test_a_worker_whose_run_has_lost_entries_is_paused_and_says_why_and_how_it_goes_on(lab: WorkerLab) -> None:
+    run = await lab.delegate("feat/one", write("one.txt"), "done")
+    record_progress(lab.store, run, Progress(9, b"x" * 32))
+
+    lab.start_commander()
+    await lab.wait_for_event(run, RunPaused)
+    await lab.wait_finished()
+    [notice] = [one.text for one in lab.events(run, Noticed) if "lost entries" in one.text]
+    refused = await lab.run_podium("resume", run)
+    accepted = await lab.run_podium("resume", run, "--accept-loss")
+
+    assert f"continue with: podium resume {run} --accept-loss" in notice
+    assert (refused.returncode, accepted.returncode) == (8, 0)
+    assert (await lab.wait_ended(run)).outcome == "succeeded"
 
 
 DIES_AT_ITS_FIRST_FORK = """

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from ..values.event import decode_entry, event_kind
+from ..values.event import ActionBegan, Event, decode_entry, event_kind
 
 GENESIS = b"\0" * 32
 
@@ -46,6 +46,11 @@ class Lease(Protocol):
 def chain_hash(previous: bytes, line: bytes) -> bytes:
     """Return the hash of `line`, given the hash of the previous line."""
     return sha256(previous + line).digest()
+
+
+def must_survive_power_loss(event: Event) -> bool:
+    """Return whether an event must be on disk before anything acts on it."""
+    return event.survives_power_loss and not (isinstance(event, ActionBegan) and event.is_repeatable)
 
 
 def find_chain_break(rows: Iterable[JournalRow]) -> str | None:

@@ -54,7 +54,7 @@ from ..values.event import (
 )
 from ..values.usage import NO_USAGE, Usage, sum_usage
 from .effect import Effect
-from .journal_rows import GENESIS, JournalRow, Lease, chain_hash
+from .journal_rows import GENESIS, JournalRow, Lease, chain_hash, must_survive_power_loss
 from .limit_waits import LimitWaits
 from .open_requests import is_expired
 from .redaction import NO_REDACTION, Redaction
@@ -272,8 +272,7 @@ class Timeline:
         row = JournalRow(
             self.run, entry.seq, self._lease.epoch, KINDS[type(event)], key, line, chain_hash(self._hash, line)
         )
-        is_urgent = event.survives_power_loss and not (isinstance(event, ActionBegan) and event.is_repeatable)
-        self._lease.append(row, survives_power_loss=is_urgent, mail=mail)
+        self._lease.append(row, survives_power_loss=must_survive_power_loss(event), mail=mail)
         self.seq, self._hash = row.seq, row.hash
         if key:
             self._outcomes[key] = line

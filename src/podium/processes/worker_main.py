@@ -19,9 +19,18 @@ from ..runs.run_handle import Run, drive_run
 from ..setup.settings import Settings
 from ..store.saved_rules import read_rules_for_run
 from ..store.store_connection import expect_store
-from ..values.errors import LeaseLost, PodiumError, RunHeld, RunIsPaused, StoreUnreachable, find_first_error
+from ..values.errors import (
+    LeaseLost,
+    PodiumError,
+    RunHeld,
+    RunIsPaused,
+    StoreCorrupt,
+    StoreUnreachable,
+    find_first_error,
+)
 from ..values.worker_task import WorkerTask
 from ..workers.worker_process import (
+    EXIT_DAMAGED,
     EXIT_DONE,
     EXIT_FAILED,
     EXIT_RUN_HELD,
@@ -93,6 +102,9 @@ def main() -> int:
         return EXIT_DONE
     except RunHeld:
         return EXIT_RUN_HELD
+    except StoreCorrupt as error:
+        sys.stderr.write(f"podium: {error}\n")
+        return EXIT_DAMAGED
     except PodiumError as error:
         sys.stderr.write(f"podium: {error}\n")
         return EXIT_STORE_LOST if isinstance(error, StoreUnreachable | LeaseLost) else EXIT_FAILED

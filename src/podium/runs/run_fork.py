@@ -18,7 +18,7 @@ from msgspec import structs
 from ..setup.preflight import validate_request
 from ..store.reader import StoreReader
 from ..store.run_creators import find_foreign_creator
-from ..store.sqlite.progress_files import require_intact_run
+from ..store.run_integrity import require_intact_run
 from ..values.agent import Budget
 from ..values.errors import Mistake
 from ..values.event import (

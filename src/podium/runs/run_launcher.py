@@ -46,9 +46,9 @@ from ..setup.settings import Settings
 from ..store.attachment_rows import build_attachment_copy
 from ..store.mailbox import post_to_mailbox
 from ..store.reader import RunSummary, StoreReader
+from ..store.run_integrity import require_intact_run
 from ..store.run_store import RunLease, RunStore
 from ..store.sql_connection import Statement
-from ..store.sqlite.progress_files import require_intact_run
 from ..store.worker_index import build_worker_insert
 from ..system.locations import find_repo
 from ..values.agent import Agent, Budget
@@ -277,9 +277,13 @@ class RunLauncher:
         """End a run as failed, because it cannot continue. Raise RunHeld if a process is working on it."""
         await (await self.claim_idle_run(run)).record_failure(why)
 
-    async def pause_run(self, run: str) -> None:
-        """Pause a run that no process is working on. Raise RunHeld if a process is working on it."""
-        await (await self.claim_idle_run(run)).record_and_release(RunPaused())
+    async def pause_run(self, run: str, why: str = "") -> None:
+        """Pause a run that no process is working on. `why` becomes a notice on its timeline.
+
+        Raise RunHeld if a process is working on it.
+        """
+        notices = [Noticed(text=why)] if why else []
+        await (await self.claim_idle_run(run)).record_and_release(*notices, RunPaused())
 
     async def claim_idle_run(self, run: str, *, must_be_intact: bool = False) -> RunDriver:
         """Claim a run that no process is working on, to record events about it.

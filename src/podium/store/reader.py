@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
@@ -13,9 +14,9 @@ from ..values.errors import NoSuchRun, StoreCorrupt
 from ..values.event import Entry, RunStarted, decode_entry
 from ..values.store_address import StoreAddress
 from .decision_rows import select_decision_entries
+from .progress_files import find_recorded_run
 from .run_leases import OWNER_COLUMNS, Owner, make_owner
 from .sql_connection import ALL_ROWS
-from .sqlite.progress_files import find_recorded_run
 from .store_connection import open_for_reading, translate_errors
 
 
@@ -203,7 +204,9 @@ class StoreReader:
             ]
         if prefix in found:
             return prefix
-        if prefix and not found and (lost := find_recorded_run(self.path, prefix)) is not None:
+        # Another machine may have removed the run from a PostgreSQL store.
+        is_local = isinstance(self.path, Path)
+        if prefix and is_local and not found and (lost := find_recorded_run(self.path, prefix)) is not None:
             raise StoreCorrupt(
                 f"run {lost} was written to {self.path}, but is missing now: the file was damaged, or replaced by an "
                 "older copy. Nothing was changed; restore the store from a backup"

@@ -7,8 +7,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from ..values.store_address import StoreAddress
+from .progress_files import forget_progress
 from .sql_connection import SqlConnection, write_transaction
-from .sqlite.progress_files import forget_progress
 from .store_connection import open_connection, translate_errors
 from .store_export import find_artifacts
 
@@ -23,10 +23,10 @@ def remove_run(store: StoreAddress, run: str) -> bool:
         with write_transaction(connection, "entry_index"):
             if not _has_ended(connection, run):
                 return False
+            # Delete the progress file before the run: a progress file without a run means that the store has lost the
+            # run.
+            forget_progress(store, run)
             if isinstance(store, Path):
-                # Delete the progress file before the run: a progress file without a run means that the store has lost
-                # the run.
-                forget_progress(store, run)
                 with _record_newest_removal(connection):
                     _delete_rows(connection, run, "worktree")
             else:

@@ -10,10 +10,10 @@ from pathlib import Path
 from ..core.journal_rows import JournalRow, find_chain_break
 from ..values.errors import StoreCorrupt
 from ..values.store_address import StoreAddress
+from .progress_files import find_lost_entries, list_recorded_runs, read_progress
 from .reader import StoreReader
 from .run_leases import OWNER_COLUMNS, make_owner
 from .sql_connection import SqlConnection
-from .sqlite.progress_files import find_lost_entries, list_recorded_runs, read_progress
 from .store_connection import open_for_reading, translate_errors
 
 LEFT_OVER = ("mail", "attachment", "placement", "worker", "indexed_run")

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from ..values.store_address import StoreAddress
+from .progress_files import Progress, record_progress
 from .sql_connection import SqlConnection, write_transaction
-from .sqlite.progress_files import Progress, record_progress
 from .store_connection import open_connection, translate_errors
 from .store_file import TABLES, read_store_file
 
@@ -46,7 +46,7 @@ def import_store(store: StoreAddress, path: Path) -> ImportReport:
                 while batch := list(islice(rows, BATCH_ROWS)):
                     importing.add_rows(table, [row.values for row in batch])
     if isinstance(store, Path):
-        for run, progress in importing.unfinished.items():
+        for run, progress in importing.progress.items():
             record_progress(store, run, progress)
     return importing.report
 
@@ -56,7 +56,7 @@ class _Import:
 
     def __init__(self, connection: SqlConnection, store: StoreAddress) -> None:
         self.report = ImportReport()
-        self.unfinished: dict[str, Progress] = {}
+        self.progress: dict[str, Progress] = {}
         self._connection = connection
         self._store = store
         self._known = {str(row[0]) for row in connection.execute("SELECT id FROM run")}
@@ -131,11 +131,8 @@ class _Import:
         self._insert(table, columns, rows, " ON CONFLICT DO NOTHING")
 
     def _note_progress(self, rows: list[tuple[Any, ...]]) -> None:
-        for run, seq, _, kind, _, _, digest in rows:
-            if kind == "run_ended":
-                self.unfinished.pop(run, None)
-            else:
-                self.unfinished[run] = Progress(seq, digest)
+        for run, seq, _, _, _, _, digest in rows:
+            self.progress[run] = Progress(seq, digest)
 
     def _insert(self, table: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]], conflict: str = "") -> None:
         if rows:

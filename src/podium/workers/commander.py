@@ -280,6 +280,13 @@ class Commander:
             if worker.is_ending:
                 await self._end_run(worker.run, partial(self._launcher.stop_run, worker.run))
                 return
+            if ending.is_damaged:
+                why = self._logs.read_tail(worker.run)
+                if self._host_owner is not None:
+                    worker.refusal = why
+                else:
+                    await self._end_run(worker.run, partial(self._launcher.pause_run, worker.run, why))
+                return
             self._logs.write_line(worker.run, f"{ending.how} (attempt {crashes + 1})")
             if ending.is_crash:
                 crashes += 1

@@ -12,8 +12,8 @@ from ...runs.run_lookup import find_main_folder, find_run_id, is_worker_run, ope
 from ...runs.worker_lookup import load_worker_states
 from ...setup.settings import Settings
 from ...store.run_creators import confirm_run
-from ...store.sqlite.progress_files import accept_lost_entries, require_intact_run
-from ...values.errors import RunHeld
+from ...store.run_integrity import accept_lost_entries, require_intact_run
+from ...values.errors import Mistake, RunHeld
 from ...values.event import SCHEMA, RunStarted
 from ...values.plain_text import format_count
 from ...values.store_address import StoreAddress

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import psycopg
 
 from ...core.journal_rows import JournalRow
+from ...values.errors import StoreFailed
 from ...values.store_address import PostgresAddress
+from ..progress_files import Progress, record_progress
 from ..sql_connection import Statement
 from ..store_write import Write
 from ..write_statements import TAKE_MAIL
@@ -76,6 +79,7 @@ class PostgresCommitter:
                 self._wait_before_retry(error)
                 continue
             self._give_up = None
+            batch.record_progress(self._store)
             return
 
     def _wait_before_retry(self, error: psycopg.Error) -> None:
@@ -104,6 +108,8 @@ class _Batch:
         self._held: set[tuple[str, int]] = set()
         new: set[tuple[str, int]] = set()
         self._new_runs: list[tuple[Any, ...]] = []
+        self._urgent: dict[str, JournalRow] = {}
+        """The last entry of each run that must survive a power loss."""
         self._is_durable = False
         for holder, first, row, last, is_full in writes:
             if holder is not None:
@@ -115,6 +121,8 @@ class _Batch:
             takes_mail = bool(host_owner) and last is not None and last[0] == TAKE_MAIL
             if row is not None:
                 self._rows.append(row)
+                if is_full:
+                    self._urgent[row.run] = row
                 self._mails.append(last[1][1] if takes_mail and last is not None else 0)
             if last is not None and not takes_mail:
                 self._after.append(last)
@@ -161,6 +169,12 @@ class _Batch:
             raise
         for cursor in called:
             require_accepted(cursor)
+
+    def record_progress(self, store: PostgresAddress) -> None:
+        """Record on this machine the last entries that must survive a power loss. They are on the server either way."""
+        with suppress(StoreFailed):
+            for run, row in self._urgent.items():
+                record_progress(store, run, Progress(row.seq, row.hash))
 
     def is_committed(self, connection: psycopg.Connection) -> bool:
         """Return whether an earlier attempt was committed.

@@ -25,7 +25,7 @@ from psycopg.types.numeric import Int2Dumper
 from ...values.errors import LeaseLost, StoreFailed, StoreUnreachable
 from ...values.store_address import PostgresAddress
 from ..sql_connection import LOCK_SECONDS
-from .host_statements import AS_HOST, find_host_name, require_accepted
+from .host_statements import AS_HOST, build_gap_error, find_host_name, require_accepted
 from .login import build_connection_options
 from .schema import SCHEMA, read_schema_version, require_current_schema
 
@@ -244,12 +244,14 @@ def translate_postgres_errors(store: PostgresAddress) -> Iterator[None]:
         raise explain_error(store, error) from error
 
 
-def explain_error(store: PostgresAddress, error: psycopg.Error) -> LeaseLost | StoreFailed:
+def explain_error(store: PostgresAddress, error: psycopg.Error) -> StoreFailed:
     """Return the error to raise for a PostgreSQL error."""
     said = " ".join(str(error).split()).rstrip(".")
     if error.sqlstate == "PD001":
         run = error.diag.message_primary
         return LeaseLost(f"run {run} was taken over by another process; this process can no longer write to it")
+    if error.sqlstate == "PD002":
+        return build_gap_error(str(error.diag.message_primary))
     if isinstance(error, psycopg.errors.UniqueViolation):
         return LeaseLost(f"another process has taken over the run; this process can no longer write to it ({said})")
     if isinstance(error, psycopg.errors.InsufficientPrivilege):

@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 
-from ...values.errors import LeaseLost, StoreFailed
+from ...values.errors import LeaseLost, StoreCorrupt, StoreFailed
 from ...values.store_address import PostgresAddress
 from .. import write_statements as statements
 from .login import parse_login
@@ -53,6 +53,15 @@ def find_host_name(store: PostgresAddress) -> str:
     return user.removeprefix(LOGIN_PREFIX) if user.startswith(LOGIN_PREFIX) else ""
 
 
+def build_gap_error(run: str) -> StoreCorrupt:
+    """Return the error for a run whose last entries the server no longer has."""
+    return StoreCorrupt(
+        f"the store has lost entries of run {run}: its PostgreSQL server was replaced by a standby that lagged, or "
+        "restored from a backup, while the run was active; nothing more was written. Restore the server, or check the "
+        f"run's last actions and continue with: podium resume {run} --accept-loss"
+    )
+
+
 def require_accepted(cursor: psycopg.Cursor[Any]) -> None:
     """Raise LeaseLost or StoreFailed if the database function refused this host's write."""
     names = [column.name for column in cursor.description or ()]
@@ -61,6 +70,8 @@ def require_accepted(cursor: psycopg.Cursor[Any]) -> None:
         refusal = row[names.index("refusal")]
         if refusal in ("lease", "held", "over", "full"):
             raise LeaseLost(f"this host does not own the run ({refusal}), so it can no longer write to it")
+        if refusal is not None and refusal.startswith("lost "):
+            raise build_gap_error(refusal.removeprefix("lost "))
         if refusal is not None:
             raise StoreFailed(f"the store refused a write by this host ({refusal}); see the table podium.refusal")
     if rows:

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from ...core.journal_rows import JournalRow
 from ...values.errors import PodiumError, StoreCorrupt, StoreFailed
+from ..progress_files import Progress, record_progress
 from ..sql_connection import Statement
 from ..store_write import Write, raise_lease_lost
 from .connection import open_sqlite, translate_sqlite_errors
-from .progress_files import Progress, record_progress
 
 SMALL_BATCH_WRITES = 128
 MAX_INLINE_BATCHES = 256

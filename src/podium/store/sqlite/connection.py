@@ -14,8 +14,8 @@ from urllib.parse import quote
 from ... import __version__
 from ...system.private_folder import make_private_folder
 from ...values.errors import LeaseLost, StoreCorrupt, StoreFailed
+from ..progress_files import find_recorded_run
 from ..sql_connection import LOCK_SECONDS
-from .progress_files import find_recorded_run
 from .schema import MIGRATIONS, migrate_schema, read_store_version, require_known_version
 
 _LAST_SEEN = (

@@ -1,9 +1,10 @@
 """Progress files: how far each run's timeline was written, recorded outside the database.
 
-SQLite drops damaged transactions at the end of its write-ahead log without an error. A run resumed from the remaining
-entries would repeat the actions in the lost entries. So the position of the last entry that must survive power loss is
-also written to a separate small file, after the entry and before anything acts on it. A PostgreSQL server reports
-damage itself, so its stores have no such files.
+SQLite drops damaged transactions at the end of its write-ahead log without an error, and the data of a PostgreSQL
+server can be replaced by an older copy. A run resumed from the remaining entries would repeat the actions in the lost
+entries. So the position of the last entry that must survive power loss is also written to a separate small file, after
+the entry and before anything acts on it. These files are on the machine that wrote the entries: other machines that
+share a PostgreSQL store do not have them.
 """
 
 from __future__ import annotations
@@ -14,15 +15,10 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
-from ...core.journal_rows import GENESIS, JournalRow, find_chain_break
-from ...values.errors import StoreCorrupt, StoreFailed
-from ...values.event import KINDS, ActionBegan
-from ...values.store_address import StoreAddress, make_local_path
-
-NO_PROGRESS_NOTICE = (
-    "the progress file of this run is missing, for example because the store was restored from a backup; "
-    "entries lost at the end cannot be detected"
-)
+from ..core.journal_rows import JournalRow
+from ..system.private_folder import make_private_folder
+from ..values.errors import StoreFailed
+from ..values.store_address import StoreAddress, make_local_path
 
 
 class Progress(NamedTuple):
@@ -41,7 +37,9 @@ def record_progress(store: StoreAddress, run: str, progress: Progress) -> None:
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except FileNotFoundError:
-            path.parent.mkdir(mode=0o700, exist_ok=True)
+            if not isinstance(store, Path):
+                make_private_folder(store.folder)
+            path.parent.mkdir(mode=0o700, exist_ok=True)  # never the home, which may have been deleted
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             os.pwrite(descriptor, line, 0)  # every line has the same length
@@ -87,47 +85,10 @@ def find_lost_entries(progress: Progress, rows: Sequence[JournalRow]) -> str | N
     last = rows[-1].seq if rows else 0
     if last < progress.seq:
         lost = f"entry {progress.seq} is" if last + 1 == progress.seq else f"entries {last + 1} to {progress.seq} are"
-        return f"{lost} missing at the end of the timeline: the store file was damaged, or replaced by an older copy"
+        return f"{lost} missing at the end of the timeline: the store was damaged, or replaced by an older copy"
     if progress.seq and rows[progress.seq - 1].hash != progress.hash:
         return f"entry {progress.seq} differs from the recorded entry: the store was replaced by another copy"
     return None
-
-
-def require_intact_run(store: StoreAddress, run: str, rows: Sequence[JournalRow]) -> str:
-    """Raise StoreCorrupt if a run's entries were changed or lost.
-
-    Otherwise, return a notice if a loss cannot be detected or was accepted earlier, or else an empty string.
-    """
-    if (chain_break := find_chain_break(rows)) is not None:
-        raise StoreCorrupt(
-            f"run {run} has been altered or damaged: {chain_break}; it was not resumed, and nothing was changed. "
-            f"Restore the store from a backup, or end the run with: podium stop {run}"
-        )
-    if not isinstance(store, Path):
-        return ""
-    progress = read_progress(store, run)
-    if progress is None:
-        is_recorded = any(row.kind == KINDS[ActionBegan] for row in rows)
-        return NO_PROGRESS_NOTICE if is_recorded else ""
-    if (lost := find_lost_entries(progress, rows)) is not None:
-        raise StoreCorrupt(
-            f"run {run} has lost entries: {lost}; it was not resumed, because it would repeat the work in them. "
-            f"Restore the store, or check the run's last actions and continue with: podium resume {run} --accept-loss"
-        )
-    if progress.lost:
-        entries = f"entry {progress.seq + 1}" if progress.lost == 1 else f"{progress.lost} entries after {progress.seq}"
-        return f"this run was resumed although {entries} had been lost"
-    return ""
-
-
-def accept_lost_entries(store: StoreAddress, run: str, rows: Sequence[JournalRow]) -> None:
-    """Record that a run continues without its lost entries."""
-    if not isinstance(store, Path):
-        return
-    progress = read_progress(store, run)
-    seq, digest = (rows[-1].seq, rows[-1].hash) if rows else (0, GENESIS)
-    lost = 0 if progress is None else max(progress.seq - seq, 1)
-    record_progress(store, run, Progress(seq, digest, lost))
 
 
 def _progress_path(store: StoreAddress, run: str) -> Path:
