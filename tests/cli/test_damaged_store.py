@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,25 @@ def test_a_run_restored_without_its_progress_file_is_resumed_with_a_notice(desk:
     with desk.start_podium("resume", killed_run) as process:
         wait_for(process.stderr, "because the store was restored from a backup")
         process.kill()
+
+
+def test_verify_says_that_the_progress_file_is_missing_and_what_it_cannot_find(desk: Desk, killed_run: str) -> None:
+    before = desk.invoke("verify", killed_run)
+    shutil.rmtree(desk.home / "podium.db-progress")
+    chain = bytes(32)
+    with closing(sqlite3.connect(desk.store)) as store, store:
+        store.execute("DROP TRIGGER entry_stays")
+        for seq, line in store.execute("SELECT seq, line FROM entry WHERE run = ? ORDER BY seq", (killed_run,)):
+            changed = line.replace(b"go", b"no", 1)
+            chain = sha256(chain + changed).digest()
+            store.execute("UPDATE entry SET line = ?, hash = ? WHERE seq = ?", (changed, chain, seq))
+
+    after, fields = desk.invoke("verify", killed_run), desk.invoke("verify", killed_run, "--json").stdout
+
+    assert "progress file" not in before.stdout
+    assert "note: the progress file of this run is missing" in after.stdout
+    assert "this finds accidental damage" in after.stdout
+    assert json.loads(fields)["note"].startswith("the progress file of this run is missing")
 
 
 def test_an_altered_run_is_not_resumed_but_can_be_stopped(desk: Desk, killed_run: str) -> None:
