@@ -10,6 +10,7 @@ import sys
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -579,6 +580,79 @@ def test_an_older_store_on_a_read_only_file_system_says_that_it_must_be_updated(
         f"{__version__} must update it to version {len(MIGRATIONS)}, but the file is read-only; make it writable, or "
         "copy it and set PODIUM_STORE to the copy"
     )
+
+
+LEAVES_A_LOG = """
+import asyncio, os, sys
+from pathlib import Path
+from podium.core.timeline import Timeline
+from podium.store.run_store import RunStore
+from podium.values.event import RunStarted
+from podium.values.request import Request
+
+async def main():
+    store = RunStore(Path(sys.argv[1]))
+    async with store:
+        timeline = Timeline("r", store.begin_run("r"))
+        timeline.append(RunStarted(agent="lead", request=Request(text="go")), scope="")
+        await timeline.wait_written()
+        if sys.argv[2] == "killed":
+            os._exit(0)
+
+asyncio.run(main())
+"""
+LISTS_AS_NOBODY = """
+import os, pathlib, sys
+import podium.store.sqlite.connection
+from podium.store.reader import StoreReader
+os.setuid(65534)
+with StoreReader(pathlib.Path(sys.argv[1])) as reader:
+    print(*reader.list_run_ids())
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to read a store as another user")
+@pytest.mark.parametrize("end", ["ended", "killed"])
+def test_a_store_that_cannot_be_written_to_is_readable_with_and_without_a_write_ahead_log(end: str) -> None:
+    # Not in pytest's own folder, which other users cannot enter.
+    with TemporaryDirectory() as above:
+        Path(above).chmod(0o755)
+        path = Path(above) / "home" / "s.db"
+        path.parent.mkdir()
+        subprocess.run([sys.executable, "-c", LEAVES_A_LOG, str(path), end], check=True)
+        path.with_name("s.db-shm").unlink(missing_ok=True)
+        for one in path.parent.glob("s.db*"):
+            one.chmod(0o444 if one.is_file() else 0o555)
+        path.parent.chmod(0o555)
+        assert path.with_name("s.db-wal").exists() == (end == "killed")
+
+        said = subprocess.run([sys.executable, "-c", LISTS_AS_NOBODY, str(path)], capture_output=True, text=True)
+
+        assert said.stdout == "r\n", said.stderr
+        path.parent.chmod(0o755)
+
+
+DIES_WHILE_IT_CREATES_A_STORE = """
+import os, sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("PRAGMA cache_size = 1")
+connection.execute("BEGIN")
+for number in range(50):
+    connection.execute(f"CREATE TABLE t{number} (content text)")
+os._exit(0)
+"""
+
+
+def test_a_store_whose_creation_was_cut_short_is_readable_and_is_then_created(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    subprocess.run([sys.executable, "-c", DIES_WHILE_IT_CREATES_A_STORE, str(path)], check=True)
+    assert path.with_name("s.db-journal").stat().st_size > 0
+
+    with StoreReader(path) as reader:
+        runs = reader.list_run_ids()
+
+    assert runs == []
+    open_connection(path, create=True).close()
 
 
 def test_reading_a_missing_store_does_not_create_it(tmp_path: Path) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import ClassVar
 from urllib.parse import quote
 
@@ -31,6 +33,9 @@ the newest row id that remained after the removal."""
 
 class SqliteConnection(sqlite3.Connection):
     """A connection to a SQLite store. SQLite has one writer at a time, so one lock covers the whole store."""
+
+    folder: TemporaryDirectory[str] | None = None
+    """The folder of the copy that this connection reads, if the store itself cannot be read where it is."""
 
     entry_order: ClassVar[tuple[str, ...]] = ("rowid",)
     # The position of an entry: the id of the last removal before the entry was written, and the entry's row id.
@@ -146,16 +151,53 @@ def _connect(address: str, *, uri: bool = False) -> SqliteConnection:
 
 
 def _connect_read_only(path: Path) -> SqliteConnection:
-    """Open a read-only connection. If the folder is read-only too, tell SQLite that the file does not change."""
+    """Open a read-only connection, also to a store whose folder is read-only or whose last writer was killed."""
     address = f"file:{quote(str(path.absolute()))}?mode=ro"
+    try:
+        return _connect_and_read(address)
+    except sqlite3.OperationalError as error:
+        if not _is_read_only(error):
+            raise
+        if os.access(path.parent, os.W_OK):
+            if not os.access(path, os.W_OK) or not _has_content(path, "-journal"):
+                raise
+            # A process was killed while it created the store. Only a connection for writing can undo what it began.
+            _connect_and_read(f"file:{quote(str(path.absolute()))}").close()
+            return _connect_and_read(address)
+    if _has_content(path, "-wal") or _has_content(path, "-journal"):
+        return _connect_to_copy(path)
+    return _connect_and_read(f"{address}&immutable=1")  # tell SQLite that the file does not change
+
+
+def _connect_and_read(address: str) -> SqliteConnection:
+    """Open a connection and read from it, because SQLite opens its files only then."""
     connection = _connect(address, uri=True)
     try:
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except sqlite3.OperationalError as error:
+    except BaseException:
         connection.close()
-        if "unable to open" not in str(error) or os.access(path.parent, os.W_OK):
-            raise
-        return _connect(f"{address}&immutable=1", uri=True)
+        raise
+    return connection
+
+
+def _has_content(path: Path, suffix: str) -> bool:
+    try:
+        return path.with_name(f"{path.name}{suffix}").stat().st_size > 0
+    except OSError:
+        return False
+
+
+def _connect_to_copy(path: Path) -> SqliteConnection:
+    """Open a copy of a store in a temporary folder.
+
+    SQLite reads a log or a journal only where it can also write. Without them, the file would be read as it was before.
+    """
+    folder = TemporaryDirectory(prefix="podium-")
+    for suffix in ("", "-wal", "-journal"):
+        if (source := path.with_name(f"{path.name}{suffix}")).exists():
+            shutil.copyfile(source, Path(folder.name) / source.name)
+    connection = _connect_and_read(f"file:{quote(str(Path(folder.name) / path.name))}")
+    connection.folder = folder  # removed together with the connection
     return connection
 
 
