@@ -214,3 +214,27 @@ def test_a_process_that_lost_its_run_to_another_says_so(desk: Desk) -> None:
 
     assert process.returncode == 6
     assert "taken over by another process" in said.splitlines()[0]
+
+
+@pytest.mark.parametrize("now", ["{far: {command: other-server}}", "{}"])
+def test_a_run_is_not_resumed_with_other_mcp_servers_than_those_with_which_it_began(desk: Desk, now: str) -> None:
+    settings = desk.home / "config.yaml"
+    settings.write_text("mcpServers: {far: {command: no-such-server}, unused: {command: x}}\n")
+    desk.write_agent("lead", {"silent": True}, tools=["mcp__far"])
+    with desk.start_podium("run", "lead", "go") as process:
+        while not desk.store.exists() or "turn_started" not in (desk.kinds(desk.run_id()) if desk.runs() else ()):
+            assert process.poll() is None
+        process.kill()
+        process.wait()
+
+    settings.write_text(f"mcpServers: {now}\n")
+    refused = desk.run_podium("resume", desk.run_id())
+    settings.write_text("mcpServers: {far: {command: no-such-server}, unused: {command: changed}}\n")
+    with desk.start_podium("resume", desk.run_id()) as process:
+        while desk.kinds(desk.run_id()).count("run_resumed") < 1:
+            assert process.poll() is None
+        process.kill()
+
+    assert refused.returncode == 8
+    assert "began with the MCP server 'far', which" in refused.stderr
+    assert f"podium fork {desk.run_id()}" in refused.stderr

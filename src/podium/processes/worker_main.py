@@ -20,6 +20,7 @@ from ..setup.settings import Settings
 from ..store.saved_rules import read_rules_for_run
 from ..store.store_connection import expect_store
 from ..values.errors import (
+    JournalMismatch,
     LeaseLost,
     PodiumError,
     RunHeld,
@@ -30,9 +31,9 @@ from ..values.errors import (
 )
 from ..values.worker_task import WorkerTask
 from ..workers.worker_process import (
-    EXIT_DAMAGED,
     EXIT_DONE,
     EXIT_FAILED,
+    EXIT_REFUSED,
     EXIT_RUN_HELD,
     EXIT_STORE_LOST,
     StartupMessage,
@@ -102,9 +103,9 @@ def main() -> int:
         return EXIT_DONE
     except RunHeld:
         return EXIT_RUN_HELD
-    except StoreCorrupt as error:
+    except (StoreCorrupt, JournalMismatch) as error:
         sys.stderr.write(f"podium: {error}\n")
-        return EXIT_DAMAGED
+        return EXIT_REFUSED
     except PodiumError as error:
         sys.stderr.write(f"podium: {error}\n")
         return EXIT_STORE_LOST if isinstance(error, StoreUnreachable | LeaseLost) else EXIT_FAILED

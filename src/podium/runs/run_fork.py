@@ -15,6 +15,7 @@ from pathlib import Path
 from anyio import to_thread
 from msgspec import structs
 
+from ..setup.agent_servers import digest_servers
 from ..setup.preflight import validate_request
 from ..store.reader import StoreReader
 from ..store.run_creators import find_foreign_creator
@@ -182,7 +183,12 @@ async def _write_fork(
     if budget is not None:
         added.append(_change_budget(forked.kept, budget, run=id, by=by))
     begun = structs.replace(
-        started, forked_from=f"{source}@{at}", shared=len(forked.kept), repo=checkout.directory, errand=None
+        started,
+        forked_from=f"{source}@{at}",
+        shared=len(forked.kept),
+        repo=checkout.directory,
+        errand=None,
+        servers=digest_servers(started.agents, launcher.settings.mcp_servers),
     )
     try:
         await launcher.copy_run(begun, (*forked.kept, *added), id=id, source=source)

@@ -28,6 +28,7 @@ from ..core.redaction import Redaction
 from ..core.timeline import Timeline
 from ..engines.model.providers import REHEARSAL, find_key_names, read_provider_variables, without_credentials
 from ..patterns.registry import PATTERNS, OnDiscussion, OwnPatterns, Pattern, Patterns, find_pattern
+from ..setup.agent_servers import digest_servers, require_same_servers
 from ..setup.preflight import (
     add_constraints,
     apply_run_mode,
@@ -53,7 +54,17 @@ from ..store.worker_index import build_worker_insert
 from ..system.locations import find_repo
 from ..values.agent import Agent, Budget
 from ..values.errors import Mistake, RunHeld, RunIsPaused, RunOver, RunRefused, StoreFailed
-from ..values.event import KINDS, Entry, Noticed, RunPaused, RunResumed, RunStarted, StopAsked, decode_entry
+from ..values.event import (
+    KINDS,
+    Entry,
+    Noticed,
+    OperationStarted,
+    RunPaused,
+    RunResumed,
+    RunStarted,
+    StopAsked,
+    decode_entry,
+)
 from ..values.fleet_job import FleetJob
 from ..values.limits import Unattended
 from ..values.request import Request
@@ -158,6 +169,7 @@ class RunLauncher:
             decision=decision,
             decisions="" if place is None else describe_decisions_in_force(self._store, place),
             guidance=guidance,
+            servers=digest_servers(team, settings.mcp_servers, worker_task),
         )
         notices += describe_untrusted_hooks(team, place, settings.home)
         bypass_notices = [BYPASS_NOTICE] if settings.permission_mode == "bypass" else []
@@ -392,6 +404,8 @@ class RunLauncher:
             timeline.has_foreign_entries = isinstance(self.settings.store, PostgresAddress)
             timeline.load(rows)
             settings = self.settings.with_record(started.settings)
+            if must_be_intact and any(row.kind == KINDS[OperationStarted] for row in rows):
+                require_same_servers(id, started.servers, settings.mcp_servers)
             if not settings.base_url:
                 settings = settings.with_own_address(self._environ)
                 notices.append(_describe_address(recorded.settings.get("base_url", ""), settings.base_url, rows))

@@ -6,13 +6,18 @@ start one by naming it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+
+import msgspec
 
 from ..config.repo_proposal import Proposal, make_proposal
 from ..config.trust import Trust
+from ..core.journal_rows import compute_digest
 from ..values.agent import Agent
+from ..values.errors import JournalMismatch
 from ..values.mcp_server import McpServer
+from ..values.worker_task import WorkerTask
 
 SERVERS = ".mcpServers"
 """The end of the key of an item that lets an agent use the user's servers."""
@@ -30,6 +35,32 @@ def propose_agent_servers(agent: Agent, own: Collection[str], repo: Path) -> Pro
         return None
     used = tuple(sorted({_read_server(entry) for entry in agent.tools or ()} & frozenset(own)))
     return make_proposal(f"agents.{agent.name}{SERVERS}", used, repo) if used else None
+
+
+def digest_servers(
+    agents: Iterable[Agent], servers: Mapping[str, McpServer], worker_task: WorkerTask | None = None
+) -> dict[str, str]:
+    """Return a digest of the definition of each server that an agent names.
+
+    Return nothing for a worker that can move to another machine, because that has settings of its own.
+    """
+    if worker_task is not None and worker_task.origin is not None:
+        return {}
+    named = {_read_server(entry) for agent in agents for entry in agent.tools or ()}
+    return {name: compute_digest(msgspec.to_builtins(servers[name])) for name in sorted(named & servers.keys())}
+
+
+def require_same_servers(run: str, began_with: Mapping[str, str], servers: Mapping[str, McpServer]) -> None:
+    """Raise JournalMismatch if the definition of an MCP server has changed since a run began."""
+    for name, digest in began_with.items():
+        if name in servers and compute_digest(msgspec.to_builtins(servers[name])) == digest:
+            continue
+        what = "has another definition now" if name in servers else "is no longer in the settings"
+        raise JournalMismatch(
+            f"run {run} began with the MCP server {name!r}, which {what}, so the run was not resumed: its tools could "
+            f"differ from those that the agents have used. Restore the definition under mcpServers, or use the new one "
+            f"in a fork: podium fork {run}"
+        )
 
 
 def select_trusted_tools(

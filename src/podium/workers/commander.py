@@ -280,7 +280,7 @@ class Commander:
             if worker.is_ending:
                 await self._end_run(worker.run, partial(self._launcher.stop_run, worker.run))
                 return
-            if ending.is_damaged:
+            if ending.is_refused:
                 why = self._logs.read_tail(worker.run)
                 if self._host_owner is not None:
                     worker.refusal = why

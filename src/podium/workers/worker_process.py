@@ -31,7 +31,7 @@ from .wire.link import Link
 from .wire.wire_message import Handshake, Order, PermissionRequest, Report
 from .wire.worker_connection import connect_to_commander
 
-EXIT_DONE, EXIT_INTERRUPTED, EXIT_FAILED, EXIT_STORE_LOST, EXIT_RUN_HELD, EXIT_DAMAGED = 0, 3, 1, 4, 5, 6
+EXIT_DONE, EXIT_INTERRUPTED, EXIT_FAILED, EXIT_STORE_LOST, EXIT_RUN_HELD, EXIT_REFUSED = 0, 3, 1, 4, 5, 6
 """Exit codes, in this order: the run has ended or is paused; the run was interrupted; the worker failed; the store's
 server could not be reached or the lease on the run was lost; another process was already working on the run."""
 
@@ -42,18 +42,19 @@ class ProcessEnding(NamedTuple):
     """How a worker's process ended.
 
     `is_crash` is False if the process lost the store. Only restarts after a crash count towards the limit on restarts.
-    `is_damaged` is True if entries of the run were changed or lost. Another process would not continue it either.
+    `is_refused` is True if entries of the run were changed or lost, or its MCP servers were changed: no process would
+    continue it.
     """
 
     how: str
     is_crash: bool = True
-    is_damaged: bool = False
+    is_refused: bool = False
 
 
 def describe_exit(code: int | None) -> ProcessEnding:
     """Return how a process with this exit code ended."""
     return ProcessEnding(
-        f"process exited with code {code}", is_crash=code != EXIT_STORE_LOST, is_damaged=code == EXIT_DAMAGED
+        f"process exited with code {code}", is_crash=code != EXIT_STORE_LOST, is_refused=code == EXIT_REFUSED
     )
 
 

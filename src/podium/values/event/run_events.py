@@ -35,6 +35,9 @@ class RunStarted(EventBase, frozen=True, kw_only=True, tag="run_started"):
     """If this run is a fork: the run that it was forked from and the position there, as `RUN@SEQ`."""
     shared: int = 0
     """The number of entries after this one that were copied from the run in `forked_from`."""
+    servers: dict[str, str] = {}  # noqa: RUF012 - msgspec copies it for each event
+    """The MCP servers that the agents name, each with a digest of its definition. Empty if another machine, which has
+    settings of its own, may work on the run."""
 
 
 class RunResumed(EventBase, frozen=True, kw_only=True, tag="run_resumed"):
