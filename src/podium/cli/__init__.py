@@ -1,6 +1,7 @@
 """Run the `podium` command line. The help and the version are printed without importing any command."""
 
 import gc
+import os
 import sys
 
 from .command_table import answer_help_or_version
@@ -8,10 +9,21 @@ from .command_table import answer_help_or_version
 
 def run_program() -> int:
     """Run the command that this process was started for, and return its exit code. The process must exit afterwards."""
+    _open_closed_streams()
     code = main()
     # A collection at exit would take longer than many commands, and the process's memory is freed anyway.
     gc.freeze()
     return code
+
+
+def _open_closed_streams() -> None:
+    """Discard what is written to a stream that was closed for this process, as after `podium ps >&-`.
+
+    The descriptor is taken, too, so that no file that is opened later receives the output of a child process.
+    """
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123 - open until the exit
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -34,7 +46,19 @@ def main(argv: list[str] | None = None) -> int:
         from .terminal.broken_pipe import discard_stdout  # imported here for start-up time: pipes rarely break
 
         return discard_stdout()
+    except OSError as error:
+        return _report_unwritable(error)
     return 0
+
+
+def _report_unwritable(error: OSError) -> int:
+    """Report that the output cannot be written, and return the exit code."""
+    from ..values.errors import explain_full_disk  # imported here for start-up time: disks are rarely full
+    from .terminal.broken_pipe import discard_unwritable_stdout
+
+    discard_unwritable_stdout()
+    print(f"podium: {explain_full_disk(error) or error}", file=sys.stderr)
+    return 1
 
 
 def _is_on_terminal() -> bool:

@@ -16,10 +16,10 @@ from typing import Any, NoReturn
 import click
 
 from .. import __version__
-from ..values.errors import Mistake, PodiumError, find_first_error
+from ..values.errors import Mistake, PodiumError, explain_full_disk, find_first_error
 from .command_table import EXAMPLES, LOOKING_NAMES, LOOKING_SUBCOMMANDS, NAMES, build_help_text
 from .terminal import exit_codes
-from .terminal.broken_pipe import discard_stdout
+from .terminal.broken_pipe import discard_stdout, discard_unwritable_stdout
 from .terminal.text import escape_for_terminal, print_to_stderr
 
 INSTEAD_OF_SERVER = (
@@ -97,6 +97,8 @@ class RootCommandGroup(click.Group):
             return _print_error(_format_usage_error(error), error, exit_codes.USAGE, options)
         except Exception as error:
             cause = find_first_error(error)
+            if isinstance(cause, OSError):
+                discard_unwritable_stdout()
             return _print_error(_format_error(cause), error, exit_codes.error_exit_code(cause), options)
 
 
@@ -128,7 +130,8 @@ def _print_error(sentence: str, error: BaseException, code: int, options: Global
         import traceback  # imported here to keep start-up fast: only --debug prints a traceback
 
         click.echo(escape_for_terminal("".join(traceback.format_exception(error)).rstrip()), err=True)
-    click.echo(f"podium: {escape_for_terminal(sentence)}", err=True)
+    with contextlib.suppress(OSError):  # standard error is on the full disk too
+        click.echo(f"podium: {escape_for_terminal(sentence)}", err=True)
     return code
 
 
@@ -143,6 +146,8 @@ def _format_error(error: BaseException) -> str:
 
                 how = format_install_commands("web")
             return f"the Python package {name} is not installed; install it with: {how}"
+    if full := explain_full_disk(error):
+        return full
     what = f"{type(error).__name__}: {error}"
     return f"internal error in Podium: {what}; run podium --debug COMMAND to see the traceback"
 

@@ -29,7 +29,7 @@ from ..store.follower import Follower
 from ..store.mailbox import MailboxMessage, post_to_mailbox
 from ..store.run_store import RunLease, RunStore
 from ..values.agent import Agent, Budget, collect_agent_names
-from ..values.errors import AgentFailed, Failure, Mistake, PodiumError, find_first_error, format_failures
+from ..values.errors import AgentFailed, Failure, Mistake, PodiumError, explain_full_disk, find_first_error, format_failures
 from ..values.event import (
     KINDS,
     AlsoPlaced,
@@ -206,7 +206,8 @@ class RunDriver:
         except Exception as error:
             self.error = find_first_error(error)
             ours = isinstance(self.error, PodiumError)
-            why = str(self.error) if ours else f"internal error in Podium: {self.error!r}"
+            full = explain_full_disk(self.error)
+            why = str(self.error) if ours else full or f"internal error in Podium: {self.error!r}"
             self.result = self._build_result("interrupted", error=self.timeline.redaction.redact_text(why))
             await self._release_lease()
         except BaseException:

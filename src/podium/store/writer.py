@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from ..values.errors import PodiumError, StoreFailed
+from ..values.errors import PodiumError, StoreFailed, explain_full_disk
 from .store_write import Committer, LeaseHolder, Write
 
 _get_row = attrgetter("row")
@@ -115,7 +115,12 @@ class StoreWriter:
             self._committer.commit(writes)
         except Exception as caught:
             # Catch every error: if an unexpected error ended the thread, all later writes would wait forever.
-            error = caught if isinstance(caught, PodiumError) else StoreFailed(f"internal error in Podium: {caught!r}")
+            full = explain_full_disk(caught)
+            error = (
+                caught
+                if isinstance(caught, PodiumError)
+                else StoreFailed(full or f"internal error in Podium: {caught!r}")
+            )
             holders = {id(write.holder): write.holder for write in writes}
             if len(holders) == 1:
                 batch.refused += [(holder, error) for holder in holders.values() if holder is not None]

@@ -26,6 +26,7 @@ Every error says in one sentence what was given, what is wrong and what would wo
 """
 
 from collections.abc import Iterable
+from errno import EDQUOT, ENOSPC
 from typing import Literal
 
 from msgspec import Struct
@@ -208,3 +209,11 @@ def find_first_error(error: BaseException) -> BaseException:
         return error
     inner = [find_first_error(one) for one in error.exceptions]
     return next((one for one in inner if isinstance(one, PodiumError)), inner[0])
+
+
+def explain_full_disk(error: BaseException) -> str:
+    """Return a sentence if an error means that a disk or a quota is full, and an empty string otherwise."""
+    if not isinstance(error, OSError) or error.errno not in (ENOSPC, EDQUOT):
+        return ""
+    what = f"cannot write {error.filename}" if error.filename else "cannot write"
+    return f"{what}: the disk is full; free some space, then try again"

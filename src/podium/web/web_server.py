@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from typing import Any
 
 from litestar import Litestar, Request, Response, get
@@ -15,7 +16,7 @@ from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.openapi.spec import Components
 
 from .. import __version__
-from ..values.errors import PodiumError
+from ..values.errors import PodiumError, explain_full_disk
 from ..values.plain_text import escape_unprintable
 from .api.metrics import read_metrics
 from .api.problem import encode_problem, find_status
@@ -132,6 +133,8 @@ def handle_deep_body(request: Request[Any, Any, Any], _: RecursionError) -> Resp
 def handle_internal_error(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     """Return a response that contains only the type of an unexpected error, and print the traceback to stderr."""
     trace = "".join(traceback.format_exception(error))
+    if full := explain_full_disk(error):
+        return _build_response(request, HTTPStatus.INSUFFICIENT_STORAGE, full)
     report_trouble(f"{request.scope['method']} {escape_unprintable(request.scope['path'])}\n{trace}")
     why = f"internal error in Podium: {type(error).__name__}; podium serve printed the details"
     return _build_response(request, 500, why)

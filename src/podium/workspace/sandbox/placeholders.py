@@ -73,7 +73,7 @@ class Placeholders:
             if self._holders or self._descriptor is None:
                 return
             self._cancel_timer()
-            with suppress(BlockingIOError):
+            with suppress(OSError):  # another process runs commands, or the disk is full: a later call removes them
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 # In reverse order, so that the contents of a folder are removed before the folder.
                 for name in reversed(self._read_record(self._descriptor)):
