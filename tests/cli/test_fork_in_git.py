@@ -124,3 +124,31 @@ def test_the_setup_of_the_repository_runs_in_the_checkout_of_a_fork(desk: Desk, 
 
     assert said.exit_code == 0, said.stderr
     assert (find_folder(desk, desk.run_id()) / "ready").exists()
+
+
+def list_refs(desk: Desk, run: str) -> list[str]:
+    return [ref for ref in git(desk.repo, "for-each-ref", "--format=%(refname)").split() if run in ref]
+
+
+@pytest.mark.parametrize("command", ["worktrees", "fork"])
+def test_a_fork_that_is_killed_while_its_checkout_is_made_leaves_no_branch_and_no_worktree(
+    desk: Desk, source: str, command: str
+) -> None:
+    (desk.home / "config.yaml").write_text("worktrees: {setup: 'echo begun; sleep 999'}\n")
+    with desk.start_podium("fork", source, "--at", "3") as process:
+        while not (made := git(desk.repo, "branch", "--list", "podium/fork/*", "--format=%(refname:short)").strip()):
+            assert process.poll() is None
+        while not any(desk.repo.parent.glob("*fork*/.git")):
+            assert process.poll() is None
+        process.kill()
+        process.wait()
+    (desk.home / "config.yaml").write_text("permissions: {allow: [Write]}\n")
+    killed = made.rpartition("/")[2]
+
+    said = desk.run_podium(*(["worktrees"] if command == "worktrees" else ["fork", source, "--at", "3"]))
+
+    assert said.returncode == 0, said.stderr
+    assert list_refs(desk, killed) == []
+    assert killed not in git(desk.repo, "worktree", "list")
+    assert not any(killed in path.name for path in desk.repo.parent.iterdir())
+    assert len(desk.runs()) == (1 if command == "worktrees" else 2)

@@ -37,6 +37,17 @@ async def run_train(repo: Repo, *branches: TrainBranch) -> Train:
     return await build_train(repo.path, branches, onto="main", integration="podium/merge", check=check_not_broken)
 
 
+async def test_a_train_for_pull_requests_creates_no_branch(repo: Repo) -> None:
+    tip = repo.branch("feat/one", {"new.txt": "new\n"})
+    before = repo.git("for-each-ref")
+
+    train = [TrainBranch(branch="feat/one", commit=tip)]
+    result = await build_train(repo.path, train, onto="main", integration=None, check=check_not_broken)
+
+    assert ([one.branch for one in result.merged], result.ref) == (["feat/one"], None)
+    assert repo.git("for-each-ref") == before
+
+
 def reasons(result: Train) -> dict[str, str]:
     return {one.branch: one.reason for one in result.left_out}
 

@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from anyio import CancelScope, to_thread
+from anyio import to_thread
 
 from ..setup.settings import Settings
 from ..setup.worktree_setup import make_worktree_hook
-from ..store.worktree_ledger import Ledger
 from ..values.errors import Mistake, OutsideFailed
 from ..values.event import ActionBegan, Entry, SnapshotTaken, WorkerReturned, WorkerSent
 from ..workspace.git.branch import HEADS
@@ -24,11 +23,9 @@ from ..workspace.git.repository import Repository, read_git_output
 from ..workspace.git.revision import resolve_tree
 from ..workspace.git.snapshot import resolve_commit, take_snapshot
 from ..workspace.git.snapshot_refs import keep_snapshot
-from ..workspace.worktrees.worktree import Worktrees
-from ..workspace.worktrees.worktree_folder import DEFAULT_FOLDER_PATTERN
 from .fork_selection import rename_branch
+from .unfinished_forks import FORK_BRANCHES, open_fork_worktrees
 
-FORK_BRANCHES = "podium/fork"
 NO_SNAPSHOT = "no snapshot was taken before this point"
 KEPT_NAME = "fork"
 """The name of a snapshot that protects a fork's commits from git's garbage collection."""
@@ -61,7 +58,7 @@ async def create_fork_checkout(
     base, notice = await _choose_base(repository, head, entries, kept)
     notices = [notice] if notice else []
     branch = f"{FORK_BRANCHES}/{run}"
-    checkout = await _open_worktrees(settings, repository).create(
+    checkout = await open_fork_worktrees(settings, repository).create(
         branch,
         base=base,
         run=run,
@@ -87,23 +84,6 @@ def _resolve_directory(directory: Path) -> Path:
     if not directory.exists():
         raise Mistake(f"{directory}, where the run worked, no longer exists; restore it, or start a new run")
     return directory.resolve()
-
-
-async def remove_fork_checkout(settings: Settings, checkout: ForkCheckout) -> None:
-    """Remove the checkout of a fork that could not be written to the store."""
-    if checkout.branch:
-        main = Repository.at(Repository.at(Path(checkout.directory)).main_folder)
-        with CancelScope(shield=True):
-            await _open_worktrees(settings, main).remove(checkout.branch, force=True)
-
-
-def _open_worktrees(settings: Settings, repository: Repository) -> Worktrees:
-    return Worktrees(
-        repository=repository,
-        ledger=Ledger(settings.store),
-        folder=settings.worktrees.folder or DEFAULT_FOLDER_PATTERN,
-        quota=settings.worktrees.quota,
-    )
 
 
 async def _choose_base(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,10 +37,11 @@ from ..values.event import (
 )
 from ..values.store_address import StoreAddress
 from ..views.run_view import map_member_names
-from .fork_checkout import ForkCheckout, create_fork_checkout, remove_fork_checkout
+from .fork_checkout import ForkCheckout, create_fork_checkout
 from .fork_position import DecisionChange, find_decision_change, find_fork_position, find_retry_position
 from .fork_selection import ForkedEntries, select_entries
 from .run_launcher import RunLauncher
+from .unfinished_forks import note_fork, remove_unfinished_forks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,29 +174,28 @@ async def _write_fork(
     forked = select_entries(entries, at, run=id)
     _require_work_left(source, started, forked, at)
     checkout = ForkCheckout()
-    if started.repo:
-        folder = await to_thread.run_sync(_find_directory, launcher.settings.store, started)
-        checkout = await create_fork_checkout(launcher.settings, folder, entries, forked.kept, run=id)
-    events: list[Event] = [Noticed(text=text) for text in (*forked.notices, *checkout.notices)]
-    events += _iter_messages(started, request, by)
-    added = [Entry(run=id, seq=0, at=time.time(), scope="", event=event) for event in events]
-    if change is not None:
-        added += [structs.replace(entry, at=time.time()) for entry in change.entries if entry.seq > at]
-    if budget is not None:
-        added.append(_change_budget(forked.kept, budget, run=id, by=by))
-    begun = structs.replace(
-        started,
-        forked_from=f"{source}@{at}",
-        shared=len(forked.kept),
-        repo=checkout.directory,
-        errand=None,
-        servers=digest_servers(started.agents, launcher.settings.mcp_servers),
-    )
-    try:
+    async with AsyncExitStack() as noted:
+        if started.repo:
+            await remove_unfinished_forks(launcher.settings)
+            folder = await to_thread.run_sync(_find_directory, launcher.settings.store, started)
+            await noted.enter_async_context(note_fork(launcher.settings, id, folder))
+            checkout = await create_fork_checkout(launcher.settings, folder, entries, forked.kept, run=id)
+        events: list[Event] = [Noticed(text=text) for text in (*forked.notices, *checkout.notices)]
+        events += _iter_messages(started, request, by)
+        added = [Entry(run=id, seq=0, at=time.time(), scope="", event=event) for event in events]
+        if change is not None:
+            added += [structs.replace(entry, at=time.time()) for entry in change.entries if entry.seq > at]
+        if budget is not None:
+            added.append(_change_budget(forked.kept, budget, run=id, by=by))
+        begun = structs.replace(
+            started,
+            forked_from=f"{source}@{at}",
+            shared=len(forked.kept),
+            repo=checkout.directory,
+            errand=None,
+            servers=digest_servers(started.agents, launcher.settings.mcp_servers),
+        )
         await launcher.copy_run(begun, (*forked.kept, *added), id=id, source=source)
-    except BaseException:
-        await remove_fork_checkout(launcher.settings, checkout)
-        raise
     return ForkedRun(id=id, source=source, at=at, forked=forked, checkout=checkout)
 
 

@@ -52,10 +52,12 @@ async def run_merge_train(
     *,
     on_forecast: Callable[[Forecast], object] | None = None,
     excluded: Mapping[str, str] | None = None,
+    needs_branch: bool = True,
 ) -> TrainOutcome:
     """Merge branches one after another into a new integration branch, after calling `on_forecast` with the forecast.
 
-    `excluded` maps each branch that must be left out to the reason.
+    `excluded` maps each branch that must be left out to the reason. If `needs_branch` is False, no integration branch
+    is created: pull requests only need to know that the merges succeed.
     """
     train_branches = [await _make_train_branch(repository, one) for one in candidates]
     bases = {one.branch: one.base for one in candidates}
@@ -64,7 +66,7 @@ async def run_merge_train(
     assert expected is not None, "at least one branch must exist and differ from the target"
     if on_forecast is not None:
         on_forecast(expected)
-    name = name_integration_branch(datetime.now())
+    name = name_integration_branch(datetime.now()) if needs_branch else None
     permit = make_merge_permit(check.settings, repository, target, check.tell)
     train = await build_train(
         repository, train_branches, onto=target, integration=name, check=check, permit=permit, excluded=excluded

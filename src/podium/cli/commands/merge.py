@@ -119,7 +119,8 @@ def merge_command(
         )
     check = CheckRunner(there.settings, checks, print_to_stderr)
     show = None if is_json else _print_forecast
-    outcome = anyio.run(partial(run_merge_train, there.repository, candidates, target, check, on_forecast=show))
+    train = partial(run_merge_train, on_forecast=show, needs_branch=place is None)
+    outcome = anyio.run(train, there.repository, candidates, target, check)
     if not is_json:
         most = shutil.get_terminal_size().columns
         for line in (*format_train_report(outcome.train), *format_changes(outcome, most=most)):

@@ -13,10 +13,11 @@ import anyio
 import click
 
 from ...runs.also_worktrees import AlsoWorktree, clean_up_also_worktrees, list_also_worktrees
-from ...runs.fork_checkout import FORK_BRANCHES
 from ...runs.pushed_work import RefCleanup, remove_finished_refs
+from ...runs.unfinished_forks import FORK_BRANCHES, remove_unfinished_forks
 from ...runs.worker_lookup import RepoContext, open_worktrees
 from ...runs.worktree_listing import list_unfinished_runs, worktree_fields
+from ...setup.settings import Settings
 from ...system.locations import find_home_folder
 from ...values.byte_size import format_size
 from ...values.errors import Mistake
@@ -48,6 +49,7 @@ force_option = click.option(
 def worktrees_command(ctx: click.Context, repo: Path | None, is_json: bool) -> None:
     """List a repository's worktrees and their states, or remove those that are no longer needed."""
     ctx.obj = worktrees = open_worktrees(Repository.at(repo or Path.cwd()))
+    anyio.run(remove_unfinished_forks, Settings.load(repo=worktrees.repository.main_folder))
     if ctx.invoked_subcommand is not None:
         if is_json:
             subcommand = ctx.invoked_subcommand

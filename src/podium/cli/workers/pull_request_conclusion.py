@@ -12,7 +12,6 @@ from ...runs.worker_lookup import RepoContext
 from ...values.errors import PodiumError
 from ...values.plain_text import join_words
 from ...workers.merge_run import TrainOutcome, merge_fields
-from ...workspace.merging.integration_branch import remove_integration_branch
 from ...workspace.travel.forge import OpenedRequest
 from ..terminal import exit_codes
 from ..terminal.terminal_input import is_attended
@@ -23,12 +22,10 @@ from .merge_conclusion import MoveOptions, get_left_out_code
 def conclude_with_requests(there: RepoContext, outcome: TrainOutcome, place: RequestPlace, options: MoveOptions) -> int:
     """Push the merged branches and open pull requests for them if the user agrees, and return the exit code.
 
-    The target is not moved, and the integration branch is removed.
+    The target is not moved, and there is no integration branch, so that none is left if this process is killed.
     """
     result = outcome.train
     branches = [one.branch for one in result.merged]
-    if result.ref is not None:
-        anyio.run(remove_integration_branch, there.repository, result.ref, result.commit)
     refusal = _find_refusal(branches, place, options) if branches else None
     opened: list[OpenedRequest] = []
     error: PodiumError | None = None

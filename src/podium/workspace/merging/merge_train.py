@@ -123,7 +123,7 @@ async def build_train(
     branches: Sequence[TrainBranch],
     *,
     onto: str,
-    integration: str,
+    integration: str | None,
     check: Check,
     permit: Permit | None = None,
     can_be_deleted: bool = False,
@@ -131,19 +131,22 @@ async def build_train(
 ) -> Train:
     """Merge the branches, each after the branches that it builds on, into a new branch that starts at `onto`.
 
-    The name of the new branch is `integration`, with a number appended if a branch of that name exists. A branch that
+    The name of the new branch is `integration`, with a number appended if a branch of that name exists. If
+    `integration` is None, no branch points to the result, so git deletes it later unless it is pushed. A branch that
     no longer exists is left out or, if `can_be_deleted` is True, merged at the commit that was reviewed. `excluded`
     maps each branch that must be left out to the reason, such as a conflict in another repository.
     """
     place = resolve_location(repo)
     ordered = sort_by_dependency(branches)
-    await _must_be_branch_name(place, integration)
+    if integration is not None:
+        await _must_be_branch_name(place, integration)
     base = await branch_tip(place, onto)
     building = _TrainBuilder(place, check, MergeSide(name=onto, commit=base), permit, excluded or {})
     await building.look_up_tips(ordered, can_be_deleted=can_be_deleted)
     for train_branch in ordered:
         await building.add_branch(train_branch)
-    ref = await _create_branch(place, integration, building.head) if building.merged else None
+
+    ref = await _create_branch(place, integration, building.head) if integration and building.merged else None
     return Train(
         target=onto,
         base=base,
