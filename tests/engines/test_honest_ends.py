@@ -11,6 +11,7 @@ from msgspec import structs
 
 from podium import Agent, App, Result
 from podium.config.settings_document import ProviderLimits
+from podium.engines.model.model_wire import LONGEST_REPLY
 from podium.engines.model.repetition import LEAST_CHARACTERS, count_endless
 from podium.setup.settings import Settings
 from podium.store.fault_injection import refuse_after
@@ -160,6 +161,33 @@ def test_a_repetition_of_any_unit_is_noticed(unit: str) -> None:
 )
 def test_a_text_that_resembles_one_is_not_stopped(text: str) -> None:
     assert feed(text) == 0
+
+
+@pytest.mark.parametrize("size", [100, 2_100, 8_000])
+def test_a_repetition_is_noticed_however_large_the_pieces_are(size: int) -> None:
+    assert feed("It begins well. " + "You're right. " * 5_000, size) >= LEAST_CHARACTERS
+
+
+async def test_a_reply_without_end_is_stopped_at_a_limit_and_asked_for_once_more(studio: Studio) -> None:
+    counted = "".join(f"{number} " for number in range(200_000))
+    assert len(counted) > LONGEST_REPLY
+
+    result, server = await run_served(studio, [{"says": counted, "pieces": 100}, "Short."])
+
+    assert result.text == "Short."
+    first, _ = studio.events(result, ModelReplied)
+    assert (first.stop, len(first.text)) == ("endless", 1_000)
+    assert "did not end" in server.calls[1].call.messages[-1].text
+
+
+async def test_a_tool_call_without_end_fails_at_a_limit(studio: Studio) -> None:
+    name = "".join(f"{number} " for number in range(200_000))
+    calls = {"calls": [{"name": "greet", "arguments": {"name": name}}], "pieces": 100}
+
+    result, _ = await run_served(studio, [calls], tools=[greet])
+
+    assert result.outcome == "failed"
+    assert "sent tool calls of more than 1,000,000 characters" in str(result.error)
 
 
 def test_a_reply_that_came_in_one_piece_is_not_stopped() -> None:

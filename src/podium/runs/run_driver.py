@@ -29,7 +29,15 @@ from ..store.follower import Follower
 from ..store.mailbox import MailboxMessage, post_to_mailbox
 from ..store.run_store import RunLease, RunStore
 from ..values.agent import Agent, Budget, collect_agent_names
-from ..values.errors import AgentFailed, Failure, Mistake, PodiumError, explain_full_disk, find_first_error, format_failures
+from ..values.errors import (
+    AgentFailed,
+    Failure,
+    Mistake,
+    PodiumError,
+    explain_full_disk,
+    find_first_error,
+    format_failures,
+)
 from ..values.event import (
     KINDS,
     AlsoPlaced,

@@ -171,6 +171,8 @@ def _format_operation_event(entry: Entry) -> str | None:
             return "reply cut off at the token limit"
         case ModelReplied(stop="repetition"):
             return "reply stopped, because it repeated itself"
+        case ModelReplied(stop="endless"):
+            return "reply stopped, because it did not end"
         case ModelAskedAgain() as event:
             return f"asked again: {event.reason}"
         case ToolCalled() as event:

@@ -9,8 +9,9 @@ from ...values.errors import AgentFailed, Failure, FailureKind
 from ...values.event import ModelAskedAgain, ModelReplied
 from .conversation import CONTINUE, CUT_OFF
 from .model_caller import make_refusal_failure
+from .model_wire import LONGEST_REPLY
 from .repeated_calls import MOST_IDENTICAL_CALLS, RepeatedCalls
-from .reply_recorder import REPETITION
+from .reply_recorder import ENDLESS, REPETITION
 from .written_call import find_unreadable_call, is_machine_text, read_written_reply
 
 UNREADABLE_CALL = (
@@ -26,6 +27,7 @@ QUOTED_CALL = (
 STOP_REPEATING = (
     "Your last reply kept repeating the same text, so it was cut off. Answer again, briefly and without repetition."
 )
+STOP_WRITING = "Your last reply did not end, so it was cut off. Answer again, briefly."
 REPORT = (
     "You called {tool} with the same arguments {count} times in a row. Only the first call was executed, and repeating "
     "it changes nothing. You cannot call any more tools in this turn. Report in words what was done, what the result "
@@ -107,6 +109,9 @@ class AnswerProgress:
         """
         if reply.stop == REPETITION:
             return ModelAskedAgain(reason="its model repeated the same text endlessly", prompt=STOP_REPEATING)
+        if reply.stop == ENDLESS:
+            reason = f"its model's reply did not end within {LONGEST_REPLY:,} characters"
+            return ModelAskedAgain(reason=reason, prompt=STOP_WRITING)
         # With an output schema, JSON is a valid answer.
         if self._spec.schema is not None or not self._tools:
             return None

@@ -21,6 +21,9 @@ from ...values.usage import NO_USAGE, Usage
 IMAGE_CHARACTERS = 6_000
 """The estimated size of an image in characters. Providers count its pixels, never its bytes."""
 
+LONGEST_REPLY = 1_000_000
+"""After how many characters a reply is stopped. No model's longest reply comes close to it."""
+
 
 class Message(Struct, frozen=True, kw_only=True):
     """One message in a conversation. `answers` is the id of the call that a tool message answers.

@@ -31,7 +31,9 @@ def count_endless(pieces: Sequence[str]) -> int:
     """Return the length of the endless repetition at the end of a streamed reply, or 0 if there is none."""
     if not pieces:
         return 0
-    repeating = count_repeating("".join(pieces[-MOST_PIECES:])[-_WINDOW:])
+    # Large pieces need a larger window: the repetition must be several times as long as a piece.
+    window = max(_WINDOW, (LEAST_PIECES + 1) * len(pieces[-1]) + LONGEST_UNIT)
+    repeating = count_repeating("".join(pieces[-MOST_PIECES:])[-window:])
     return repeating if repeating >= LEAST_PIECES * len(pieces[-1]) else 0
 
 

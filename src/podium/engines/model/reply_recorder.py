@@ -16,19 +16,23 @@ from ...values.usage import Usage
 from ..inline_reasoning import ReasoningSplitter, separate_reasoning
 from .conversation import CHARACTERS_A_TOKEN, count_characters
 from .model_names import is_same_model
-from .model_wire import ModelCall, ReplyEnd, ReplyPart, ToolCallPart
+from .model_wire import LONGEST_REPLY, ModelCall, ReplyEnd, ReplyPart, ToolCallPart
 from .repetition import CHECK_EVERY, count_endless
 
 LONGEST_MODEL_NAME = 100
 
 REPETITION = "repetition"
 """The stop reason of a reply that was stopped because it repeated itself endlessly."""
+ENDLESS = "endless"
+"""The stop reason of a reply that was stopped because it was longer than LONGEST_REPLY."""
+KEPT_CHARACTERS = 1_000
+"""How much of such a reply is kept."""
 
 
 class ReplyRecorder:
     """Collects a reply as it arrives, and builds the event to record for it.
 
-    Once `is_stopped` is true, the rest of the reply is not needed, because the reply only repeats itself.
+    Once `is_stopped` is true, the rest of the reply is not needed: the reply only repeats itself, or does not end.
     """
 
     def __init__(self, call: ModelCall, add_cost: Callable[[Usage], Usage]) -> None:
@@ -39,6 +43,7 @@ class ReplyRecorder:
         self._thought: list[str] = []
         self._splitter = ReasoningSplitter()
         self._calls: list[ToolUse] = []
+        self._characters = 0
         self._unchecked = 0
         """The number of characters since the reply was last checked for repetition."""
         self.is_silent = True
@@ -55,22 +60,29 @@ class ReplyRecorder:
         self.is_silent = False
         match part:
             case Text():
-                self._said.append(part.text)
-                self._unchecked += len(part.text)
-                if self._unchecked >= CHECK_EVERY:
-                    self._check_repetition(self._said)
+                self._append(self._said, part.text)
                 return () if self.is_stopped else self._splitter.add_text(part.text)
             case Reasoning():
-                self._thought.append(part.text)
-                self._unchecked += len(part.text)
-                if self._unchecked >= CHECK_EVERY:
-                    self._check_repetition(self._thought)
+                self._append(self._thought, part.text)
                 return () if self.is_stopped else (part,)
             case ToolCallPart():
                 self._calls.append(part.call)
             case ReplyEnd():
                 self.end = part
         return ()
+
+    def _append(self, pieces: list[str], text: str) -> None:
+        """Add a piece, and stop the reply if it repeats itself endlessly or does not end."""
+        pieces.append(text)
+        self._characters += len(text)
+        self._unchecked += len(text)
+        if self._unchecked >= CHECK_EVERY:
+            self._check_repetition(pieces)
+        if self._characters > LONGEST_REPLY and not self.is_stopped:
+            for kept in (self._said, self._thought):
+                kept[:] = ["".join(kept)[:KEPT_CHARACTERS]]
+            self.end = ReplyEnd(stop=ENDLESS, usage=self.estimate_usage(estimate_tokens(self._characters)))
+            self.is_stopped = True
 
     def _check_repetition(self, pieces: list[str]) -> None:
         """End the reply if it repeats itself endlessly, and remove the repetitions.

@@ -15,7 +15,7 @@ from msgspec import Struct
 from ...core.engine import Reasoning, Text
 from ...values.event import ToolUse
 from ...values.usage import Usage
-from .model_wire import ReplyEnd, ReplyPart, ToolCallPart
+from .model_wire import LONGEST_REPLY, ReplyEnd, ReplyPart, ToolCallPart
 from .provider_errors import NOT_JSON, FailureFactory, make_stream_failure
 
 LONGEST_LINE = 16 * 2**20
@@ -169,6 +169,7 @@ class ReplyParser:
         self._make_failure = make_failure
         self._sent = sent
         self._said = 0
+        self._said_in_calls = 0
         self._place = place
         self._events = SSEParser(make_failure)
         self._calls: list[_PartialToolCall] = []
@@ -195,6 +196,9 @@ class ReplyParser:
                 elif type(change) is ToolCallArguments:
                     call = self._call_at.get(change.index) or self._start_call(change.index)
                     call.arguments.append(change.arguments)
+                    self._said_in_calls += len(change.arguments) if isinstance(change.arguments, str) else 0
+                    if self._said_in_calls > LONGEST_REPLY:
+                        raise self._make_failure(f"sent tool calls of more than {LONGEST_REPLY:,} characters")
                 else:
                     self._apply_change(change)
 
