@@ -129,6 +129,21 @@ def test_an_altered_run_is_not_resumed_but_can_be_stopped(desk: Desk, killed_run
     assert json.loads(desk.run_podium("show", killed_run, "--json").stdout)["state"] == "cancelled"
 
 
+def test_resume_says_that_the_database_was_deleted(desk: Desk, killed_run: str) -> None:
+    for path in (desk.store, desk.store.with_name("podium.db-wal"), desk.store.with_name("podium.db-shm")):
+        path.unlink(missing_ok=True)
+
+    named, unnamed = desk.run_podium("resume", killed_run), desk.run_podium("resume")
+    shutil.rmtree(desk.home / "podium.db-progress")
+    unknown = desk.run_podium("resume", killed_run)
+
+    for said in (named, unnamed):
+        assert said.returncode == 8
+        assert f"the store {desk.store} is missing, although runs were written to it ({killed_run})" in said.stderr
+    assert unknown.returncode == 2
+    assert f"there is no run {killed_run!r}: the store {desk.store} does not exist" in unknown.stderr
+
+
 @pytest.mark.parametrize("deletes_home", [False, True])
 def test_a_run_whose_store_was_deleted_stops_before_its_next_action(desk: Desk, deletes_home: bool) -> None:
     desk.write_agent(

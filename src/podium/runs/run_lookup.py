@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
+from ..store.progress_files import require_no_recorded_runs
 from ..store.reader import RunSummary, StoreReader
 from ..system.locations import find_repo
 from ..values.agent import collect_agent_names
@@ -21,8 +22,12 @@ NO_RUNS = 'no runs yet; start one with: podium run AGENT "request"'
 
 @contextmanager
 def open_reader(store: StoreAddress) -> Iterator[StoreReader]:
-    """Open the store for reading. Raise NoSuchRun if the store does not exist yet."""
+    """Open the store for reading.
+
+    Raise NoSuchRun if the store does not exist yet, and StoreCorrupt if it was deleted.
+    """
     if not store.exists():
+        require_no_recorded_runs(store)
         raise NoSuchRun(NO_RUNS)
     with StoreReader(store) as reader:
         yield reader
@@ -31,8 +36,14 @@ def open_reader(store: StoreAddress) -> Iterator[StoreReader]:
 def find_run_id(store: StoreAddress, name: str) -> str:
     """Return the id of a run, given the branch or name of a worker in this repository, or a prefix of the id.
 
-    Raise NoSuchRun unless exactly one run matches.
+    Raise NoSuchRun unless exactly one run matches, and StoreCorrupt if the store was deleted.
     """
+    if not store.exists():
+        require_no_recorded_runs(store)
+        raise NoSuchRun(
+            f"no runs yet, so there is no run {name!r}: the store {store} does not exist; the first run creates it. If "
+            "it was moved, set PODIUM_HOME or PODIUM_STORE to where it is now"
+        )
     with open_reader(store) as reader:
         return find_named_run(reader, name)
 

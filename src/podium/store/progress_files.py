@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote
 
 from ..core.journal_rows import JournalRow
 from ..system.private_folder import make_private_folder
-from ..values.errors import StoreFailed
+from ..values.errors import StoreCorrupt, StoreFailed
 from ..values.store_address import StoreAddress, make_local_path
 
 
@@ -61,6 +61,17 @@ def read_progress(store: StoreAddress, run: str) -> Progress | None:
 def find_recorded_run(store: StoreAddress, prefix: str) -> str | None:
     """Return a run id that starts with `prefix` and has a progress file, even if the store lost the run."""
     return next((name for name in list_recorded_runs(store) if name.startswith(prefix)), None)
+
+
+def require_no_recorded_runs(store: StoreAddress) -> None:
+    """Raise StoreCorrupt if runs were written to a store whose file is missing."""
+    runs = list_recorded_runs(store) if isinstance(store, Path) else []
+    if runs:
+        shown = ", ".join(sorted(runs)[:3]) + (" and others" if len(runs) > 3 else "")
+        raise StoreCorrupt(
+            f"the store {store} is missing, although runs were written to it ({shown}): its file was deleted or moved. "
+            f"Put it back or restore it from a backup; to begin a new store, delete {_progress_path(store, '')}"
+        )
 
 
 def list_recorded_runs(store: StoreAddress) -> list[str]:

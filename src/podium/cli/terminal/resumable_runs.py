@@ -13,6 +13,7 @@ import click
 from ...runs.run_listing import run_summary_fields
 from ...runs.run_lookup import derive_run_state, is_worker_run, open_reader
 from ...runs.worker_lookup import load_readable_states
+from ...store.progress_files import require_no_recorded_runs
 from ...store.reader import RunSummary
 from ...system.locations import format_path
 from ...values.plain_text import format_count
@@ -48,6 +49,7 @@ class ResumableRuns(NamedTuple):
 def find_resumable_runs(store: StoreAddress) -> ResumableRuns:
     """Return the unfinished runs that no process is working on, except those that cannot be read."""
     if not store.exists():
+        require_no_recorded_runs(store)
         return ResumableRuns()
     with open_reader(store) as reader:
         states = [(summary, derive_run_state(summary)) for summary in reversed(reader.read_run_list().readable)]
