@@ -156,7 +156,7 @@ def _connect_read_only(path: Path) -> SqliteConnection:
     try:
         return _connect_and_read(address)
     except sqlite3.OperationalError as error:
-        if not _is_read_only(error):
+        if not _is_read_only(error) or not os.access(path, os.R_OK):
             raise
         if os.access(path.parent, os.W_OK):
             if not os.access(path, os.W_OK) or not _has_content(path, "-journal"):
@@ -195,7 +195,10 @@ def _connect_to_copy(path: Path) -> SqliteConnection:
     folder = TemporaryDirectory(prefix="podium-")
     for suffix in ("", "-wal", "-journal"):
         if (source := path.with_name(f"{path.name}{suffix}")).exists():
-            shutil.copyfile(source, Path(folder.name) / source.name)
+            try:
+                shutil.copyfile(source, Path(folder.name) / source.name)
+            except OSError as error:
+                raise StoreFailed(f"cannot copy {source} to {folder.name} to read it: {error.strerror}") from error
     connection = _connect_and_read(f"file:{quote(str(Path(folder.name) / path.name))}")
     connection.folder = folder  # removed together with the connection
     return connection
