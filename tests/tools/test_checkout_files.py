@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from podium.core.gate import InvalidCall
 from podium.system import openat2
-from podium.tools.checkout_files import OWN_FILE_PREFIX, open_checkout
+from podium.system.owned_files import is_own_name
+from podium.tools.checkout_files import open_checkout
 
 LOOKUP_METHODS = [
     pytest.param(True, id="kernel", marks=pytest.mark.skipif(not openat2.is_available(), reason="no openat2 here")),
@@ -184,7 +185,7 @@ def test_no_half_written_file_stays_behind_when_writing_fails(checkout: Path) ->
     with open_checkout(checkout) as inside, pytest.raises(InvalidCall):
         inside.write_file("src/a.py", b"mine")
 
-    assert [path for path in checkout.rglob("*") if path.name.startswith(OWN_FILE_PREFIX)] == []
+    assert [path for path in checkout.rglob("*") if is_own_name(path.name)] == []
 
 
 FLIP_PROGRAM = """

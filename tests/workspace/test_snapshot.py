@@ -12,6 +12,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from podium.system.owned_files import WRITTEN, make_owned_name
 from podium.values.errors import Mistake
 from podium.workspace.git.repository import Repository
 from podium.workspace.git.snapshot import PREFIX, find_nested_repositories, take_snapshot, temporary_checkout
@@ -86,6 +87,25 @@ async def test_files_that_tools_generate_are_in_no_snapshot_unless_git_tracks_th
     changed = git_output(repo, "diff", "--name-only", "HEAD", commit).splitlines()
     assert changed == sorted([*SOURCES, "tracked.pyc"])
     assert git_output(repo, "show", f"{commit}:tracked.pyc") == "new\n"
+
+
+async def test_temporary_files_of_podium_are_in_no_snapshot_and_those_of_killed_processes_are_removed(
+    repo: Path,
+) -> None:
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    (repo / "sub").mkdir()
+    living = repo / "sub" / make_owned_name(WRITTEN)
+    left = repo / "sub" / living.name.replace(f"-{os.getpid()}-", f"-{ended.pid}-")
+    earlier = repo / ".podium-0123456789abcdef"
+    for file in (living, left, earlier, repo / ".podium-notes"):
+        file.write_text("half")
+
+    commit = await take_snapshot(repo)
+
+    assert git_output(repo, "ls-tree", "-r", "--name-only", commit).split() == [".podium-notes", "a.txt"]
+    assert living.exists()
+    assert not left.exists()
 
 
 async def test_a_snapshot_holds_the_whole_working_tree_and_touches_nothing(repo: Path, temporary: Path) -> None:

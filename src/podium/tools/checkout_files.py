@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import stat
 import unicodedata
 from collections.abc import Iterator
@@ -23,11 +22,10 @@ from typing import Literal
 
 from ..core.gate import InvalidCall
 from ..system import openat2
+from ..system.owned_files import WRITTEN, make_owned_name
 
 LONGEST_NAME = 255
 LONGEST_PATH = 4096
-OWN_FILE_PREFIX = ".podium-"
-"""The prefix of temporary files. Such a file remains only if the process is killed while writing it."""
 
 Kind = Literal["file", "directory", "absent"]
 
@@ -220,7 +218,7 @@ class Checkout:
             there = _stat_if_present(name, parent)
             if there is not None and not stat.S_ISREG(there.st_mode):
                 raise InvalidCall(f"{format_path(path)} is no longer a file; check the path again.")
-            written = f"{OWN_FILE_PREFIX}{secrets.token_hex(8)}"
+            written = make_owned_name(WRITTEN)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             fd = os.open(written, flags, 0o666 if there is None else 0o600, dir_fd=parent)
             try:
@@ -231,6 +229,7 @@ class Checkout:
                     file.flush()
                     os.fsync(fd)
                 os.rename(written, name, src_dir_fd=parent, dst_dir_fd=parent)
+                os.fsync(parent)  # the new name must survive a power failure, too
             except BaseException:
                 with suppress(OSError):
                     os.unlink(written, dir_fd=parent)

@@ -21,6 +21,7 @@ from anyio import CancelScope, move_on_after, to_thread
 from ...system.child_process import OutputBuffer, build_environment, run_process
 from ...system.file_lock import lock_descriptor, try_lock_descriptor
 from ...system.folder_removal import remove_folder
+from ...system.owned_files import is_own_name, remove_if_stale
 from ...values.errors import Mistake, OutsideFailed
 from .generated_files import list_new_files
 from .repository import (
@@ -53,8 +54,9 @@ async def take_snapshot(
 ) -> str:
     """Write a commit on top of HEAD with all current files that git does not ignore, and return its id.
 
-    Changes to paths that `skip` returns True for, untracked files that tools generate, untracked nested repositories
-    and the files in submodules are not included. Raise Mistake if there is no commit yet.
+    Changes to paths that `skip` returns True for, untracked files that tools generate, untracked nested repositories,
+    the files in submodules and Podium's own temporary files are not included; temporary files of processes that have
+    exited are removed. Raise Mistake if there is no commit yet.
     """
     at = resolve_location(place)
     head = await call_git(at, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
@@ -184,8 +186,12 @@ async def _list_changes(place: Repository | Checkout, index: Path) -> tuple[list
     def sort_changes() -> tuple[list[str], list[str]]:
         gone = [path for path, state in changed.items() if state == "D" or not _is_storable(root / path)]
         kept = [path for path in changed if path not in set(gone)]
+        ours = [path for path in new if is_own_name(path.rpartition("/")[2])]
+        for path in ours:
+            remove_if_stale(root / path)
         # A path that ends with a slash is a nested repository.
-        return gone, kept + [path for path in new if not path.endswith("/") and _is_storable(root / path)]
+        added = [path for path in new if path not in ours and not path.endswith("/") and _is_storable(root / path)]
+        return gone, kept + added
 
     return await to_thread.run_sync(sort_changes)
 

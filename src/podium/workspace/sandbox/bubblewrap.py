@@ -23,6 +23,7 @@ from anyio import to_thread
 
 from ...policy.path_rules import PROTECTED, is_protected
 from ...system.child_process import SandboxedCommand, build_environment
+from ...system.owned_files import remove_stale_files
 from ...system.private_folder import make_private_folder
 from ...system.program_folders import PACKAGE_CACHES, PACKAGES, list_links
 from ...system.trace_parent import trace_variables
@@ -48,7 +49,6 @@ from .placeholders import Placeholders
 from .resource_limits import ControlGroup, DiskSpace, SandboxLimits
 from .sealed_files import SealedFiles
 from .self_test import can_disable_users, find_failures
-from .stale_files import remove_stale_files
 
 Profile = Literal["read-only", "workspace"]
 

@@ -11,9 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...system.owned_files import make_owned_name
 from ...system.private_folder import make_private_folder
 from .mounts import Mount
-from .stale_files import make_owned_name
 
 
 @dataclass(frozen=True, slots=True)
