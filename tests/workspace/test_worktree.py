@@ -725,3 +725,38 @@ anyio.run(main)
 
     assert scope.cancelled_caught
     assert await worktrees.reconcile() == []
+
+
+# After a power failure
+
+
+async def test_a_worktree_whose_git_files_are_empty_is_repaired(worktrees: Worktrees, repo: Path) -> None:
+    checkout = await worktrees.create("feat")
+    (checkout.path / "new.txt").write_text("work\n")
+    for file in (
+        *(checkout.git_dir / name for name in ("HEAD", "gitdir", "commondir", "index")),
+        checkout.path / ".git",
+    ):
+        file.write_bytes(b"")
+
+    [repair] = await worktrees.reconcile()
+
+    assert repair.what == "had lost what git knows about it, and has been repaired"
+    assert git_output(checkout.path, "status", "--porcelain") == "?? new.txt\n"
+    assert git_output(checkout.path, "branch", "--show-current") == "feat\n"
+    assert await worktrees.reconcile() == []
+
+
+async def test_a_worktree_whose_creation_was_cut_off_by_a_power_failure_can_be_created_again(
+    worktrees: Worktrees, repo: Path
+) -> None:
+    assert crashes_at(worktrees, "create", 3)
+    [noted] = await worktrees.ledger.list_worktrees()
+    [own] = (repo / ".git" / "worktrees").iterdir()
+    for file in (own / "gitdir", own / "HEAD", noted.path / ".git"):
+        file.write_bytes(b"")
+
+    checkout = await worktrees.create("feat")
+
+    assert git_output(checkout.path, "status", "--porcelain") == ""
+    assert [path.name for path in (repo / ".git" / "worktrees").iterdir()] == [own.name]

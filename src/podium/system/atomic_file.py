@@ -1,11 +1,13 @@
-"""Replace files atomically: a reader sees either the old content or the new content."""
+"""Replace files atomically: a reader sees either the old content or the new content. Flush files to disk."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -44,8 +46,41 @@ def open_replacement(path: Path) -> Iterator[BinaryIO]:
             os.fsync(handle)
         Path(name).chmod(mode)
         Path(name).replace(real)
+        flush_paths([real.parent])
     except BaseException as error:
         Path(name).unlink(missing_ok=True)
         if isinstance(error, OSError):
             raise Mistake(f"{path} cannot be written: {error.strerror or error}") from error
         raise
+
+
+def flush_paths(paths: Iterable[Path]) -> None:
+    """Flush files, and the names in folders, so that they survive a power failure. Missing ones are skipped."""
+    for path in paths:
+        with suppress(OSError):  # it is gone, or the system cannot flush a folder
+            handle = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+
+_WAIT_AND_WRITE = 1 | 2 | 4
+"""The flags with which `sync_file_range` writes all of a file's data and waits until it is written."""
+
+
+def write_out_files(paths: Iterable[Path]) -> None:
+    """Write the content of files to disk and wait until it is written. Missing files and links are skipped.
+
+    The files survive a power failure once another file in their file system has been flushed.
+    """
+    libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+    for path in paths:
+        with suppress(OSError):
+            handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0))
+            try:
+                size = ctypes.c_int64(0)
+                if libc is None or libc.sync_file_range(handle, size, size, _WAIT_AND_WRITE) != 0:
+                    os.fsync(handle)
+            finally:
+                os.close(handle)

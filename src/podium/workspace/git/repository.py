@@ -18,8 +18,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from anyio import fail_after
+from anyio import fail_after, to_thread
 
+from ...system.atomic_file import flush_paths
 from ...system.child_process import OutputBuffer, run_process
 from ...values.errors import JournalMismatch, Mistake, OutsideFailed
 
@@ -45,6 +46,9 @@ SETTINGS = {
     "status.submoduleSummary": "false",
     "gc.auto": "0",
     "maintenance.auto": "false",
+    # Without these, a power failure leaves empty objects and refs long after git has reported success.
+    "core.fsync": "committed,loose-object,reference",
+    "core.fsyncMethod": "batch",
 }
 ENVIRONMENT = {
     "LC_ALL": "C",
@@ -202,10 +206,15 @@ async def call_git(
                 settings |= {key: _find_replacement(key) for key in named}
             if index is not None:
                 settings["core.splitIndex"] = "false"
+            else:
+                settings["core.fsync"] += ",index"  # any other index is temporary
             environment = _build_environment(program, settings, location)
             if source is not None:
                 environment["GIT_ALLOW_PROTOCOL"] = "file"
-            return await run_git(program, directory, environment, _add_safe_options(args), stdin=stdin, lock=lock)
+            done = await run_git(program, directory, environment, _add_safe_options(args), stdin=stdin, lock=lock)
+            if args[0] == "update-ref" and done.code == 0 and not isinstance(place, Path):
+                await to_thread.run_sync(flush_paths, _list_ref_folders(place.common_dir, args, stdin))
+            return done
     except TimeoutError:
         raise OutsideFailed(f"git {args[0]} timed out after {timeout:g} s", retryable=True) from None
     except OSError as error:
@@ -362,6 +371,12 @@ def _add_safe_options(args: tuple[str, ...]) -> tuple[str, ...]:
     # Given as an option, because a file in the checkout overrides the setting.
     around = ("--ignore-submodules=dirty",) if command in LOOKING_INTO_SUBMODULES else ()
     return (command, *own, *around, *rest)
+
+
+def _list_ref_folders(common: Path, args: tuple[str, ...], stdin: bytes | None) -> list[Path]:
+    """Return the folders of the refs that `git update-ref` has written. Git flushes refs, but not their new names."""
+    words = [*args, *os.fsdecode(stdin or b"").split()]
+    return sorted({(common / word).parent for word in words if word.startswith("refs/") and ".." not in word})
 
 
 def _find_replacement(key: str) -> str:

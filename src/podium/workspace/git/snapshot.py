@@ -18,6 +18,7 @@ from pathlib import Path
 
 from anyio import CancelScope, move_on_after, to_thread
 
+from ...system.atomic_file import flush_paths
 from ...system.child_process import OutputBuffer, build_environment, run_process
 from ...system.file_lock import lock_descriptor, try_lock_descriptor
 from ...system.folder_removal import remove_folder
@@ -59,6 +60,15 @@ async def take_snapshot(
     exited are removed. Raise Mistake if there is no commit yet.
     """
     at = resolve_location(place)
+    head, tree = await write_snapshot_tree(at, skip=skip)
+    return await write_commit(at, tree, [head], message)
+
+
+async def write_snapshot_tree(
+    place: GitLocation, *, skip: Callable[[str], bool] = lambda path: False
+) -> tuple[str, str]:
+    """Write the tree of a snapshot without a commit, and return the commit at HEAD and the id of the tree."""
+    at = resolve_location(place)
     head = await call_git(at, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
     if head.code != 0:
         raise Mistake(
@@ -77,7 +87,7 @@ async def take_snapshot(
         await _update_index(at, index, "--force-remove", gone)
         await _update_index(at, index, "--replace", [path for path in kept if not skip(path)])
         tree = await read_git_output(at, "write-tree", index=index)
-    return await write_commit(at, tree, [head.out.decode().strip()], message)
+    return head.out.decode().strip(), tree
 
 
 async def write_commit(
@@ -88,12 +98,16 @@ async def write_commit(
     *,
     author: str = AUTHOR,
     seconds: int | None = None,
+    lock: int | None = None,
 ) -> str:
-    """Write a commit and return its id, without creating a ref. `seconds` is its Unix time; the default is now."""
+    """Write a commit and return its id, without creating a ref. `seconds` is its Unix time; the default is now.
+
+    `lock` is the descriptor of a lock that git inherits.
+    """
     who = f"{author} {int(time.time()) if seconds is None else seconds} +0000"
     lines = [f"tree {tree}", *(f"parent {one}" for one in parents), f"author {who}", f"committer {who}", "", message]
     text = "\n".join((*lines, "")).encode()
-    return await read_git_output(place, "hash-object", "-t", "commit", "-w", "--stdin", stdin=text)
+    return await read_git_output(place, "hash-object", "-t", "commit", "-w", "--stdin", stdin=text, lock=lock)
 
 
 async def commit_files(place: GitLocation, commit: str, files: Mapping[str, str], *, message: str) -> str:
@@ -249,6 +263,19 @@ async def find_registered_worktree(place: Repository | Checkout, path: Path, *, 
     if own is None:
         raise OutsideFailed(f"git created the worktree {path} but does not list it; git worktree repair may fix that")
     return Checkout(path=path, git_dir=own, common_dir=place.common_dir, branch=branch, base=base)
+
+
+async def flush_worktree(checkout: Checkout) -> None:
+    """Flush what makes a folder a worktree, and its index. Git flushes the index and the branch, but nothing else.
+
+    The files in the worktree are not flushed, as that could take long.
+    """
+    own = checkout.git_dir
+    names = [own / name for name in ("HEAD", "commondir", "gitdir", "index")]
+    folders = [own, own.parent, checkout.path, checkout.path.parent]
+    if checkout.branch:
+        folders.append((checkout.common_dir / "refs" / "heads" / checkout.branch).parent)
+    await to_thread.run_sync(flush_paths, [*names, checkout.path / ".git", *folders])
 
 
 async def write_worktree_files(checkout: Checkout, *, lock: int) -> None:

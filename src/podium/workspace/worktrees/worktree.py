@@ -20,8 +20,15 @@ from ...system.folder_removal import remove_folder
 from ...values.errors import Mistake, OutsideFailed, PodiumError
 from ..git.branch import HEADS, list_branches, list_git_worktrees, must_be_branch_name, must_not_overlap_branches
 from ..git.repository import Checkout, Repository, call_git, read_git_output
-from ..git.snapshot import find_nested_repositories, find_registered_worktree, resolve_commit, write_worktree_files
+from ..git.snapshot import (
+    find_nested_repositories,
+    find_registered_worktree,
+    flush_worktree,
+    resolve_commit,
+    write_worktree_files,
+)
 from .disk_quota import measure_folder, must_be_within_quota
+from .emptied_worktree import mend_emptied_worktree, remove_emptied_worktree
 from .saved_work import SavedWork, restore_command, save_head, save_work
 from .worktree_folder import DEFAULT_FOLDER_PATTERN, choose_worktree_folder, must_be_outside_repository
 from .worktree_include import copy_included_files
@@ -235,6 +242,7 @@ class Worktrees:
         checkout = await find_registered_worktree(self.repository, noted.path, branch=noted.branch, base=noted.base)
         await write_worktree_files(checkout, lock=lock)
         await copy_included_files(self.repository, checkout)
+        await flush_worktree(checkout)
         return checkout
 
     async def _run_setup(self, checkout: Checkout, setup: WorktreeHook) -> None:
@@ -250,7 +258,8 @@ class Worktrees:
         try:
             checkout = await find_registered_worktree(self.repository, noted.path, branch=noted.branch, base=noted.base)
         except (OutsideFailed, FileNotFoundError):
-            pass  # git has not registered it yet
+            # Git has not registered it yet, or a power failure has emptied its files.
+            await to_thread.run_sync(remove_emptied_worktree, noted.path, noted.repository)
         else:
             # If there is no index yet, no files have been written, so there is nothing to save.
             if (checkout.git_dir / "index").exists() and noted.path.exists():
@@ -368,6 +377,8 @@ class Worktrees:
                 elif not noted.path.exists() and not noted.git_dir.exists():
                     await self.ledger.record_state(noted, state="gone")
                     what = "was removed by someone else"
+                elif await mend_emptied_worktree(checkout_from_record(noted), lock):
+                    what = "had lost what git knows about it, and has been repaired"
             except PodiumError as error:
                 what = f"could not be repaired: {error}"
             if what:
