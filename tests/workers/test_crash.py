@@ -258,7 +258,7 @@ async def interrupt_after_entries(lab: WorkerLab, run: str, branch: str, entries
     expire_leases(lab.store)
 
 
-async def test_work_is_committed_once_also_when_its_worker_dies_between_the_commit_and_the_end(lab: WorkerLab) -> None:
+async def test_work_is_committed_once_also_when_its_worker_dies_with_its_git_before_the_end(lab: WorkerLab) -> None:
     whole = await lab.delegate("feat/whole", write("one.txt"), "done")
     lab.start_commander()
     await lab.wait_ended(whole)
@@ -271,6 +271,10 @@ async def test_work_is_committed_once_also_when_its_worker_dies_between_the_comm
     for number in (written - 2, written - 1):
         runs[number] = await lab.delegate(f"feat/{number}", write("one.txt"), "done")
         await interrupt_after_entries(lab, runs[number], f"feat/{number}", number)
+        git_dir = lab.repo.path / ".git"
+        own = git_dir / "worktrees" / lab.worktree_path(f"feat/{number}").name
+        for lock in (own / "index.lock", own / "HEAD.lock", git_dir / f"refs/heads/feat/{number}.lock"):
+            lock.touch()
     lab.start_commander()
 
     for run in runs.values():
@@ -281,6 +285,22 @@ async def test_work_is_committed_once_also_when_its_worker_dies_between_the_comm
         assert {event.commit for event in lab.events(run, WorkCommitted)} == {lab.repo.tip(f"feat/{number}")}
         assert lab.repo.git("status", "--porcelain", at=lab.worktree_path(f"feat/{number}")) == ""
         lab.assert_clean_end(run)
+
+
+async def test_a_failure_after_the_branch_has_moved_is_a_notice(lab: WorkerLab) -> None:
+    lab.repo.git("config", "core.filesRefLockTimeout", "100")
+    run = await lab.delegate("feat/cut", write("one.txt"), bash("sleep 0"), "done", allow=("Write",))
+    lab.start_commander()
+    asked = await lab.wait_asked(run)
+    own = lab.repo.path / ".git" / "worktrees" / lab.worktree_path("feat/cut").name
+    with (own / "index.lock").open("x"):
+        lab.answer(run, asked, "once")
+        ended = await lab.wait_ended(run)
+    await lab.wait_finished()
+
+    assert ended.outcome == "succeeded"
+    assert lab.commits("feat/cut") == ["work on feat/cut"]
+    assert any("the work is on its branch, but the index of" in event.text for event in lab.events(run, Noticed))
 
 
 # Kills at random

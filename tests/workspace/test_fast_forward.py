@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,8 +17,9 @@ from anyio import create_task_group, to_thread
 from podium.values.errors import Mistake
 from podium.workspace.git.repository import Repository
 from podium.workspace.merging.fast_forward import fast_forward
-from podium.workspace.merging.move_note import write_note
+from podium.workspace.merging.move_note import lock_moves, write_note
 
+from .deadly_git import run_with_deadly_git, strike_at_every_call
 from .merging import LINES, Repo, replace_line
 
 
@@ -240,9 +242,9 @@ async def test_an_attempt_that_ended_just_before_the_branch_moved_is_completed(r
 
 async def test_files_go_back_when_the_branch_cannot_be_moved(repo: Repo) -> None:
     repo.branch("feat", {"a.txt": replace_line(0, "feat"), "new.txt": "1\n"})
-    (repo.path / ".git" / "refs" / "heads" / "main.lock").touch()
 
-    await expect_refusal(repo, "main could not be moved to .*: .*main.lock")
+    with (repo.path / ".git" / "refs" / "heads" / "main.lock").open("x"):
+        await expect_refusal(repo, "main could not be moved to .*: .*main.lock")
 
     assert (repo.path / "a.txt").read_text() == LINES
     assert not (repo.path / "new.txt").exists()
@@ -291,13 +293,13 @@ async def test_a_branch_that_is_moved_meanwhile_keeps_the_files_of_the_other_mov
     other = repo.branch("other", {"other.txt": "1\n"})
     repo.git("config", "core.filesRefLockTimeout", "20000")
     ref = repo.path / ".git" / "refs" / "heads" / "main"
-    held = ref.with_name("main.lock")
-    held.touch()
+    held = ref.with_name("main.lock").open("x")
 
     def move_main() -> None:
-        wait_for_file(repo.path / "new.txt")
-        ref.write_text(f"{other}\n")
-        held.unlink()
+        with held:
+            wait_for_file(repo.path / "new.txt")
+            ref.write_text(f"{other}\n")
+            Path(held.name).unlink()
 
     mover = threading.Thread(target=move_main)
     mover.start()
@@ -341,6 +343,43 @@ async def test_a_move_that_was_killed_while_it_wrote_files_can_be_repeated(repo:
     assert repo.git("status", "--porcelain") == ""
 
 
+@pytest.mark.parametrize(
+    "struck_call",
+    [
+        ("update-index", "1"),
+        ("read-tree", "2"),
+        ("update-ref", "before"),
+        ("update-ref", "1"),
+        pytest.param(None, marks=pytest.mark.slow),
+    ],
+)
+async def test_a_move_that_was_killed_together_with_git_can_be_repeated(
+    repo: Repo, tmp_path: Path, struck_call: tuple[str, str] | None
+) -> None:
+    feat = repo.branch("feat", {"a.txt": replace_line(0, "feat"), "new/n.txt": LINES * 1000, "old.txt": None})
+    repo.git("update-index", "--refresh")
+    shutil.copytree(repo.path, tmp_path / "begin")
+    argv = [sys.executable, "-c", MERGES, str(repo.path), feat, repo.tree(feat), repo.tip()]
+    if struck_call is None:
+        strikes = strike_at_every_call(tmp_path / "git", argv, ("before", "after", *map(str, range(1, 8))))
+    else:
+        strikes = iter([run_with_deadly_git(tmp_path / "git", argv, *struck_call)])
+
+    for struck in strikes:
+        async with lock_moves(Repository.at(repo.path)):
+            assert repo.git("status", "--porcelain") == "", struck
+        await fast_forward(
+            repo.path, "main", commit=feat, expected_tree=repo.tree(feat), expected_old=repo.git("rev-parse", "feat^")
+        )
+
+        assert struck
+        assert repo.tip() == feat, struck
+        assert repo.git("status", "--porcelain") == "", struck
+        assert list(repo.path.glob(".git/**/*[dnx].lock")) == [], struck
+        shutil.rmtree(repo.path)
+        shutil.copytree(tmp_path / "begin", repo.path)
+
+
 async def test_work_that_a_person_began_after_an_interrupted_move_stays(repo: Repo) -> None:
     feat = repo.branch("feat", {"a.txt": replace_line(0, "feat"), "new.txt": "1\n2\n"})
     checkout = Repository.at(repo.path)
@@ -355,4 +394,33 @@ async def test_work_that_a_person_began_after_an_interrupted_move_stays(repo: Re
     assert not (repo.path / "new.txt").exists()
     repo.git("checkout", "b.txt")
     await forward_main(repo)
+    assert repo.git("status", "--porcelain") == ""
+
+
+async def test_locks_that_a_killed_git_left_do_not_prevent_a_move(repo: Repo) -> None:
+    feat = repo.branch("feat", {"a.txt": replace_line(0, "feat")})
+    for name in ("index.lock", "HEAD.lock", "refs/heads/main.lock"):
+        (repo.path / ".git" / name).touch()
+
+    await forward_main(repo)
+
+    assert repo.tip() == feat
+    assert repo.git("status", "--porcelain") == ""
+
+
+async def test_a_lock_of_a_git_that_waits_for_an_editor_stays(repo: Repo, tmp_path: Path) -> None:
+    repo.branch("feat", {"a.txt": replace_line(0, "feat")})
+    os.mkfifo(tmp_path / "editor")
+    environ = {**os.environ, "GIT_EDITOR": f"cat {tmp_path}/editor >"}
+    argv = ["git", "commit", "--quiet", "--all", "--allow-empty"]
+    with subprocess.Popen(argv, cwd=repo.path, env=environ, stderr=subprocess.DEVNULL) as committing:
+        with (tmp_path / "editor").open("w") as editor:
+            with pytest.raises(Mistake, match=r"index\.lock"):
+                await forward_main(repo)
+            lock_exists = (repo.path / ".git" / "index.lock").exists()
+            editor.write("Mine\n")
+
+    assert lock_exists
+    assert committing.returncode == 0
+    assert repo.git("log", "-1", "--format=%s") == "Mine"
     assert repo.git("status", "--porcelain") == ""

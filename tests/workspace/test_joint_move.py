@@ -72,9 +72,12 @@ async def test_a_refused_move_is_found_before_the_first_target_moves(
 async def test_if_the_second_move_fails_the_first_is_undone(
     repos: list[Repo], moves: list[TargetMove], tmp_path: Path
 ) -> None:
-    (repos[1].path / ".git" / "refs" / "heads" / "main.lock").touch()
+    lock = repos[1].path / ".git" / "refs" / "heads" / "main.lock"
 
-    with pytest.raises(Mistake, match="the merge was undone in all repositories: main could not be moved"):
+    with (
+        lock.open("x"),
+        pytest.raises(Mistake, match="the merge was undone in all repositories: main could not be moved"),
+    ):
         await move_together(tmp_path / "home", tmp_path / "home" / "podium.db", moves)
 
     (repos[1].path / ".git" / "refs" / "heads" / "main.lock").unlink()

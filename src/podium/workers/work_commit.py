@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import nullcontext, suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,19 +12,22 @@ from anyio import CancelScope, to_thread
 from ..core.timeline import Timeline
 from ..setup.settings import Settings
 from ..store.worktree_ledger import Ledger
+from ..system.file_lock import wait_file_lock
 from ..values.errors import OutsideFailed, PodiumError
 from ..values.event import KINDS, AlsoCommitted, Noticed, RunStarted, WorkCommitted, WorkerPlaced
 from ..values.plain_text import escape_unprintable, truncate_text
 from ..values.worker_task import WorkerTask
 from ..workspace.git.branch import advance_branch
-from ..workspace.git.repository import Checkout, Repository, read_git_output
+from ..workspace.git.repository import Checkout, Repository, call_git
 from ..workspace.git.revision import resolve_tree
-from ..workspace.git.snapshot import find_nested_repositories, read_person, take_snapshot, write_commit
+from ..workspace.git.snapshot import find_nested_repositories, read_person, write_commit, write_snapshot_tree
+from ..workspace.git.stale_locks import remove_stale_locks
 from ..workspace.sandbox.bubblewrap import PROTECTED_NAMES
 from ..workspace.sandbox.placeholders import Placeholders
 from ..workspace.worktrees.worktree import Worktrees
 from ..workspace.worktrees.worktree_status import read_worktree_status
 
+COMMIT_LOCK = "podium-commit.lock"
 TRIES = 10
 """The maximum number of attempts to commit in a checkout that other workers still use."""
 
@@ -53,6 +56,9 @@ async def commit_worker_changes(timeline: Timeline, started: RunStarted, setting
     if worker_task.root not in found:
         return "; ".join(failures)
     _record_commits(timeline, worker_task, {root: commit for root, (_, commit) in found.items()})
+    for _, commit in found.values():
+        if commit.problem:
+            timeline.append(Noticed(text=f"the work is on its branch, but {commit.problem}"), scope="")
     for checkout, _ in found.values():
         await _tidy_checkout(timeline, checkout, settings)
     return "; ".join(failures)
@@ -116,36 +122,62 @@ LONGEST_SUBJECT = 72
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkCommit:
-    """The changes on a worker's branch since its base; `commit` is the newest commit."""
+    """The changes on a worker's branch since its base; `commit` is the newest commit.
+
+    `problem` says what failed after the branch had moved. The changes are on the branch nevertheless.
+    """
 
     commit: str
-    commits: tuple[str, ...]
-    files: tuple[str, ...]
-    added: int
-    removed: int
+    commits: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    added: int = 0
+    removed: int = 0
+    problem: str = ""
 
 
 async def commit_work(checkout: Checkout, *, subject: str, body: str = "") -> WorkCommit:
     """Commit the uncommitted changes in the checkout. If there are none, make no commit."""
-    old = await read_git_output(checkout, "rev-parse", "--verify", "HEAD^{commit}")
-    tree = await resolve_tree(checkout, await take_snapshot(checkout))
-    head = old
-    # Shielded from cancellation: git leaves a lock behind if it is killed while writing.
-    with CancelScope(shield=True):
-        if tree != await resolve_tree(checkout, old):
-            author = await read_person(checkout)
-            head = await write_commit(checkout, tree, [old], _format_message(subject, body), author=author)
-            await advance_branch(checkout, checkout.branch, old=old, new=head, tree=tree)
-        # Update the index even if there is no new commit: after a crash it may still match the previous commit.
-        await read_git_output(checkout, "read-tree", head)
-    status = await read_worktree_status(checkout, main=checkout.base)
+    # Git inherits the lock: if this worker is killed, the next one waits until git has ended, too.
+    async with _lock_commits(checkout) as lock:
+        await to_thread.run_sync(remove_stale_locks, checkout, checkout.branch)
+        old, tree = await write_snapshot_tree(checkout)
+        head, problem = old, ""
+        # Shielded from cancellation: git leaves a lock behind if it is killed while writing.
+        with CancelScope(shield=True):
+            if tree != await resolve_tree(checkout, old):
+                author = await read_person(checkout)
+                message = _format_message(subject, body)
+                head = await write_commit(checkout, tree, [old], message, author=author, lock=lock)
+                await advance_branch(checkout, checkout.branch, old=old, new=head, tree=tree, lock=lock)
+            # Update the index even if there is no new commit: after a crash it may still match the previous commit.
+            updated = await call_git(checkout, "read-tree", head, lock=lock)
+            if updated.code != 0:
+                problem = f"the index of {checkout.path} could not be updated: {updated.err}"
+    try:
+        status = await read_worktree_status(checkout, main=checkout.base)
+    except OutsideFailed as error:
+        if head == checkout.base:
+            raise
+        return WorkCommit(commit=head, commits=(head,), problem=problem or str(error))
     return WorkCommit(
         commit=head,
         commits=tuple(one.id for one in status.commits),
         files=tuple(one.path for one in status.files),
         added=status.added,
         removed=status.removed,
+        problem=problem,
     )
+
+
+@asynccontextmanager
+async def _lock_commits(checkout: Checkout) -> AsyncIterator[int]:
+    """Let nobody else commit in the checkout until the block ends. Yield the lock's descriptor for git."""
+    async with AsyncExitStack() as stack:
+        try:
+            lock = await stack.enter_async_context(wait_file_lock(checkout.git_dir / COMMIT_LOCK))
+        except OSError as error:
+            raise OutsideFailed(f"{checkout.git_dir} cannot be written: {error.strerror}") from error
+        yield lock
 
 
 def _format_message(subject: str, body: str) -> str:

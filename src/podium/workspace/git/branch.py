@@ -96,20 +96,24 @@ async def list_git_worktrees(place: GitLocation) -> list[Worktree]:
     return found
 
 
-async def advance_branch(place: GitLocation, branch: str, *, old: str, new: str, tree: str) -> None:
+async def advance_branch(
+    place: GitLocation, branch: str, *, old: str, new: str, tree: str, lock: int | None = None
+) -> None:
     """Move a branch from the commit `old` to its descendant `new`, whose tree must be `tree`.
 
     Raise Mistake, without moving the branch, if the branch is not at `old`, if `new` is not a descendant of `old`, or
     if the tree of `new` is not `tree`. Raise OutsideFailed if git fails. If the branch is checked out, the caller must
-    update the files.
+    update the files. `lock` is the descriptor of a lock that git inherits.
     """
     if await read_git_output(place, "rev-parse", "--verify", "--end-of-options", f"{new}^{{tree}}") != tree:
         raise Mistake(f"{new[:12]} is not the commit approved for {branch}; review it again and approve it")
     if (await call_git(place, "merge-base", "--is-ancestor", old, new)).code != 0:
         raise Mistake(f"{new[:12]} does not contain all commits on {branch}; merge {branch} into it first")
-    moved = await call_git(place, "update-ref", f"{HEADS}{branch}", new, old)
+    moved = await call_git(place, "update-ref", f"{HEADS}{branch}", new, old, lock=lock)
     if moved.code != 0:
         now = await call_git(place, "rev-parse", "--verify", "--quiet", f"{HEADS}{branch}")
+        if now.out.decode().strip() == new:
+            return  # git failed only after it had moved the branch
         if now.out.decode().strip() == old:
             raise OutsideFailed(f"git could not move {branch}: {moved.err}")
         raise Mistake(f"{branch} has moved since {new[:12]} was approved; merge again and approve the result")

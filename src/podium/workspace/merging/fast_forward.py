@@ -12,12 +12,14 @@ from pathlib import Path
 
 from anyio import CancelScope, to_thread
 
+from ...system.atomic_file import flush_paths, write_out_files
 from ...values.errors import Mistake, OutsideFailed, PodiumError
 from ...values.plain_text import escape_unprintable, join_some, truncate_text
 from ..git.repository import Checkout, GitLocation, Repository, call_git, read_git_output, split_nul_paths
 from ..git.revision import HEADS, SHORT, branch_tip, contains_commit, decode_path, resolve_location, resolve_tree
 from ..git.snapshot import resolve_commit
-from .move_note import lock_moves, remove_note, reset_half_written, write_note
+from ..git.stale_locks import remove_stale_branch_lock, remove_stale_locks
+from .move_note import lock_moves, remove_note, reset_half_written, switch_files, write_note
 
 LONGEST = 600.0
 NAMES_SHOWN = 5
@@ -40,8 +42,8 @@ async def fast_forward(repo: GitLocation, target: str, *, commit: str, expected_
     async with lock_moves(place) as lock:
         if (new := await _find_new_commit(place, target, commit, expected_tree, expected_old)) is None:
             return
-        checkout = await _find_safe_checkout(place, target, expected_old, new)
-        await _move(place, checkout, target, expected_old, new, lock)
+        checkout, changed = await _find_safe_checkout(place, target, expected_old, new)
+        await _move(place, checkout, target, expected_old, new, changed, lock)
 
 
 async def must_allow_fast_forward(
@@ -76,8 +78,8 @@ async def _move_back(place: Repository | Checkout, target: str, commit: str, old
             f"{escape_unprintable(target)} is at {now[:SHORT]} and no longer at {commit[:SHORT]}, so it was not moved "
             f"back to {old[:SHORT]}"
         )
-    checkout = await _find_safe_checkout(place, target, commit, old)
-    await _move(place, checkout, target, commit, old, lock)
+    checkout, changed = await _find_safe_checkout(place, target, commit, old)
+    await _move(place, checkout, target, commit, old, changed, lock)
 
 
 async def _find_new_commit(
@@ -106,18 +108,35 @@ async def _find_new_commit(
     return new
 
 
-async def _find_safe_checkout(place: Repository | Checkout, target: str, old: str, new: str) -> Repository | None:
-    """Return the target's checkout, if there is one. Raise Mistake if the target cannot be moved safely."""
+async def _find_safe_checkout(
+    place: Repository | Checkout, target: str, old: str, new: str
+) -> tuple[Repository | None, list[str]]:
+    """Return the target's checkout, if there is one, and the paths in it that differ.
+
+    Raise Mistake if the target cannot be moved safely.
+    """
     await to_thread.run_sync(_must_not_be_rebasing, place.common_dir, target)
     checkout = await _find_branch_checkout(place, target)
-    if checkout is not None:
-        await _must_be_safe_to_update(checkout, target, old, new)
-    return checkout
+    # Git processes of Podium that move a branch hold the lock of moves, so these locks are not theirs.
+    await to_thread.run_sync(remove_stale_branch_lock, place, target)
+    if checkout is None:
+        return None, []
+    await to_thread.run_sync(remove_stale_locks, checkout, target)
+    added, others = await _diff_paths(checkout, old, new)
+    await _must_be_safe_to_update(checkout, target, new, added, others)
+    return checkout, [*added, *others]
 
 
 async def _move(
-    place: Repository | Checkout, checkout: Repository | None, target: str, old: str, new: str, lock: int
+    place: Repository | Checkout,
+    checkout: Repository | None,
+    target: str,
+    old: str,
+    new: str,
+    changed: list[str],
+    lock: int,
 ) -> None:
+    """Move the branch, and update the paths in `changed` in its checkout."""
     if checkout is None:
         await _move_branch(place, target, old, new, lock)
         return
@@ -125,21 +144,30 @@ async def _move(
     with CancelScope(shield=True):
         write_note(checkout, target, old, new)
         await _update_checkout_files(checkout, target, old, new, lock)
+        # If the branch has them after a power failure, they must not be empty. Moving the branch flushes the disk.
+        await to_thread.run_sync(_write_out, checkout, changed)
         try:
             await _move_branch(checkout, target, old, new, lock)
         except PodiumError:
             # If something else has moved the branch, its files are what belongs into the checkout, not those of `old`.
-            if (now := await branch_tip(checkout, target)) != new:
-                await call_git(checkout, "read-tree", "-m", "-u", new, now, timeout=LONGEST, lock=lock)
-            remove_note(checkout)
+            # If its files cannot be written, the note stays, and the next move writes them.
+            if (now := await branch_tip(checkout, target)) == new or await switch_files(checkout, new, now, lock):
+                remove_note(checkout)
             raise
         remove_note(checkout)
 
 
-async def _move_branch(place: GitLocation, target: str, old: str, new: str, lock: int) -> None:
+def _write_out(checkout: Repository, changed: list[str]) -> None:
+    write_out_files(checkout.root / path for path in changed)
+    if checkout.root.stat().st_dev != checkout.common_dir.stat().st_dev:
+        flush_paths([checkout.root])
+
+
+async def _move_branch(place: Repository | Checkout, target: str, old: str, new: str, lock: int) -> None:
     """Move the branch, but change no files. Git moves it only if it is still at `old`, so no new commits are lost."""
     done = await call_git(place, "update-ref", "-m", "podium: fast-forward", HEADS + target, new, old, lock=lock)
-    if done.code != 0:
+    # Git may have failed only after it had moved the branch.
+    if done.code != 0 and await branch_tip(place, target) != new:
         raise Mistake(
             f"{escape_unprintable(target)} could not be moved to {new[:SHORT]}: "
             f"{escape_unprintable(truncate_text(done.err, 300))}; merge again"
@@ -189,7 +217,9 @@ def _must_not_be_rebasing(common: Path, target: str) -> None:
                 )
 
 
-async def _must_be_safe_to_update(checkout: Repository, target: str, old: str, new: str) -> None:
+async def _must_be_safe_to_update(
+    checkout: Repository, target: str, new: str, added: list[str], others: list[str]
+) -> None:
     """Raise Mistake if a git operation is unfinished, if changes could be lost, or if git filters apply to files."""
     for name, what in UNDER_WAY.items():
         if (checkout.git_dir / name).exists():
@@ -207,7 +237,6 @@ async def _must_be_safe_to_update(checkout: Repository, target: str, old: str, n
             f"changes ({format_paths(changed)}); "
             "commit or stash them, then try again"
         )
-    added, others = await _diff_paths(checkout, old, new)
     if blocking := await to_thread.run_sync(lambda: list(find_blocking_paths(checkout.root, added, others))):
         raise Mistake(
             f"the merge adds {format_paths(blocking)}, but untracked or ignored files are in the way "
@@ -227,8 +256,8 @@ async def _update_checkout_files(checkout: Repository, target: str, old: str, ne
         return
     done = await call_git(checkout, "read-tree", "-m", "-u", old, new, timeout=LONGEST, lock=lock)
     if done.code != 0:
-        await reset_half_written(checkout, old, new, lock)
-        remove_note(checkout)
+        if await reset_half_written(checkout, old, new, lock):
+            remove_note(checkout)
         raise Mistake(
             f"{escape_unprintable(target)} is checked out in {checkout.root}, where its files could "
             "not be updated: "

@@ -21,8 +21,10 @@ from msgspec import Struct
 from ...system.atomic_file import replace_file
 from ...system.file_lock import wait_file_lock
 from ...values.errors import Mistake, PodiumError
+from ..git.lost_files import restore_lost_files
 from ..git.repository import Checkout, Repository, call_git, read_git_output, split_nul_paths
 from ..git.revision import branch_tip
+from ..git.stale_locks import remove_stale_locks
 
 LOCK = "podium-move.lock"
 NOTE = "podium-move.json"
@@ -66,14 +68,21 @@ def remove_note(checkout: Repository) -> None:
     (checkout.common_dir / NOTE).unlink(missing_ok=True)
 
 
-async def reset_half_written(checkout: Repository, old: str, new: str, lock: int) -> None:
+async def switch_files(checkout: Repository, old: str, new: str, lock: int) -> bool:
+    """Replace the files and the index of `old` with those of `new`. Return False if git cannot write them."""
+    done = await call_git(checkout, "read-tree", "-m", "-u", old, new, timeout=LONGEST, lock=lock)
+    return done.code == 0
+
+
+async def reset_half_written(checkout: Repository, old: str, new: str, lock: int) -> bool:
     """Restore the files that a move from `old` to `new` has changed while the index is still that of `old`.
 
-    Files with any other content are the person's, and stay.
+    Files with any other content are the person's, and stay. Return False if git cannot write the files, for example
+    because the disk is full.
     """
     done = await call_git(checkout, "diff-index", "--quiet", "--cached", old, timeout=LONGEST, lock=lock)
     if done.code != 0:
-        return
+        return True
     listed = await read_git_output(checkout, "diff-tree", "-r", "-z", "--no-renames", old, new)
     restored: list[str] = []
     for entry, path in zip(*[iter(split_nul_paths(listed))] * 2, strict=True):
@@ -88,44 +97,30 @@ async def reset_half_written(checkout: Repository, old: str, new: str, lock: int
             await to_thread.run_sync(partial(file.unlink, missing_ok=True))
     if restored:
         fed = b"".join(os.fsencode(path) + b"\0" for path in restored)
-        await call_git(checkout, "checkout-index", "-f", "-u", "-z", "--stdin", stdin=fed, timeout=LONGEST, lock=lock)
+        told = ("checkout-index", "-f", "-u", "-z", "--stdin")
+        done = await call_git(checkout, *told, stdin=fed, timeout=LONGEST, lock=lock)
+    return done.code == 0
 
 
 async def _reset_interrupted_move(file: Path, lock: int) -> None:
     try:
         note = msgspec.json.decode(await to_thread.run_sync(file.read_bytes), type=MoveNote)
         checkout = await to_thread.run_sync(Repository.at, Path(note.root))
-        # Git inherits the lock of moves, so the git that took this lock of the index has ended.
-        index_lock = checkout.git_dir / "index.lock"
-        if await to_thread.run_sync(_is_abandoned, index_lock, file):
-            await to_thread.run_sync(partial(index_lock.unlink, missing_ok=True))
-        if await branch_tip(checkout, note.target) == note.old:
-            await reset_half_written(checkout, note.old, note.new, lock)
+        # Git inherits the lock of moves, so the git of that move has ended.
+        await to_thread.run_sync(remove_stale_locks, checkout, note.target)
+        if (tip := await branch_tip(checkout, note.target)) != note.new:
+            moved = await read_git_output(checkout, "diff-tree", "-r", "-z", "--name-only", note.old, note.new)
+            await restore_lost_files(checkout, among=split_nul_paths(moved))
+            staged = await call_git(checkout, "diff-index", "--quiet", "--cached", note.new, timeout=LONGEST)
+            if staged.code == 0:
+                # All files are those of the new commit, but the branch is not at it.
+                if not await switch_files(checkout, note.new, tip, lock):
+                    return
+            elif tip == note.old and not await reset_half_written(checkout, note.old, note.new, lock):
+                return
     except (OSError, msgspec.MsgspecError, PodiumError):
         return  # the checks before the next move say what is wrong with the checkout
     await to_thread.run_sync(partial(file.unlink, missing_ok=True))
-
-
-def _is_abandoned(index_lock: Path, note: Path) -> bool:
-    """Return whether a lock of the index was made by the move that the note is about, and nobody holds it open."""
-    try:
-        made = index_lock.lstat()
-        if made.st_mtime < note.stat().st_mtime:
-            return False
-    except OSError:
-        return False
-    return not _is_open_somewhere(made)
-
-
-def _is_open_somewhere(made: os.stat_result) -> bool:
-    for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
-        try:
-            found = descriptor.stat()
-        except OSError:
-            continue
-        if (found.st_dev, found.st_ino) == (made.st_dev, made.st_ino):
-            return True
-    return False
 
 
 def _is_cut_off(file: Path, written: bytes) -> bool:
