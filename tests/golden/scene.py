@@ -167,6 +167,8 @@ class Scene:
             plain = [self.normalise(one, key) for one in value]
             return ["<numbers>"] if len(value) > LONG and is_number(value[0]) else plain
         if isinstance(value, str):
+            if key in ("boot", "host") and value:
+                return f"<{key}>"
             for name, shown in self.names:
                 value = value.replace(name, shown)
             return HEX.sub("<id>", PORT.sub("<address>", TIME.sub("<time>", value)))

@@ -51,12 +51,14 @@ from ..store.run_integrity import require_intact_run
 from ..store.run_store import RunLease, RunStore
 from ..store.sql_connection import Statement
 from ..store.worker_index import build_worker_insert
+from ..system.host_id import read_machine_boot
 from ..system.locations import find_repo
 from ..values.agent import Agent, Budget
 from ..values.errors import Mistake, RunHeld, RunIsPaused, RunOver, RunRefused, StoreFailed
 from ..values.event import (
     KINDS,
     Entry,
+    MessageReceived,
     Noticed,
     OperationStarted,
     RunPaused,
@@ -77,6 +79,7 @@ from .run_assembly import CommitWork, EngineFor, MakePush, RunAssembly, TraceRun
 from .run_authority import load_run_start, make_powerless
 from .run_driver import RunDriver
 from .run_options import RunOptions, apply_options, require_known_options
+from .work_location import locate_run
 
 BYPASS_NOTICE = (
     "Permissions are bypassed: agents act without asking, "
@@ -337,6 +340,7 @@ class RunLauncher:
         the statement that inserts the worker and its `job` is then executed instead.
         """
         id = id or secrets.token_hex(6)
+        started = structs.replace(started, host=socket.gethostname(), boot=read_machine_boot())
         beside = beside if started.errand is None else build_worker_insert(id, started.errand, job)
         lease = self._store.begin_run(id, beside)
         timeline = Timeline(lease.run, lease, redaction=self._build_redaction(started))
@@ -394,6 +398,7 @@ class RunLauncher:
                 notices.append(await to_thread.run_sync(require_intact_run, self.settings.store, id, rows))
             first = decode_entry(rows[0].line)
             recorded = first.started
+            is_executed = started is not None
             if started is None:
                 try:
                     started = await self._load_run_start(id)
@@ -410,6 +415,7 @@ class RunLauncher:
                 settings = settings.with_own_address(self._environ)
                 notices.append(_describe_address(recorded.settings.get("base_url", ""), settings.base_url, rows))
             earlier_turns = await load_earlier_turns(started.after, self._store.read_rows)
+            messages = await self._recover_files(rows, first, lease.epoch) if is_executed else []
             run = self._assembly.build_run(
                 lease,
                 timeline,
@@ -423,7 +429,10 @@ class RunLauncher:
             # Deliver the mail before the run is resumed. If it contains a request to pause, resuming the run then ends
             # that pause.
             await self._store.deliver_mail(lease)
-            timeline.append(RunResumed(host=socket.gethostname(), pid=os.getpid()), scope="")
+            resumed = RunResumed(host=socket.gethostname(), pid=os.getpid(), boot=read_machine_boot())
+            timeline.append(resumed, scope="")
+            for message in messages:
+                timeline.append(message, scope="")
             if settings.permission_mode == "bypass":
                 notices.append(BYPASS_NOTICE)
             for notice in filter(None, notices):
@@ -433,6 +442,12 @@ class RunLauncher:
             self._store.release_run(lease)
             raise
         return run
+
+    async def _recover_files(self, rows: Sequence[JournalRow], first: Entry, epoch: int) -> list[MessageReceived]:
+        """Recover the files of a run, and return the messages that tell its agents what may be missing."""
+        from .checkout_recovery import recover_files  # imported here to keep start-up fast: a new run needs no recovery
+
+        return await recover_files(rows, locate_run(first, self.settings.home).started, epoch)
 
 
 def _require_folder(run: str, started: RunStarted) -> None:

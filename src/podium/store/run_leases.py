@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from ..system.host_id import read_machine_boot
 from ..values.errors import NoSuchRun, RunHeld
 from .sql_connection import SqlConnection, write_transaction
 from .write_statements import DELETE_OLD_OWNERS, RENEW_OWNER, TAKE_OVER_RUN
@@ -99,8 +100,7 @@ def take_over_run(connection: SqlConnection, run: str, id: str) -> int:
 def read_boot_id() -> str:
     """Return an id for this boot and PID namespace. Process ids have no meaning in another boot or namespace."""
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}" if (boot := read_machine_boot()) else ""
     except OSError:
         return ""
 

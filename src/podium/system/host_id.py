@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 import socket
+from functools import cache
 from pathlib import Path
 
 from ..values.errors import Mistake
@@ -29,6 +30,15 @@ def read_host_id(home: Path) -> str:
             known = f"{name}-{secrets.token_hex(4)}"
             replace_file(path, f"{known}\n".encode())
     return known
+
+
+@cache
+def read_machine_boot() -> str:
+    """Return an id for this boot of the machine, or an empty string if the system has none."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
 
 
 def _read_id(path: Path) -> str | None:

@@ -38,6 +38,10 @@ class RunStarted(EventBase, frozen=True, kw_only=True, tag="run_started"):
     servers: dict[str, str] = {}  # noqa: RUF012 - msgspec copies it for each event
     """The MCP servers that the agents name, each with a digest of its definition. Empty if another machine, which has
     settings of its own, may work on the run."""
+    host: str = ""
+    """The machine that the run was started on."""
+    boot: str = ""
+    """The id of that machine's boot. It changes when the machine restarts."""
 
 
 class RunResumed(EventBase, frozen=True, kw_only=True, tag="run_resumed"):
@@ -45,6 +49,8 @@ class RunResumed(EventBase, frozen=True, kw_only=True, tag="run_resumed"):
 
     host: str
     pid: int
+    boot: str = ""
+    """The id of the machine's boot. It changes when the machine restarts."""
 
 
 class RunPaused(EventBase, frozen=True, kw_only=True, tag="run_paused"):

@@ -1015,6 +1015,7 @@ export const KINDS = Object.freeze({
  * @property {"run_resumed"} type
  * @property {string} host
  * @property {number} pid
+ * @property {string} [boot]
  */
 
 /**
@@ -1034,6 +1035,8 @@ export const KINDS = Object.freeze({
  * @property {(Guidance|null)} [guidance]
  * @property {string} [forked_from]
  * @property {number} [shared]
+ * @property {string} [host]
+ * @property {string} [boot]
  */
 
 /**
