@@ -11,7 +11,7 @@ GOOSE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/podium-test-agents/goose-$(GOOSE
 # Tests start many processes, and each would compile the sources anew if none of them might keep the result.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo fleet-demo test test-failed test-slow check bench system script-programs goose agents clean
+.PHONY: demo fleet-demo test test-failed test-slow check bench system script-programs power-programs goose agents clean
 
 demo: $(VENV)/ready
 	$(BIN)/podium demo
@@ -25,7 +25,7 @@ test: system goose $(VENV)/ready
 test-failed: $(VENV)/ready
 	$(BIN)/python -m pytest -m "not slow" --last-failed --last-failed-no-failures none
 
-test-slow: system script-programs goose $(VENV)/ready
+test-slow: system script-programs power-programs goose $(VENV)/ready
 	$(BIN)/python -m pytest -m slow --hypothesis-profile=default
 
 check: $(VENV)/ready
@@ -57,6 +57,14 @@ script-programs:
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq && apt-get install -y -qq $$missing; \
 	  elif [ -n "$$CI" ]; then echo "please install:$$missing" >&2; exit 7; \
 	  else echo "missing:$$missing; the tests that run generated scripts are skipped" >&2; fi; \
+	fi
+
+# What the test that cuts the power needs: a disk whose writes are recorded. Elsewhere, that test is skipped.
+power-programs:
+	@missing=""; command -v gcc >/dev/null || missing="$$missing gcc libc6-dev"; command -v mkfs.ext4 >/dev/null || missing="$$missing e2fsprogs"; [ -e /usr/include/fuse3/fuse.h ] || missing="$$missing libfuse3-dev"; \
+	if [ -n "$$missing" ] && [ -e /dev/fuse ]; then \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq && apt-get install -y -qq $$missing; \
+	  else echo "missing:$$missing; the test that cuts the power is skipped" >&2; fi; \
 	fi
 
 # A real coding agent for the tests of engines. Outside CI, the tests that need it are skipped if there is no npm.
