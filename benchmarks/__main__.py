@@ -8,10 +8,11 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import ModuleType
 from typing import Any
 
 from .harness import ROOT, Bench
@@ -19,7 +20,6 @@ from .machine_info import describe_machine, raise_open_files, read_load_averages
 from .peers.environment import PEERS, ensure_interpreter, read_pinned_versions
 from .result_line import Line
 from .result_table import format_table
-from .rows import ROWS
 
 LATEST = ROOT / "benchmarks" / "results" / "latest.json"
 
@@ -34,7 +34,9 @@ def main() -> int:
         from .compare import main as compare_trees
 
         return compare_trees(sys.argv[2:])
-    options = _parse_options()
+    from .rows import ROWS  # imported here because the rows need psycopg, which the benchmarks above do not
+
+    options = _parse_options(ROWS)
     if options.list:
         for name, row in ROWS.items():
             print(f"{name:16} {(row.__doc__ or '').splitlines()[0]}")
@@ -51,7 +53,7 @@ def main() -> int:
             peers={name: python for name, python in peers.items() if python is not None},
             missing=[name for name, python in peers.items() if python is None],
         )
-        lines, has_crashed = _measure_rows(bench, options.only or list(ROWS))
+        lines, has_crashed = _measure_rows(bench, {name: ROWS[name] for name in options.only or ROWS})
     print(format_table(lines, list(peers)))
     about |= {
         "load after": read_load_averages(),
@@ -62,14 +64,14 @@ def main() -> int:
     return 1 if has_crashed or any(line.has_failed for line in lines) else 0
 
 
-def _measure_rows(bench: Bench, names: Sequence[str]) -> tuple[list[Line], bool]:
+def _measure_rows(bench: Bench, rows: Mapping[str, ModuleType]) -> tuple[list[Line], bool]:
     """Return the lines of these rows, and whether a row crashed. The other rows are still measured."""
     lines: list[Line] = []
     has_crashed = False
-    for name in names:
+    for name, row in rows.items():
         begin = time.monotonic()
         try:
-            for line in ROWS[name].lines(bench):
+            for line in row.lines(bench):
                 lines.append(line)
         except Exception:
             traceback.print_exc()
@@ -89,10 +91,10 @@ def _wants_peers(options: argparse.Namespace) -> bool:
     return bool(options.peers) if options.peers is not None else not options.quick
 
 
-def _parse_options() -> argparse.Namespace:
+def _parse_options(rows: Iterable[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="few repetitions and no peers: only whether it works")
-    parser.add_argument("--only", action="append", choices=ROWS, metavar="ROW", help="this row; may be repeated")
+    parser.add_argument("--only", action="append", choices=[*rows], metavar="ROW", help="this row; may be repeated")
     parser.add_argument("--peers", action=argparse.BooleanOptionalAction, help="compare with other packages")
     parser.add_argument("--json", type=Path, default=LATEST, metavar="FILE", help="default: %(default)s")
     parser.add_argument("--list", action="store_true", help="the rows that there are")

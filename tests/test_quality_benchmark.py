@@ -66,6 +66,9 @@ async def test_an_edit_is_judged_by_the_file_and_not_by_the_report(tmp_path: Pat
         ('```json\n{{"name": "x", "arguments": {"to": "Paris"}}}\n```', False),
         ("<tool_call>Paris</tool_call>", False),
         ("[context: routed by desk] Paris", False),
+        ('{"assignments": [{"worker": "ada", "task": "Find out about Paris"}]}', False),
+        ("I divide it.\n@worker:ada Find out about Paris\n@end", False),
+        ('{"answer": "Paris"}', False),
         ('Paris. A call looks like {"name": "x", "arguments": {}}.', True),
     ],
 )
@@ -95,6 +98,23 @@ async def test_the_command_writes_the_scores_and_fails_if_one_is_false(tmp_path:
     assert done.returncode == 1, done.stderr
     [score] = json.loads(result.read_text())["scores"]
     assert (score["task"], score["success"], score["false_success"]) == ("route", 0, 1)
+
+
+def test_the_command_needs_no_database_driver() -> None:
+    without = "import sys; sys.modules['psycopg'] = None; sys.argv = ['benchmarks', 'quality', '--help']"
+    command = [sys.executable, "-c", f"{without}; import runpy; runpy.run_module('benchmarks', run_name='__main__')"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert "--only TASK" in done.stdout
+
+
+async def test_a_lead_that_answers_with_its_plan_has_not_answered(tmp_path: Path) -> None:
+    plan = json.dumps({"assignments": [{"worker": one, "task": "Do it."} for one in ("frontend", "database")]})
+
+    outcome = await attempt("plan", tmp_path, plan, f"Here is the result.\n{plan}")
+
+    assert "plan" in outcome.problem or not outcome.is_reported_success
 
 
 def test_an_unknown_task_is_a_usage_error() -> None:

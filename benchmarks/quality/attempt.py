@@ -17,6 +17,8 @@ VERDICTS: tuple[Verdict, ...] = ("success", "honest failure", "false success")
 
 _FENCE = re.compile(r"\A```[\w-]*\s*\n(.*?)\n?```\Z", re.DOTALL)
 _MARKS = ("<tool_call", "<tools>", "[TOOL_CALLS]", "<function=", "[context:", "[rehearsed]")
+_PLAN = re.compile(r'^@worker:|"assignments"\s*:|\A\{\s*"answer"\s*:', re.MULTILINE)
+"""What a reply to a prompt for a plan contains, and the answer to a person does not."""
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
@@ -100,6 +102,8 @@ def find_answer_problem(text: str, *, request: str = "", contains: Sequence[str]
         return "the answer is the request"
     if mark := next((mark for mark in _MARKS if mark in plain), ""):
         return f"the answer contains {mark}"
+    if _PLAN.search(plain) is not None:
+        return f"the answer is a plan: {plain[:80]}"
     if (fenced := _FENCE.match(plain)) is not None:
         plain = fenced[1].strip()
     if _is_call(plain):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ class TotalTest(unittest.TestCase):
     def test_total(self):
         self.assertEqual(total(5, 3), 15)
 """
+REPAIR = "The test in test_price.py fails because total ignores the quantity. Fix the function total in price.py."
 CODER = f"---\ndescription: Makes one exact edit.\ntools: [Edit]\nmaxTurns: 6\n---\n{CODER_PROMPT}\n"
 
 
@@ -74,7 +76,7 @@ async def plan(lab: Lab, number: int) -> Outcome:
     assigned = {one.worker for event in seen.select(TeamPlanned) for one in event.assignments}
     used = ", ".join(sorted(assigned)) or "nobody"
     problem = "" if assigned >= {"frontend", "database"} else f"the plan uses {used}"
-    return make_outcome(seen, problem)
+    return make_outcome(seen, problem or find_answer_problem(seen.result.text, request=request))
 
 
 async def edit(lab: Lab, number: int) -> Outcome:
@@ -104,6 +106,26 @@ async def delegate_and_merge(lab: Lab, number: int) -> Outcome:
         is_reported_success=not any(step.returncode for step in (started, waited, merged)),
         problem="" if is_right else f"the test fails after the merge: {merged.stderr.strip()[-120:]}",
         reported=said,
+    )
+
+
+async def repair(lab: Lab, number: int) -> Outcome:
+    """Delegate a repair to the built-in worker, which may edit files but not run commands."""
+    one = EDITS[0]
+    lab.write_files({one.file: one.content, "test_price.py": TEST})
+    lab.commit_files()
+    started = lab.call_podium("delegate", "fix/total", REPAIR, "--auto-approve", "Edit", "--no-input")
+    waited = lab.call_podium("workers", "wait", "fix/total")
+    status = lab.call_podium("workers", "status", "fix/total", "--json")
+    state = json.loads(status.stdout) if status.returncode == 0 else {}
+    why = state.get("why") or state.get("unproved") or ""
+    lab.call("git", "checkout", "--quiet", "--detach", "fix/total")
+    is_right = lab.call(sys.executable, "-B", "-m", "unittest", "-q").returncode == 0
+    is_kept = (lab.repo / "test_price.py").read_text() == TEST
+    return Outcome(
+        is_reported_success=not any(step.returncode for step in (started, waited)) and not why,
+        problem="" if is_right and is_kept else "the test fails" if is_kept else "the test was changed",
+        reported=str(why),
     )
 
 
@@ -178,6 +200,7 @@ TASKS = {
     "plan": Task(tries=10, attempt=plan),
     "edit": Task(tries=10, attempt=edit),
     "delegate_and_merge": Task(tries=10, attempt=delegate_and_merge),
+    "repair": Task(tries=3, attempt=repair),
     "handoff": Task(tries=3, attempt=handoff),
     "advisors": Task(tries=3, attempt=advisors),
     "broadcast": Task(tries=3, attempt=broadcast),
