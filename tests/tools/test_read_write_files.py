@@ -23,13 +23,23 @@ async def test_lines_come_with_their_numbers(tmp_path: Path) -> None:
 
 
 async def test_a_part_of_a_file_says_how_to_get_the_next(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("".join(f"{n}\n" for n in range(1, 11)))
+    (tmp_path / "a.txt").write_text("".join(f"{n}\n" for n in range(1, 101)))
     tool = ReadFile(tmp_path)
 
     assert (await call_tool(tool, path="a.txt", offset=3, limit=2)).text == (
         "     3\t3\n     4\t4\n[a.txt continues; to read more, use offset=5]"
     )
-    assert (await call_tool(tool, path="a.txt", offset=9, limit=2)).text == "     9\t9\n    10\t10"
+    assert (await call_tool(tool, path="a.txt", offset=99, limit=2)).text == "    99\t99\n   100\t100"
+    assert (await call_tool(tool, path="a.txt", offset=0, limit=1)).text.startswith("     1\t1\n")
+
+
+async def test_a_small_file_is_returned_whole(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one\ntwo\nthree\n")
+    whole = "     1\tone\n     2\ttwo\n     3\tthree"
+
+    for part in ({"offset": 0}, {"offset": 2, "limit": 1}, {"offset": 40}):
+        answer = await call_tool(ReadFile(tmp_path), path="a.txt", **part)
+        assert (answer.is_error, answer.text) == (False, whole)
 
 
 async def test_long_lines_and_long_files_are_cut_visibly(tmp_path: Path) -> None:
@@ -49,11 +59,11 @@ async def test_long_lines_and_long_files_are_cut_visibly(tmp_path: Path) -> None
 
 async def test_an_empty_file_and_an_offset_beyond_the_end_are_reported(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
-    (tmp_path / "short").write_text("one\n")
+    (tmp_path / "long").write_text("one\n" * 60)
 
     assert (await call_tool(ReadFile(tmp_path), path="empty")).text == "[empty is empty]"
-    beyond = await call_tool(ReadFile(tmp_path), path="short", offset=5)
-    assert (beyond.is_error, beyond.text) == (True, "short has 1 lines; use an offset up to 1.")
+    beyond = await call_tool(ReadFile(tmp_path), path="long", offset=61)
+    assert (beyond.is_error, beyond.text) == (True, "long has 60 lines; use an offset up to 60.")
 
 
 async def test_a_binary_file_is_refused_with_its_kind_and_size(tmp_path: Path) -> None:
@@ -72,7 +82,7 @@ async def test_a_binary_file_is_refused_with_its_kind_and_size(tmp_path: Path) -
         ),
         ({"path": "a", "cwd": "/"}, "read_file has no argument `cwd`; it takes `path`, `offset` and `limit`."),
         ({"path": 3}, "read_file got an invalid `path`: expected `str`, got `int`."),
-        ({"path": "a", "offset": 0}, "read_file got an invalid `offset`: expected `int` >= 1."),
+        ({"path": "a", "offset": -1}, "read_file got an invalid `offset`: expected `int` >= 0."),
         ({"path": "a"}, "a does not exist; use glob to find files."),
         ({"path": "."}, ". is a directory; use the path of a file."),
     ],
@@ -111,6 +121,21 @@ async def test_writing_creates_and_overwrites(tmp_path: Path) -> None:
     assert created.text == "Created new/deep/a.txt with 2 lines."
     assert overwritten.text == "Overwrote new/deep/a.txt; it now has 1 line."
     assert (tmp_path / "new/deep/a.txt").read_text() == "three"
+
+
+async def test_content_with_the_line_numbers_of_read_file_is_not_written(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("def f():\n    return 1\n")
+    shown = (await call_tool(ReadFile(tmp_path), path="a.py")).text
+    tool = WriteFile(tmp_path)
+
+    with pytest.raises(InvalidCall, match="begins with the line numbers that read_file shows"):
+        await tool.prepare(make_tool_use(tool, path="a.py", content=shown))
+    with pytest.raises(InvalidCall, match="begins with the line numbers that read_file shows"):
+        await tool.prepare(make_tool_use(tool, path="a.py", content="1\tdef f():\n2\t    return 2"))
+    await call_tool(tool, path="table.tsv", content="1\tone\n2\ttwo\n")
+
+    assert (tmp_path / "a.py").read_text() == "def f():\n    return 1\n"
+    assert (tmp_path / "table.tsv").read_text() == "1\tone\n2\ttwo\n"
 
 
 async def test_a_binary_file_may_be_replaced_and_the_person_is_informed(tmp_path: Path) -> None:

@@ -127,6 +127,8 @@ TREE = {
         ({"pattern": "^OS", "glob": "*.md", "ignore_case": True}, "b.md:1:OS in capitals"),
         ({"pattern": "IMPORT", "ignore_case": True}, "a.py:1:import os"),
         ({"pattern": "secret"}, "No line matches secret."),
+        ({"pattern": "^IMPORT"}, "No line matches ^IMPORT (0 lines; 1 with ignore_case)."),
+        ({"pattern": "^OS", "path": "sub/c.py"}, "No line matches ^OS (0 lines; 2 with ignore_case)."),
         ({"pattern": "^os$"}, "No line matches ^os$."),
         ({"pattern": "hidden"}, ".hidden.py:1:os hidden"),
         ({"pattern": "^os", "path": "sub"}, "sub/c.py:2:os two\nsub/c.py:6:os six"),

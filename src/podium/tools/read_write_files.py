@@ -15,6 +15,7 @@ from ..core.gate import InvalidCall, PreparedCall
 from ..core.tool_arguments import Arguments, build_schema, canonical_arguments, parse_arguments
 from ..values.action import Action
 from ..values.event import ToolUse
+from ..values.line_numbers import begins_numbered, is_numbered, number_line
 from .checkout_files import open_checkout
 from .file_change import (
     ABSENT,
@@ -31,6 +32,11 @@ from .file_change import (
 from .unified_diff import split_lines
 
 LONGEST_LINE = 2000
+SMALL_LINES = 50
+SMALL_BYTES = 4096
+"""A file of at most so many lines and bytes is always returned whole, whatever part of it was asked for.
+
+Small models often ask for a part that does not contain what they need."""
 LARGEST_ANSWER = 256 * 1024
 SNIFFED = 8192
 
@@ -58,12 +64,12 @@ class ReadArguments(Arguments, frozen=True, kw_only=True):
     """The arguments of read_file."""
 
     path: PathOfFile
-    offset: Annotated[int, Meta(ge=1, description="First line, from 1.")] = 1
+    offset: Annotated[int, Meta(ge=0, description="First line, from 1.")] = 1
     limit: Annotated[int, Meta(ge=1, le=100_000)] = 2000
 
 
 class ReadFile:
-    """`read_file`: returns the numbered lines of a text file."""
+    """`read_file`: returns the numbered lines of a text file. A small file is returned whole."""
 
     name = "read_file"
     description = "Read a text file as numbered lines."
@@ -107,7 +113,9 @@ class ReadFile:
                         "it cannot be read as lines."
                     )
                 file.seek(0)
-                return _number_lines(file, path, offset, limit)
+                if size <= SMALL_BYTES and start.count(b"\n") <= SMALL_LINES:
+                    offset, limit = 1, SMALL_LINES + 1
+                return _number_lines(file, path, max(offset, 1), limit)
 
 
 def _detect_file_type(start: bytes) -> str:
@@ -127,7 +135,7 @@ def _number_lines(file: BinaryIO, path: str, offset: int, limit: int) -> ToolAns
             return _answer_at_file_end(path, shown, number, offset)
         number += 1
         if number >= offset:
-            shown.append(f"{number:>6}\t{_truncate_line(line, length)}")
+            shown.append(number_line(number, _truncate_line(line, length)))
             size += len(shown[-1].encode()) + 1
     if file.read(1):
         shown.append(f"[{path} continues; to read more, use offset={number + 1}]")
@@ -204,6 +212,12 @@ class WriteFile:
                     before, before_hash = there.decode(), hash_content(there)
                 except (UnicodeDecodeError, InvalidCall):
                     note = f"{path} already exists, but is not text or is too large to show; it would be overwritten.\n"
+        is_copied = before is not None and is_numbered(asked.content) and not is_numbered(before)
+        if is_copied or begins_numbered(asked.content):
+            raise InvalidCall(
+                "`content` begins with the line numbers that read_file shows, so nothing was written. They are not in "
+                "the file: give the content without them, or change a part of the file with edit_file."
+            )
         change = PendingFileChange(
             directory=self._directory,
             path=path,

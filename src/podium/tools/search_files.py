@@ -6,6 +6,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fnmatch import translate
 from pathlib import Path
 from typing import Annotated
@@ -174,27 +175,33 @@ class Grep:
         matches = compile_glob(asked.glob or "*")
 
         async def search_lines() -> ToolAnswer:
-            if found.kind == "file":
-                hits = await line_search.search_files(self._directory, [found.path], query)
-                return _format_hits(asked, hits)
-            prefix = "" if found.path == "." else f"{found.path}/"
-
-            def is_searched(path: str) -> bool:
-                return not self._hidden(path) and matches(path.removeprefix(prefix))
-
-            if self._ripgrep is not None:
-                hits = await line_search.search_with_ripgrep(
-                    self._ripgrep, self._directory, found.path, query, is_searched, self._wrap
-                )
-            else:
-                paths = await list_files(
-                    self._directory, found.path, place=self._place, hidden=lambda path: not is_searched(path)
-                )
-                hits = await line_search.search_files(self._directory, paths, query)
-            hidden = sorted(path for path in hits.unread if self._hidden(path))
-            return _format_hits(asked, hits, hidden)
+            hits = await self._search(found, query, matches)
+            others = 0
+            if not (hits.lines or hits.error or hits.has_timed_out or query.ignore_case):
+                ignoring_case = replace(query, ignore_case=True, context=0)
+                others = len((await self._search(found, ignoring_case, matches)).lines)
+            hidden = [] if found.kind == "file" else sorted(path for path in hits.unread if self._hidden(path))
+            return _format_hits(asked, hits, hidden, with_ignore_case=others)
 
         return PreparedCall(arguments=canonical_arguments(asked, path=found.path), act=search_lines, is_read_only=True)
+
+    async def _search(self, found: LocatedPath, query: GrepQuery, matches: Callable[[str], bool]) -> line_search.Hits:
+        """Return the hits in a file, or in the files below a directory that match."""
+        if found.kind == "file":
+            return await line_search.search_files(self._directory, [found.path], query)
+        prefix = "" if found.path == "." else f"{found.path}/"
+
+        def is_searched(path: str) -> bool:
+            return not self._hidden(path) and matches(path.removeprefix(prefix))
+
+        if self._ripgrep is not None:
+            return await line_search.search_with_ripgrep(
+                self._ripgrep, self._directory, found.path, query, is_searched, self._wrap
+            )
+        paths = await list_files(
+            self._directory, found.path, place=self._place, hidden=lambda path: not is_searched(path)
+        )
+        return await line_search.search_files(self._directory, paths, query)
 
     async def recover(self, began: Action) -> ToolAnswer | None:
         return None
@@ -209,7 +216,10 @@ def _require_valid_pattern(asked: GrepArguments) -> None:
         ) from error
 
 
-def _format_hits(asked: GrepArguments, hits: line_search.Hits, hidden: Sequence[str] = ()) -> ToolAnswer:
+def _format_hits(
+    asked: GrepArguments, hits: line_search.Hits, hidden: Sequence[str] = (), *, with_ignore_case: int = 0
+) -> ToolAnswer:
+    """Return the hits as text. `with_ignore_case` is how many lines match if the case is ignored, if none does else."""
     if hits.error:
         return ToolAnswer(text=f"grep could not search: {hits.error}", is_error=True)
     shown: list[str] = []
@@ -231,7 +241,8 @@ def _format_hits(asked: GrepArguments, hits: line_search.Hits, hidden: Sequence[
     elif is_cut:
         shown.append("[there are more matches; narrow the expression, the glob or the path]")
     if not hits.lines and not hits.has_timed_out:
-        shown.append(f"No line matches {asked.pattern}.")
+        also = f" (0 lines; {with_ignore_case} with ignore_case)" if with_ignore_case else ""
+        shown.append(f"No line matches {asked.pattern}{also}.")
     if hidden:
         shown.append(f"[not searched, because agents must not read it: {join_some(hidden, MOST_HIDDEN)}]")
     return ToolAnswer(text="\n".join(shown), is_error=hits.has_timed_out)

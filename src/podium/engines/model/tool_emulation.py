@@ -15,6 +15,7 @@ from typing import Any
 from msgspec import structs
 
 from ...core.engine import Tool
+from ...values.line_numbers import remove_line_numbers
 from .model_wire import Message, ModelCall
 
 INSTRUCTIONS = (
@@ -25,6 +26,7 @@ INSTRUCTIONS = (
     '{{"answer": {answer}}}\n'
     "Do not say that something is done before a tool has done it."
 )
+READ_FILE = "read_file"
 _ANSWER_START = re.compile(r'\s*\{\s*"answer"\s*:\s*"')
 _FENCED_OBJECT = re.compile(r"```\w*\s*(?P<object>\{.*\})\s*```", re.DOTALL)
 _STRING_PART = re.compile(r'(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u])*')
@@ -102,7 +104,8 @@ def _describe_tool(tool: Tool) -> str:
     """Describe a tool in a few lines: its arguments with their types, and what it does."""
     schema = inline_references(tool.parameters)
     required = schema.get("required", ())
-    lines = [f"- {tool.name}: {tool.description}"]
+    description = tool.description.replace(" as numbered lines", "") if tool.name == READ_FILE else tool.description
+    lines = [f"- {tool.name}: {description}"]
     for name, property_schema in schema.get("properties", {}).items():
         need = "" if name in required else ", optional"
         about = f": {property_schema['description']}" if property_schema.get("description") else ""
@@ -130,7 +133,10 @@ def _as_text(message: Message, names: Mapping[str, str], *, is_wrapped: bool) ->
     Text in a message with calls is left out. If `is_wrapped`, an answer becomes the JSON that the model writes, too.
     """
     if message.role == "tool":
-        return Message(role="user", text=f"[result of {names.get(message.answers, 'the tool')}]\n{message.text}")
+        name = names.get(message.answers, "the tool")
+        # A model that copies line numbers into a JSON string copies them into the file.
+        text = remove_line_numbers(message.text) if name == READ_FILE else message.text
+        return Message(role="user", text=f"[result of {name}]\n{text}")
     if message.role == "user" or not (message.calls or message.text):
         return message
     calls = [json.dumps({"tool": use.name, "arguments": use.arguments}, ensure_ascii=False) for use in message.calls]
