@@ -138,6 +138,17 @@ async def test_space_without_end_after_an_answer_is_cut(studio: Studio) -> None:
     assert result.text == "The answer."
 
 
+@pytest.mark.parametrize("unit", ["You're right. ", "x" * 240 + "y" * 250 + "\n"])
+async def test_a_repetition_is_stopped_before_a_thousand_tokens(studio: Studio, unit: str) -> None:
+    endless = {"says": unit * (16_000 // len(unit)), "pieces": 4_000, "pace": 0.0001}
+
+    result, _ = await run_served(studio, [endless, endless])
+
+    assert result.error == "lead: its model repeated the same text endlessly, even when asked again"
+    first, *_ = studio.events(result, ModelReplied)
+    assert first.usage.output_tokens < 1_000
+
+
 def feed(text: str, size: int = 4) -> int:
     """Return what is noticed at the end of this text, which came in pieces of this size."""
     return count_endless([text[at : at + size] for at in range(0, len(text), size)])
@@ -293,6 +304,15 @@ async def test_calls_whose_answers_change_are_no_cycle(studio: Studio) -> None:
 
     assert result.text == "I looked."
     assert server.calls[-1].call.tools
+
+
+async def test_other_calls_in_between_make_no_cycle(studio: Studio) -> None:
+    done, note = make_counter()
+    moves = [note_move(one) for number in range(8) for one in ("test", f"change {number}")]
+
+    result, _ = await run_served(studio, [*moves, "ok"], tools=[note])
+
+    assert (result.text, len(done)) == ("ok", 16)
 
 
 async def test_a_model_that_calls_on_instead_of_reporting_has_failed(studio: Studio) -> None:

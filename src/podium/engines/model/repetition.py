@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-CHECK_EVERY = 1_000
+CHECK_EVERY = 500
 """How many new characters must arrive before a reply is checked again. Each check takes time."""
-LEAST_REPEATS = 12
-LEAST_CHARACTERS = 3_000
+LEAST_REPEATS = 6
+LEAST_CHARACTERS = 2_500
+"""With these limits, a reply is stopped before it has repeated itself for 1,000 tokens."""
 LEAST_PIECES = 3
 """The minimum length of repeated text, as a multiple of the length of the last piece of the stream.
 
