@@ -199,6 +199,9 @@ async def test_a_lead_plans_the_work_of_its_workers_and_answers(studio: Studio) 
     result = await studio.run("lead", "Find out.")
 
     assert result.text == "the synthesis"
+    asked = " ".join(studio.heard("lead")[1].split())
+    assert "Your workers have finished, and nothing is left to assign." in asked
+    assert "in plain sentences" in asked
     assert [part.agent for part in result.parts] == ["a", "b"]
     assert "We are few." in studio.heard("a")[0]
     assert "## Your Assigned Task\nlook" in studio.heard("a")[0]

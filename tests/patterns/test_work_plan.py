@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jsonschema import ValidationError, validate
 
+from podium.patterns.reply_formats import make_work_plan_format
 from podium.patterns.step_agent import make_step_agent
 from podium.patterns.step_review import combine_findings, format_criteria, format_description, parse_findings
+from podium.patterns.team_prompts import TEMPLATES
 from podium.patterns.work_plan import InvalidPlan, check_plan, parse_work_plan
 from podium.values.agent import Agent, Budget, Permissions
 from podium.values.event import Checked
@@ -31,6 +34,16 @@ def find_problems(*steps: dict[str, Any], **options: Any) -> tuple[str, ...]:
     with pytest.raises(InvalidPlan) as refused:
         read_plan(*steps, **options)
     return refused.value.problems
+
+
+def test_the_prompt_and_the_schema_of_a_plan_leave_policies_out() -> None:
+    wanted = make_work_plan_format(["coder"]).schema
+    step = {"id": "s1", "owner": "coder", "description": "Do it.", "depends_on": [], "acceptance": []}
+
+    validate({"steps": [step]}, wanted)
+    with pytest.raises(ValidationError):
+        validate({"steps": [step | {"policy": {}}]}, wanted)
+    assert '"policy": {' not in TEMPLATES["draft_plan"]
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def make_assignments_format(workers: Iterable[str], *, may_answer: bool, may_com
 
 
 def make_work_plan_format(members: Iterable[str]) -> ReplyFormat:
-    """Return the format of a collaborating team's plan."""
+    """Return the format of a collaborating team's plan. It has no policies: a small model fills in every key."""
     criterion = make_object_schema({"text": TEXT, "command": TEXT}, optional=("command",))
     step = make_object_schema(
         {
@@ -48,9 +48,7 @@ def make_work_plan_format(members: Iterable[str]) -> ReplyFormat:
             "description": TEXT,
             "depends_on": TEXTS,
             "acceptance": {"type": "array", "items": criterion},
-            "policy": {"type": "object"},
-        },
-        optional=("policy",),
+        }
     )
     return ReplyFormat(schema=make_object_schema({"steps": {"type": "array", "items": step}}))
 

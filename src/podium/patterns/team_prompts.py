@@ -81,8 +81,8 @@ SHARED = """\
 """
 
 SYNTHESIS = """\
-Your workers have finished. Write the answer to the request using only their results: if a result is missing or
-failed, say so and do not make anything up.
+Your workers have finished, and nothing is left to assign. Answer the request yourself, in plain sentences, using only
+their results: if a result is missing or failed, say so and do not make anything up.
 {skipped}
 ## Request
 {request}
@@ -140,9 +140,9 @@ You take part in a discussion of {names}, round {round}.
 ## Topic
 {request}
 {news}
-First say what the others should know with the tool broadcast. Then vote with vote_conclude whether the discussion can
-end; your vote ends your turn. Your reply is sent to the others only if you use neither tool. Reply with PASS alone if
-you have nothing new."""
+Make two calls: first broadcast, to say what the others should know, and then vote_conclude, to vote whether the
+discussion can end; your vote ends your turn. Your reply is sent to the others only if you use neither tool. Reply with
+PASS alone if you have nothing new."""
 
 COORDINATE = """\
 You coordinate a discussion among {names}. Round {round} is over.
@@ -194,14 +194,14 @@ You plan a piece of work for a team. Look at what you need to know, then write t
 - Use 3 to 7 steps, fewer for a small goal. Each step has one owner, who is a member.
 - Each step has acceptance criteria that another member can check. Where a command can check one, give the command.
 - List the steps that a step depends on. Steps that do not depend on each other run at the same time.
-- The policy of a step is optional and can only narrow what its owner may do.
+- Limit a step only if the goal asks for it. Its key "policy" can then have the keys tools, approval, seconds, tokens
+  and files, which can only narrow what its owner may do.
 
 ## Reply
 Only JSON:
 
 {{"steps": [{{"id": "s1", "owner": "NAME", "description": "what to do", "depends_on": [],
-  "acceptance": [{{"text": "what must be true", "command": "a command that fails if it is not true"}}],
-  "policy": {{"tools": ["read_file"], "approval": "auto", "seconds": 600, "tokens": 50000, "files": 5}}}}]}}
+  "acceptance": [{{"text": "what must be true", "command": "a command that fails if it is not true"}}]}}]}}
 {done}
 ## Goal
 {request}
