@@ -42,7 +42,9 @@ def test_a_file_is_added_becomes_the_default_and_is_removed(desk: Desk, source: 
     assert "licence: apache-2.0" in added.stderr
     assert "agents that do not specify a model now use it" in added.stderr
     assert "local:tiny.q4, because it is installed on this machine" in desk.run_podium("models").stdout
-    assert "local:tiny.q4" in desk.run_podium("doctor").stdout
+    checked = desk.run_podium("doctor").stdout
+    assert "local:tiny.q4" in checked
+    assert "models test" not in checked
     removed = desk.run_podium("models", "remove", "local:tiny.q4")
     assert (removed.returncode, removed.stderr.split(" (")[0]) == (0, "removed tiny.q4")
     assert source.exists()

@@ -9,12 +9,16 @@ import pytest
 from jsonschema import validate
 
 from podium import Agent, Result
-from podium.core.engine import Tool
+from podium.cli.terminal.entry_text import format_entry
+from podium.core.engine import Tool, ToolAnswer
+from podium.core.scope import Scope
 from podium.engines.model.callable_model import Model, add_zero_cost
+from podium.engines.model.model_wire import Message, ModelCall
 from podium.engines.model.retry_policy import RetryPolicy
 from podium.engines.model.tool_emulation import (
     AnswerStream,
     decode_answer,
+    emulate_tools,
     inline_references,
     make_reply_schema,
     refuses_tools,
@@ -23,7 +27,7 @@ from podium.engines.model.tool_loop import ModelEngine
 from podium.engines.script import ScriptedWire
 from podium.store.fault_injection import refuse_after
 from podium.values.agent import Member, Team
-from podium.values.event import ModelAskedAgain, ModelReplied, Noticed, TextStreamed, ToolCalled, TurnEnded
+from podium.values.event import ModelAskedAgain, ModelReplied, Noticed, TextStreamed, ToolCalled, ToolUse, TurnEnded
 from podium.values.model_abilities import ModelAbilities
 
 from ..studio import Studio, skip_sleep
@@ -36,6 +40,10 @@ def make_engine(scripts: Any, **given: Any) -> tuple[ModelEngine, ScriptedWire]:
     wire = ScriptedWire(scripts)
     model = Model(wire=wire, add_cost=add_zero_cost, **given)
     return ModelEngine(model, name="m", retry=RetryPolicy(sleep=skip_sleep)), wire
+
+
+async def never(call: ToolUse, place: Scope) -> ToolAnswer:
+    raise AssertionError("nothing calls this tool")
 
 
 async def run_lead(
@@ -86,6 +94,36 @@ async def test_a_call_and_an_answer_in_text_work_like_any_other(studio: Studio) 
     assert [message.role for message in last] == ["user", "assistant", "user"]
     assert json.loads(last[1].text) == json.loads(WRITTEN)
     assert last[2].text == "[result of helper]\nhelped"
+
+
+async def test_a_call_that_was_asked_for_as_text_is_shown_like_any_other(studio: Studio) -> None:
+    asked, _ = await run_lead(studio, [WRITTEN, LONG])
+    unasked, _ = await run_lead(studio, [WRITTEN, LONG], tool_calls="native")
+
+    def show_calls(result: Result) -> str:
+        entries = [entry for entry in studio.entries(result) if isinstance(entry.event, ToolCalled)]
+        return "\n".join(format_entry(entry) or "" for entry in entries)
+
+    assert "uses helper" in show_calls(asked)
+    assert "wrote this call as text" not in show_calls(asked)
+    assert "wrote this call as text" in show_calls(unasked)
+
+
+def test_the_result_of_read_file_has_no_line_numbers() -> None:
+    use = ToolUse(id="c", name="read_file", arguments={"path": "a"})
+    table = "     1\tone\n     2\t3\tthree\n[a continues; to read more, use offset=3]"
+    messages = (
+        Message(role="user", text="go"),
+        Message(role="assistant", text="", calls=(use,)),
+        Message(role="tool", text=table, answers="c"),
+    )
+    tool = Tool(name="read_file", description="Read a text file as numbered lines.", parameters={}, answer=never)
+    call = ModelCall(agent="a", model="m", system="", messages=messages, tools=(tool,), key="k")
+
+    sent = emulate_tools(call, takes_schema=True)
+
+    assert sent.messages[-1].text == ("[result of read_file]\none\n3\tthree\n[a continues; to read more, use offset=3]")
+    assert "numbered" not in sent.system
 
 
 REFUSED = {"fails": {"status": 400, "message": "qwen:0.5b does not support tools", "times": 1}}

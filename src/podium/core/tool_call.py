@@ -38,7 +38,7 @@ async def run_tool_call(tools: Mapping[str, Tool], call: ToolUse, place: Scope, 
 def make_tool_called(call: ToolUse, place: Scope, *, agent: str) -> ToolCalled:
     """Return the event for the start of a call."""
     action = Action(run=place.timeline.run, agent=agent, tool=call.name, arguments=call.arguments)
-    return ToolCalled(id=call.id, action=action, is_from_text=call.is_from_text)
+    return ToolCalled(id=call.id, action=action, is_from_text=call.is_from_text, is_emulated=call.is_emulated)
 
 
 async def _invoke_tool(tool: Tool, call: ToolUse, place: Scope) -> tuple[ToolAnswer, bool]:

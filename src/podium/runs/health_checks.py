@@ -102,7 +102,7 @@ def check_engine(settings: Settings, environ: Mapping[str, str]) -> Fact:
 def check_model_test(settings: Settings, environ: Mapping[str, str]) -> Iterator[Fact]:
     """Report what the default model can do according to its last test, or that it has not been tested.
 
-    Without a default model, report nothing.
+    Without a default model, or with a local model, report nothing: a local model needs no test.
     """
     name = default_model_fields(settings, environ)["models"][0]
     if name == REHEARSAL:
@@ -110,6 +110,8 @@ def check_model_test(settings: Settings, environ: Mapping[str, str]) -> Iterator
     address = resolve_model_address(
         name, settings.add_provider_addresses(environ), default=name, default_url=settings.base_url
     )
+    if address.provider.name == LOCAL:
+        return
     record = find_ability_record(settings.home, without_credentials(address.url), address.model)
     if record is None:
         yield Fact("model test", "note", f"{name} has not been tested; run podium models test to see what it can do")

@@ -176,7 +176,7 @@ def _format_operation_event(entry: Entry) -> str | None:
         case ModelAskedAgain() as event:
             return f"asked again: {event.reason}"
         case ToolCalled() as event:
-            origin = " (the model wrote this call as text)" if event.is_from_text else ""
+            origin = " (the model wrote this call as text)" if event.is_from_text and not event.is_emulated else ""
             return f"uses {event.action.tool} {_format_arguments(event.action)}{origin}"
         case ToolAnswered(is_error=True) as event:
             return f"tool error: {truncate_line(event.text, LONGEST_QUOTE)}"

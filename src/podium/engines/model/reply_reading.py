@@ -40,6 +40,7 @@ def read_reply(replied: ModelReplied, call: ModelCall, *, so_far: str, is_emulat
             arguments=one.arguments,
             unreadable=one.unreadable,
             is_from_text=True,
+            is_emulated=is_emulated,
         )
         for number, one in enumerate(written.calls)
     )

@@ -21,6 +21,8 @@ class ToolUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The arguments as received, if they were not a JSON object."""
     is_from_text: bool = False
     """Whether the model wrote the call as text, instead of using the tool interface."""
+    is_emulated: bool = False
+    """Whether the model was asked to write its calls as text."""
 
 
 class TurnStarted(EventBase, frozen=True, kw_only=True, tag="turn_started"):
@@ -155,11 +157,15 @@ class CallCut(EventBase, frozen=True, kw_only=True, tag="call_cut"):
 
 
 class ToolCalled(EventBase, frozen=True, kw_only=True, tag="tool_called"):
-    """A tool call started; `is_from_text` says whether the model wrote the call as text."""
+    """A tool call started; `is_from_text` says whether the model wrote the call as text.
+
+    `is_emulated` says whether the model was asked to do so.
+    """
 
     id: str
     action: Action
     is_from_text: bool = False
+    is_emulated: bool = False
 
 
 class ToolAnswered(EventBase, frozen=True, kw_only=True, tag="tool_answered"):

@@ -1157,6 +1157,7 @@ export const KINDS = Object.freeze({
  * @property {string} id
  * @property {Action} action
  * @property {boolean} [is_from_text]
+ * @property {boolean} [is_emulated]
  */
 
 /**
@@ -1167,6 +1168,7 @@ export const KINDS = Object.freeze({
  * @property {Object<string, *>} [arguments]
  * @property {string} [unreadable]
  * @property {boolean} [is_from_text]
+ * @property {boolean} [is_emulated]
  */
 
 /**

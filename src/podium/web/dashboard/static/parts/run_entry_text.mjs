@@ -65,7 +65,7 @@ const LINES = {
   call_cut: () => "model call cancelled",
   context_compacted: (e) => `summarised the first ${plural(e.replaced, "message")} of its conversation`,
   tool_called: (e) =>
-    `uses ${e.action.tool} ${briefArguments(e.action.arguments)}${e.is_from_text ? " (the model wrote this call as text)" : ""}`,
+    `uses ${e.action.tool} ${briefArguments(e.action.arguments)}${e.is_from_text && !e.is_emulated ? " (the model wrote this call as text)" : ""}`,
   tool_answered: (e) => `${e.is_error ? "tool error" : "tool answered"}: ${clip(e.text)}`,
   advised: (e) => `advised by ${list(e.heard)}${also("unavailable", e.unavailable?.map((one) => one.agent))}`,
   changes_expected: () => "must change files",
