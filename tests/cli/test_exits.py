@@ -104,6 +104,26 @@ def test_a_refusal_is_reported_at_the_end_and_decides_the_exit_code_only_if_stri
         assert "podium audit" in said.stderr
 
 
+MISS = {"calls": [{"name": "edit_file", "arguments": {"path": "a.txt", "old": "n", "new": "m"}}]}
+
+
+def test_unproved_work_is_said_at_the_end_and_decides_the_exit_code_only_if_strict(desk: Desk) -> None:
+    (desk.repo / "a.txt").write_text("a\n")
+    desk.write_agent("sly", MISS, "done anyway", tools=["edit_file"])
+
+    usual, quiet, strict = (desk.invoke("run", "sly", "go", *words) for words in ((), ("--quiet",), ("--strict",)))
+    told = desk.invoke("run", "sly", "go", "--json")
+
+    assert (usual.exit_code, quiet.exit_code, strict.exit_code, told.exit_code) == (0, 0, 3, 0)
+    assert ": succeeded, unproved in" in usual.stderr
+    for said in (usual, quiet, strict):
+        assert said.stdout == "done anyway\n"
+        assert "unproved: sly: its last edit changed nothing: a.txt is unchanged" in said.stderr
+    fields = json.loads(told.stdout)
+    assert (fields["outcome"], fields["succeeded"]) == ("succeeded", True)
+    assert fields["unproved"].startswith("sly: its last edit changed nothing")
+
+
 def test_a_run_that_is_parked_exits_with_3(desk: Desk) -> None:
     desk.write_agent("sly", WRITE, "done", tools=["write_file"])
 

@@ -210,7 +210,13 @@ class Operation:
             answer = await self._produce_answer(request)
         except AgentFailed as error:
             return structs.replace(_build_failed_end(error.failure), text=error.so_far)
-        return OperationEnded(outcome="succeeded", text=answer.text, data=answer.data, parts=answer.parts)
+        proof = self.scope.timeline.proof
+        if self.mode == "plan":
+            proof.forget(self.scope.path)  # a reader's answer is its work, whatever it was not allowed to do
+        unproved = proof.find_problem(self.scope.path)
+        return OperationEnded(
+            outcome="succeeded", text=answer.text, data=answer.data, parts=answer.parts, unproved=unproved
+        )
 
     async def _produce_answer(self, request: Request) -> Answer:
         """Gather advice, do the agent's own work, then hand off."""
@@ -430,7 +436,9 @@ class Operation:
             store_artifact(place, "log", log_name, answer.log, step=parse_plan_step(place.path))
         # No model called this tool, so a refusal uses the wording for the user.
         output = f"the checks were not run: {answer.refusal}" if answer.refusal else answer.text
-        return place.record_outcome(Checked(commands=commands, passed=not answer.is_error, output=output))
+        return place.record_outcome(
+            Checked(commands=commands, passed=not answer.is_error, output=output, refusal=answer.refusal)
+        )
 
     async def offer_tools(self) -> tuple[Tool, ...]:
         """Return the tools that the agent may use. Tools with side effects are wrapped by the gate."""

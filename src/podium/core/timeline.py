@@ -57,6 +57,7 @@ from .effect import Effect
 from .journal_rows import GENESIS, JournalRow, Lease, chain_hash, must_survive_power_loss
 from .limit_waits import LimitWaits
 from .open_requests import is_expired
+from .proof import PROVING_EVENTS, WorkProof
 from .redaction import NO_REDACTION, Redaction
 
 if TYPE_CHECKING:
@@ -171,6 +172,8 @@ class Timeline:
         self.running_effects = 0
         """The number of external effects, such as model calls and commands, that are in progress."""
         self.limit_waits = LimitWaits()
+        self.proof = WorkProof()
+        """What the calls of the run's agents prove about their work."""
 
     def load(self, rows: Iterable[JournalRow]) -> None:
         """Load the rows that earlier owners wrote. Most lines are decoded only when they are needed."""
@@ -183,9 +186,11 @@ class Timeline:
             last = row
             if row.key:
                 self._outcomes[row.key] = row.line
-            if row.kind in _INDEXED_KINDS:
+            if row.kind in _INDEXED_KINDS or row.kind in _PROVING_KINDS:
                 entry = decode_entry(row.line)
                 self._index_event(entry.operation, entry.event)
+                if row.kind in _PROVING_KINDS:
+                    self.proof.apply(entry)
             self.seq, self._hash = row.seq, row.hash
         self._add_earlier_seconds(began, last)
 
@@ -278,6 +283,8 @@ class Timeline:
             self._outcomes[key] = line
         if row.kind in _INDEXED_KINDS:
             self._index_event(entry.operation, event)
+        if isinstance(event, PROVING_EVENTS):
+            self.proof.apply(entry)
         for listener in self.listeners:
             listener(entry)
         return entry
@@ -443,6 +450,7 @@ def _load_timeouts_class() -> type[RunTimeouts]:
     return RunTimeouts
 
 
+_PROVING_KINDS = frozenset(KINDS[event] for event in PROVING_EVENTS)
 _INDEXED_KINDS = frozenset(
     KINDS[remembered]
     for remembered in (

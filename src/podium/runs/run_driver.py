@@ -48,6 +48,7 @@ from ..values.event import (
     MessageAcknowledged,
     MessageReceived,
     Noticed,
+    OperationEnded,
     PauseAsked,
     PermissionAnswered,
     RunEnded,
@@ -430,7 +431,11 @@ class RunDriver:
         if isinstance(ended, RunPaused):
             return self._build_result("paused")
         if answer is not None and ended.outcome == "succeeded":
-            return self._build_result("succeeded", text=answer.text, data=answer.data, parts=answer.parts)
+            ended_operation = self._root.scope.find_outcome(OperationEnded)
+            unproved = None if ended_operation is None else ended_operation.unproved or None
+            return self._build_result(
+                "succeeded", text=answer.text, data=answer.data, parts=answer.parts, unproved=unproved
+            )
         error = None if ended.failure is None else self.timeline.redaction.redact_text(str(ended.failure))
         given = {} if answer is None else {"text": answer.text, "data": answer.data}
         return self._build_result(ended.outcome, parts=ended.parts, error=error, **given)

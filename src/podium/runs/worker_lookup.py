@@ -196,6 +196,8 @@ def worker_fields(worker: WorkerState, status: WorktreeStatus | None = None) -> 
         "context": None if worker.context is None else structs.asdict(worker.context),
         "also": [structs.asdict(one) for one in worker.also],
     }
+    if worker.unproved:
+        values["unproved"] = worker.unproved
     if status is not None:
         values |= {"added": status.added, "removed": status.removed, "new_files": status.untracked}
         values["files"] = [file.path for file in status.files]

@@ -262,6 +262,11 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Whether the agent's own answer is final: the agent neither hands off nor routes."""
         return self.handoff is None and self.router is None
 
+    @property
+    def expects_changes(self) -> bool:
+        """Whether the agent, or the team that it leads, must change files."""
+        return self.expects == "changes" or (self.team is not None and self.team.options.get("expects") == "changes")
+
 
 _MAPPING_FIELDS: Mapping[str, type[Struct]] = {
     "router": Router,

@@ -78,6 +78,8 @@ class OperationNode:
     parts: tuple[Part, ...] = ()
     """The contributions of individual agents to the answer."""
     failure: Failure | None = None
+    unproved: str = ""
+    """Why the work of an operation that succeeded is unproved."""
     engine: str = ""
     activity: str = "starting"
     waits_until: float | None = None
@@ -243,6 +245,7 @@ class RunView:
             parts=parts or (answered.parts if answered else ()),
             usage=structs.replace(self.usage, seconds=self.at - self.started_at),
             error=None if failure is None else str(failure),
+            unproved=(answered.unproved or None) if answered and outcome == "succeeded" else None,
         )
 
     def collect_parts(self) -> tuple[Part, ...]:
@@ -286,6 +289,7 @@ def _apply_to_node(node: OperationNode, entry: Entry) -> None:
     match entry.event:
         case OperationEnded() as event:
             node.outcome, node.failure, node.data, node.parts = event.outcome, event.failure, event.data, event.parts
+            node.unproved = event.unproved
             node.texts, node.judged_text = ([event.text], "") if event.text else (node.texts, node.judged_text)
             _end_subtree(node, entry.at)
         case LimitReached() as event:

@@ -27,6 +27,7 @@ def run_view_fields(view: RunView) -> dict[str, Any]:
         "is_aborted": view.is_aborted,
         "text": result.text,
         "error": result.error,
+        "unproved": result.unproved,
         "parts": to_builtins(result.parts),
         "notices": list(view.notices),
         "refusals": [{"tool": one.action.tool, "reason": one.reason} for one in view.refusals],

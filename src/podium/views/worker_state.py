@@ -96,7 +96,8 @@ class WorkerState(Struct, frozen=True, kw_only=True):
     """A worker's state. If there is no answer, `answer` is None and `why` is the reason.
 
     `waiting_since` is the time of the oldest unanswered request or question, or 0 if there is none; `waiting_for`
-    contains the ids of all unanswered requests and questions. `base` is set when the worker gets its checkout;
+    contains the ids of all unanswered requests and questions. `unproved` is why the work of a complete worker is
+    unproved, if it is. `base` is set when the worker gets its checkout;
     `commit`, `commits`, `files`, `added` and `removed` are set when its work is committed. `usage` includes the
     usage of the workers that this worker started and that have ended; `counts` contains the run ids of those workers.
     `context` is the size of the largest open conversation of the worker's agents or, if none is open, of the last
@@ -113,6 +114,7 @@ class WorkerState(Struct, frozen=True, kw_only=True):
     waiting_for: tuple[str, ...] = ()
     answer: str | None = None
     why: str = ""
+    unproved: str = ""
     base: str = ""
     commit: str = ""
     commits: tuple[str, ...] = ()
@@ -131,6 +133,8 @@ class WorkerState(Struct, frozen=True, kw_only=True):
     wakes_at: float | None = None
     """When the worker continues, in seconds since the epoch, if it is waiting for a provider's limit to reset."""
     also: tuple[AlsoWork, ...] = ()
+    expects_changes: bool = False
+    """Whether the worker's agent must change files."""
 
     @property
     def name(self) -> str:
@@ -259,6 +263,7 @@ class WorkerStateBuilder:
             waiting_for=tuple(asked),
             answer=result.text if result.succeeded else None,
             why=self._explain_missing_answer(status),
+            unproved=result.unproved or "",
             base="" if self._placed is None else self._placed.base,
             commit=committed.commit,
             commits=committed.commits,
@@ -276,6 +281,7 @@ class WorkerStateBuilder:
             model=self._model,
             wakes_at=self.view.wakes_at if owner_alive or status == "waiting_limit" else None,
             also=tuple(self._list_also_work(started.errand)),
+            expects_changes=any(one.expects_changes for one in started.agents if one.name == started.agent),
         )
 
     def _list_also_work(self, worker_task: WorkerTask) -> Iterator[AlsoWork]:

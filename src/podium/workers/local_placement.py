@@ -235,6 +235,7 @@ class LocalPlacement:
             summary=_summarise_plan_step(entries),
             is_unknown_model=_failed_for_unknown_model(entries[-1]),
             unread=_list_unread_messages(entries),
+            unproved=result.unproved or "",
         )
 
 

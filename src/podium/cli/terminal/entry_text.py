@@ -144,7 +144,7 @@ def _format_operation_event(entry: Entry) -> str | None:
             where = f" in step {step}" if step else ""
             return f"started ({event.trigger}{where} for {parse_agent_name(_find_parent_path(entry.operation))})"
         case OperationEnded(failure=None) as event:
-            return event.outcome
+            return f"{event.outcome}, unproved: {event.unproved}" if event.unproved else event.outcome
         case OperationEnded() as event:
             assert event.failure is not None
             return f"{event.outcome}: {event.failure.describe_to(parse_agent_name(entry.operation))}"

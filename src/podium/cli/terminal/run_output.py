@@ -69,8 +69,9 @@ class OutputOptions:
             print_to_stderr("interrupted before the run started")
             return exit_codes.SIGNALLED + (ending.signal or 0)
         if result.outcome not in ("interrupted", "paused") and self.is_verbose:
+            mark = ", unproved" if result.unproved else ""
             print_to_stderr(
-                f"run {result.run_id}: {result.outcome} in {format_duration(result.usage.seconds)}, "
+                f"run {result.run_id}: {result.outcome}{mark} in {format_duration(result.usage.seconds)}, "
                 f"{format_usage(result.usage)}"
             )
         if result.succeeded and not self.is_json and not self.is_jsonl:
@@ -79,8 +80,11 @@ class OutputOptions:
             click.echo(format_output(parts, sys.stderr, is_plain=self.is_plain), err=True)
         if ending.refusals:
             print_to_stderr(format_refusals(result.run_id, ending.refusals))
+        if result.unproved:
+            print_to_stderr(f"unproved: {result.unproved}")
         code = _print_follow_up(result, ending)
-        return exit_codes.ASKS if self.is_strict and ending.refusals and code == exit_codes.GOAL_MET else code
+        is_doubtful = bool(ending.refusals or result.unproved)
+        return exit_codes.ASKS if self.is_strict and is_doubtful and code == exit_codes.GOAL_MET else code
 
 
 def output_options(command: F) -> F:
@@ -90,7 +94,7 @@ def output_options(command: F) -> F:
             "--strict",
             "is_strict",
             is_flag=True,
-            help="Exit with code 3 instead of 0 if an action was refused.",
+            help="Exit with code 3 instead of 0 if an action was refused or the work is unproved.",
         ),
         click.option("--quiet", "is_quiet", is_flag=True, help="Print only the answer and errors."),
         click.option("--plain", "is_plain", is_flag=True, help="Print lines instead of a live tree."),

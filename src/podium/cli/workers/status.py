@@ -83,6 +83,8 @@ def format_worker_details(
     if worker.waiting_since:
         asked = ", ".join(f"podium approvals {id}" for id in worker.waiting_for)
         yield f"waiting:  {format_duration(now - worker.waiting_since)} for your answer: {asked}"
+    if worker.unproved:
+        yield f"unproved: {worker.unproved}"
     if worker.answer is not None:
         yield "answer:"
         yield AgentText(worker.answer.rstrip("\n"))

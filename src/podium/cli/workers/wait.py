@@ -77,11 +77,15 @@ def workers_wait_command(context: RepoContext, branches: tuple[str, ...], timeou
     if is_json:
         click.echo(as_json({"schema": SCHEMA, "timed_out": is_late, "workers": [worker_fields(one) for one in ended]}))
     for worker in ended if not is_json else ():
-        click.echo(escape_for_terminal(f"{worker.name}: {worker.state}{f', {worker.why}' if worker.why else ''}"))
+        click.echo(escape_for_terminal(f"{worker.name}: {worker.state}{_explain_end(worker)}"))
     if is_late:
         print_to_stderr(f"timed out after {timeout:g} s; the workers continue in the background")
         return exit_codes.LIMIT
     return exit_codes.GOAL_MET if all(worker.state == "complete" for worker in ended) else exit_codes.GOAL_NOT_MET
+
+
+def _explain_end(worker: WorkerState) -> str:
+    return f", {worker.why}" if worker.why else f", unproved: {worker.unproved}" if worker.unproved else ""
 
 
 class WorkerWaiter:

@@ -33,9 +33,12 @@ def format_worker_cost(worker: WorkerState) -> str:
 
 
 def format_worker_status(worker: WorkerState) -> str:
-    """Return a worker's status. If it is waiting for a provider's limit to reset, include the remaining time."""
+    """Return a worker's status, and whether its work is unproved.
+
+    If it is waiting for a provider's limit to reset, include the remaining time.
+    """
     if worker.wakes_at is None:
-        return worker.state
+        return f"{worker.state}, unproved" if worker.unproved else worker.state
     return f"waiting_limit {format_countdown(worker.wakes_at - time.time())}"
 
 

@@ -35,7 +35,8 @@ class OperationEnded(EventBase, frozen=True, kw_only=True, tag="operation_ended"
     """An agent's operation ended, and with it every unfinished operation below it.
 
     `seconds` is how long the operation took, excluding the time spent waiting for a person. It is recorded only if the
-    operation shares a time limit with other operations.
+    operation shares a time limit with other operations. `unproved` is the reason why the work is unproved, although the
+    operation succeeded: its last check or call failed or was refused, or its last edit changed nothing.
     """
 
     outcome: Outcome
@@ -44,6 +45,7 @@ class OperationEnded(EventBase, frozen=True, kw_only=True, tag="operation_ended"
     parts: tuple[Part, ...] = ()
     failure: Failure | None = None
     seconds: float = 0.0
+    unproved: str = ""
 
 
 class Advised(EventBase, frozen=True, kw_only=True, tag="advised"):

@@ -45,11 +45,15 @@ class Evaluated(EventBase, frozen=True, kw_only=True, tag="evaluated"):
 
 
 class Checked(EventBase, frozen=True, kw_only=True, tag="checked"):
-    """A team's check commands were run on a clean checkout of its work."""
+    """A team's check commands were run on a clean checkout of its work.
+
+    If they were not permitted, `refusal` is the reason.
+    """
 
     commands: tuple[str, ...]
     passed: bool
     output: str = ""
+    refusal: str = ""
 
 
 class AdjustmentProposed(EventBase, frozen=True, kw_only=True, tag="adjustment_proposed"):

@@ -116,7 +116,8 @@ class WorkerReturned(EventBase, frozen=True, kw_only=True, tag="worker_returned"
     """A worker ended: its outcome, its answer or error, its usage and the files that it changed.
 
     `base` is the commit that its branch started at, and `commit` is the last commit on it. `signal` is the handover or
-    blocker that ended the worker's turn as the owner of a plan step, and `summary` summarises that turn.
+    blocker that ended the worker's turn as the owner of a plan step, and `summary` summarises that turn. If its
+    work is unproved, `unproved` is the reason.
     """
 
     run: str
@@ -133,3 +134,4 @@ class WorkerReturned(EventBase, frozen=True, kw_only=True, tag="worker_returned"
     """Whether the worker failed because the provider of its agent has no such model."""
     unread: tuple[str, ...] = ()
     """The texts of the messages that the worker did not receive before it ended."""
+    unproved: str = ""

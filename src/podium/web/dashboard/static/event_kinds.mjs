@@ -369,6 +369,7 @@ export const KINDS = Object.freeze({
  * @property {Array<string>} commands
  * @property {boolean} passed
  * @property {string} [output]
+ * @property {string} [refusal]
  */
 
 /**
@@ -676,6 +677,7 @@ export const KINDS = Object.freeze({
  * @property {Array<Part>} [parts]
  * @property {(Failure|null)} [failure]
  * @property {number} [seconds]
+ * @property {string} [unproved]
  */
 
 /**
@@ -1337,6 +1339,7 @@ export const KINDS = Object.freeze({
  * @property {string} [summary]
  * @property {boolean} [is_unknown_model]
  * @property {Array<string>} [unread]
+ * @property {string} [unproved]
  */
 
 /**

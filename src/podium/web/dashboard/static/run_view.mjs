@@ -167,6 +167,7 @@ const NODE_CHANGES = {
     node.failure = event.failure ?? null;
     node.data = event.data ?? null;
     node.parts = event.parts ?? [];
+    node.unproved = event.unproved ?? "";
     if (event.text) {
       node.text = event.text;
       node.judgedText = "";
@@ -299,6 +300,7 @@ export function runViewFields(view) {
     run: view.run, agent: view.started?.agent ?? "", request: view.started?.request.text ?? "",
     started_at: view.startedAt, at: view.at, seq: view.seq, state: findState(view), is_aborted: view.isAborted,
     text: answered?.text ?? "", error: describeFailure(view.ended?.failure),
+    unproved: (view.ended?.outcome === "succeeded" && answered?.unproved) || null,
     parts: view.ended?.parts?.length ? view.ended.parts : answered?.parts ?? [],
     notices: view.notices, refusals: view.refusals,
     requests: listOpenRequests(view, view.at).map(openRequestFields),

@@ -49,7 +49,7 @@ const LINES = {
   checkout_saved: (e) => `files saved ${e.moment === "before" ? "before the first change" : "at the end"}`,
   memory_changed: (e) => `changed its memory ${e.path}: ${clip(e.diff)}`,
   operation_started: (e) => (e.trigger === "request" ? "started" : `started (${e.trigger})`),
-  operation_ended: (e) => `${e.outcome}${failure(e.failure)}`,
+  operation_ended: (e) => `${e.outcome}${e.unproved ? `, unproved: ${e.unproved}` : ""}${failure(e.failure)}`,
   turn_started: (e) => `calling ${e.engine}`,
   turn_resumed: () => "resuming its turn, which the previous process did not finish",
   turn_ended: (e) => (e.failure ? `turn failed${failure(e.failure)}` : e.text?.trim() ? `says ${quote(e.text)}` : "turn ended without text"),

@@ -20,6 +20,7 @@ export default function Operation({ log, view, moment, path, at, onOpen }) {
       <span class="quiet">${describeTrigger(node.trigger)}${node.mode ? `, leads a team (${node.mode})` : ""}</span></header>
     <${Facts} view=${view} moment=${moment} node=${node} />
     ${node.failure && html`<p class="problem">${describeFailure(node.failure)}</p>`}
+    ${node.unproved && html`<p class="notice">Unproved: ${node.unproved}</p>`}
     <details class="run-request"><summary>Request</summary><div class="pre">${node.request}</div></details>
     <h3>${node.ended === null ? "Text so far" : "Answer"}</h3>
     ${node.text ? html`<${LongText} key=${path} text=${node.text} isLive=${node.ended === null} />`

@@ -81,6 +81,7 @@ export function WorkerDetail({ worker }) {
       <p class="pre">${reveal(worker.task)}</p>
       <${Facts} worker=${worker} />
       <${Steering} worker=${worker} /></section>
+    ${worker.unproved ? html`<div class="notice"><span class="grow">Unproved: ${revealLine(worker.unproved)}</span></div>` : null}
     ${worker.answer ? html`<section class="stack"><h2>Answer</h2><p class="quote">${reveal(worker.answer)}</p></section>`
       : isOver(worker) && worker.why ? html`<${ProblemBanner} problem=${reveal(worker.why)} />` : null}
     <section class="stack"><h2>Changes</h2>

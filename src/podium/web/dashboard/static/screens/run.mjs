@@ -142,6 +142,7 @@ function Outcome({ view }) {
   const failure = describeFailure(view.ended?.failure);
   const parts = view.ended?.parts ?? [];
   return html`${view.notices.map((text, place) => html`<p class="notice" data-tone="quiet" key=${place}>${text}</p>`)}
+    ${answered?.unproved && html`<p class="notice">Unproved: ${answered.unproved}</p>`}
     ${answered && html`<section class="run-answer" aria-label="Answer"><h2>Answer</h2>
       <${LongText} text=${answered.text || "The agent answered without text."} /></section>`}
     ${failure && html`<p class="problem" role="alert">${failure}</p>`}

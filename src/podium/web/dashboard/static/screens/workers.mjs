@@ -25,6 +25,7 @@ function WorkerCard({ worker }) {
     <span class="row"><span class="strong clip worker-name">${revealLine(worker.name)}</span><span class="gap"></span><${WorkerBadge} state=${worker.state} /></span>
     <span class="lines-2">${revealSummary(worker.task)}</span>
     ${worker.tool ? html`<span class="small quiet clip">${worker.state === "waiting_permission" ? "asks to use" : "uses"} <code>${revealLine(worker.tool)}</code></span>` : null}
+    ${worker.unproved ? html`<span class="small quiet lines-2">Unproved: ${revealLine(worker.unproved)}</span>` : null}
     ${isOver(worker) && !worker.answer && worker.why ? html`<span class="small quiet lines-2">${revealLine(worker.why)}</span>` : null}
     <span class="foot">${worker.reader ? html`<span>read-only</span>` : html`<span class="clip"><${Icon} name="branch" /> ${revealLine(worker.branch)}</span>
       <${Changed} added=${worker.added} removed=${worker.removed} />`}
