@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from ...core.engine import CUT_OFF_MARK, EngineSessionSpec, Finished, Piece, Superseded, Text
+from ...core.engine import CUT_OFF_MARK, EngineSessionSpec, Finished, Piece, Superseded, Text, Tool, ToolAnswer
+from ...core.proof import CHANGING_TOOLS, CHECKING_TOOL, COMMAND_TOOL
 from ...values.errors import AgentFailed, Failure, FailureKind
-from ...values.event import ModelAskedAgain, ModelReplied
+from ...values.event import ModelAskedAgain, ModelReplied, ToolUse
 from .conversation import CONTINUE, CUT_OFF
 from .model_caller import make_refusal_failure
 from .model_wire import LONGEST_REPLY
+from .not_done import NOT_DONE, make_not_done_tool
 from .repeated_calls import MOST_IDENTICAL_CALLS, RepeatedCalls
 from .reply_recorder import ENDLESS, REPETITION
 from .written_call import find_unreadable_call, is_machine_text, read_written_reply
@@ -37,6 +39,10 @@ CYCLE_REPORT = (
     "You made the same {length} calls {count} times in turn, with the same results each time. You cannot call any more "
     "tools in this turn. Report in words what was done, what the result is, and what is left to do."
 )
+NOTHING_DONE = (
+    "None of your calls has worked, so nothing is done: {tool} failed with this message:\n{answer}\n"
+    "Call a tool that does what was asked, or say with not_done why it is not done."
+)
 ADVICE = "use a model and a server that support tool calls"
 
 
@@ -53,8 +59,13 @@ class AnswerProgress:
         self.looping_tool = ""
         """The tool that the model called too often, or an empty string. If set, the next reply must have no calls."""
         self._spec = spec
-        self._is_continued = False
+        self._is_continued = self._has_acted = False
         self._is_corrected = False
+        self._failed_call: tuple[str, str] | None = None
+        """The tool and the answer of the last failed call that should change something, until another call works."""
+        self._must_prove = False
+        """Whether the model must call a tool, or say why the task is not done."""
+        self._offered = {tool.name: tool for tool in spec.tools}
         self._tools = {tool.name: tool.parameters for tool in spec.tools}
 
     def judge_reply(self, reply: ModelReplied, *, is_last: bool) -> Iterator[Piece | ModelAskedAgain]:
@@ -76,10 +87,56 @@ class AnswerProgress:
         elif reply.stop == CUT_OFF and not self._is_continued and not is_last:
             self._is_continued = True
             yield ModelAskedAgain(reason="its reply was cut off at the token limit", prompt=CONTINUE)
+        elif self._is_unproved and not is_last:
+            assert self._failed_call is not None
+            tool, answer = self._failed_call
+            self._must_prove, self.so_far = True, ""
+            yield Superseded()
+            prompt = NOTHING_DONE.format(tool=tool, answer=answer)
+            yield ModelAskedAgain(reason="none of its calls worked, but it gave an answer", prompt=prompt)
         else:
             if reply.stop == CUT_OFF and self._spec.schema is None:
                 yield Text(CUT_OFF_MARK)
             yield Finished(reply.stop, by_tool=self.has_replied)
+
+    @property
+    def _is_unproved(self) -> bool:
+        """Whether nothing that the model tried has worked, and it was not asked about that yet."""
+        is_free = not (self._must_prove or self.looping_tool or self.has_replied)
+        return self._failed_call is not None and is_free and self._spec.schema is None
+
+    def add_call(self, call: ToolUse, answer: ToolAnswer, *, is_begun: bool, is_refused: bool) -> None:
+        """Take note of a call's answer, to see whether none of the calls that should do something has worked.
+
+        `is_begun` says whether the gate recorded the start of the call, which it does not for calls that only read. A
+        refused call counts as one that worked, because the model was told to go on without it. A command or a check
+        that fails counts as neither: its failure can be the answer.
+        """
+        tool = self._offered.get(call.name)
+        if is_refused or (not answer.is_error and (is_begun or (tool is not None and not tool.is_step))):
+            self._has_acted, self._failed_call, self._must_prove = True, None, False
+        elif answer.is_error and not self._has_acted and call.is_emulated and self._should_act(call.name, is_begun):
+            # Only a model whose tools are emulated can be kept from answering in words.
+            self._failed_call = call.name, answer.text
+
+    def _should_act(self, name: str, is_begun: bool) -> bool:
+        """Return whether a failed call should have done something. A call to a tool that does not exist may have."""
+        if name not in self._offered:
+            return not CHANGING_TOOLS.isdisjoint(self._offered)
+        return name in CHANGING_TOOLS or (is_begun and name not in (COMMAND_TOOL, CHECKING_TOOL))
+
+    def list_offered_tools(self) -> tuple[Tool, ...]:
+        """Return the tools for the next call."""
+        if self.looping_tool:
+            return ()
+        return (*self._spec.tools, make_not_done_tool()) if self._must_prove else self._spec.tools
+
+    def require_doing(self, calls: Iterable[ToolUse]) -> None:
+        """Raise AgentFailed if the model says with one of these calls that the task is not done."""
+        if self._must_prove and (said := next((call for call in calls if call.name == NOT_DONE), None)) is not None:
+            why = str(said.arguments.get("why") or "it gave no reason")
+            message = f"its calls failed, and it says that the task is not done: {why}"
+            raise AgentFailed(Failure(kind="failed", agent=self._spec.agent.name, message=message))
 
     def ask_for_report(self, tool: str, repeated: RepeatedCalls) -> ModelAskedAgain:
         """Return the event that asks the model for a report, to end a loop of identical calls or of a cycle of calls.

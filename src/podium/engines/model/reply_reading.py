@@ -9,7 +9,8 @@ from msgspec import structs
 
 from ...values.event import ModelReplied, ToolUse
 from .model_wire import ModelCall
-from .tool_emulation import decode_answer
+from .not_done import NOT_DONE
+from .tool_emulation import decode_answer, decode_not_done
 from .written_call import WrittenReply, read_written_reply, was_shown
 
 
@@ -21,6 +22,9 @@ def read_reply(replied: ModelReplied, call: ModelCall, *, so_far: str, is_emulat
     """
     if replied.calls:
         return replied
+    if any(tool.name == NOT_DONE for tool in call.tools) and (why := decode_not_done(replied.text)) is not None:
+        use = ToolUse(id=f"call-{len(call.messages)}-1", name=NOT_DONE, arguments={"why": why}, is_from_text=True)
+        return structs.replace(replied, text="", calls=(use,))
     is_own_form = is_emulated and (call.tools or call.schema is None)
     if is_own_form and (answer := decode_answer(replied.text)) is not None:
         return structs.replace(replied, text=answer)

@@ -17,15 +17,17 @@ from msgspec import structs
 from ...core.engine import Tool
 from ...values.line_numbers import remove_line_numbers
 from .model_wire import Message, ModelCall
+from .not_done import NOT_DONE
 
 INSTRUCTIONS = (
     "You have these tools:\n{tools}\n\n"
     "Reply with one JSON object and nothing else. To use a tool, reply with\n"
     '{{"tool": "NAME", "arguments": {{...}}}}\n'
-    "and you get its result in the next message. When nothing is left to do, reply with\n"
-    '{{"answer": {answer}}}\n'
+    "and you get its result in the next message. {otherwise}\n"
     "Do not say that something is done before a tool has done it."
 )
+ANSWER = 'When nothing is left to do, reply with\n{{"answer": {answer}}}'
+NO_ANSWER = 'If you cannot do what was asked, reply with\n{"not_done": "why"}'
 READ_FILE = "read_file"
 _ANSWER_START = re.compile(r'\s*\{\s*"answer"\s*:\s*"')
 _FENCED_OBJECT = re.compile(r"```\w*\s*(?P<object>\{.*\})\s*```", re.DOTALL)
@@ -59,20 +61,31 @@ def emulate_tools(call: ModelCall, *, takes_schema: bool) -> ModelCall:
     messages = tuple(_merge_neighbours(_as_text(message, names, is_wrapped=is_wrapped) for message in call.messages))
     if not call.tools:
         return structs.replace(call, messages=messages)
+    tools = tuple(tool for tool in call.tools if tool.name != NOT_DONE)
+    can_answer = len(tools) == len(call.tools)
     answer = '"your answer as text"' if call.schema is None else "JSON that matches the schema"
-    listed = "\n".join(map(_describe_tool, call.tools))
-    system = f"{call.system}\n\n{INSTRUCTIONS.format(tools=listed, answer=answer)}".lstrip()
-    schema = make_reply_schema(call.tools, call.schema) if takes_schema else None
+    otherwise = ANSWER.format(answer=answer) if can_answer else NO_ANSWER
+    listed = "\n".join(map(_describe_tool, tools))
+    system = f"{call.system}\n\n{INSTRUCTIONS.format(tools=listed, otherwise=otherwise)}".lstrip()
+    schema = make_reply_schema(tools, call.schema, can_answer=can_answer) if takes_schema else None
     return structs.replace(call, system=system, messages=messages, tools=(), schema=schema)
 
 
-def make_reply_schema(tools: tuple[Tool, ...], answer: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the JSON schema of a reply: a call to one of the tools, or the answer."""
+def make_reply_schema(
+    tools: tuple[Tool, ...], answer: dict[str, Any] | None, *, can_answer: bool = True
+) -> dict[str, Any]:
+    """Return the JSON schema of a reply: a call to one of the tools, or the answer.
+
+    If `can_answer` is false, the model can only say that the task is not done instead of calling a tool.
+    """
     choices = [
         _make_object(tool={"type": "string", "enum": [tool.name]}, arguments=inline_references(tool.parameters))
         for tool in tools
     ]
-    choices.append(_make_object(answer={"type": "string"} if answer is None else inline_references(answer)))
+    if can_answer:
+        choices.append(_make_object(answer={"type": "string"} if answer is None else inline_references(answer)))
+    else:
+        choices.append(_make_object(not_done={"type": "string"}))
     return {"anyOf": choices}
 
 
@@ -196,6 +209,17 @@ def _unwrap_again(answer: str) -> str:
     if isinstance(found, dict) and found.keys() == {"answer"} and isinstance(found["answer"], str):
         return found["answer"]
     return answer
+
+
+def decode_not_done(text: str) -> str | None:
+    """Return why the task is not done, or None if the reply does not say that it is not done."""
+    try:
+        found = _decoder.decode(text.strip())
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict) or found.keys() != {NOT_DONE}:
+        return None
+    return str(found[NOT_DONE])
 
 
 class AnswerStream:

@@ -129,6 +129,7 @@ class ModelSession:
                 if number < self._spec.max_turns:
                     raise progress.make_loop_failure()
                 break
+            progress.require_doing(reply.calls)
             if reply.calls[0].is_from_text:
                 yield Superseded()
                 if reply.text:
@@ -141,6 +142,7 @@ class ModelSession:
             for call, answer in zip(reply.calls, answers, strict=True):
                 self._conversation.add_tool_answer(call, answer.text)
                 yield ToolFinished(call.id)
+            self._note_answers(place, reply.calls, answers, progress)
             progress.has_replied |= any(answer.is_reply for answer in answers)
             if any(answer.ends_turn for answer in answers):
                 yield Finished("tool", by_tool=True)
@@ -186,7 +188,7 @@ class ModelSession:
             place,
             self._conversation,
             system=self._spec.system,
-            tools=() if progress.looping_tool else self._spec.tools,
+            tools=progress.list_offered_tools(),
             shortened_after=tries,
             so_far=progress.so_far,
         )
@@ -277,6 +279,14 @@ class ModelSession:
         for number in sorted(repeats):
             self._record_repeated_call(place.child(f"tool#{number}"), calls[number - 1], found[number - 1])
         return found
+
+    def _note_answers(
+        self, place: Scope, calls: Sequence[ToolUse], answers: Sequence[ToolAnswer], progress: AnswerProgress
+    ) -> None:
+        for number, (call, answer) in enumerate(zip(calls, answers, strict=True), 1):
+            at = place.child(f"tool#{number}")
+            is_begun, is_refused = (at.has_child_outcome(f"{kind}#1") for kind in ("action_began", "action_refused"))
+            progress.add_call(call, answer, is_begun=is_begun, is_refused=is_refused)
 
     def _record_repeated_call(self, place: Scope, call: ToolUse, answer: ToolAnswer) -> None:
         place.record(make_tool_called(call, place, agent=self._spec.agent.name))
