@@ -10,6 +10,7 @@ import pytest
 from msgspec import structs
 
 from podium import Result
+from podium.patterns.expected_changes import is_test
 from podium.store.fault_injection import refuse_after
 from podium.values.agent import Member, Team
 from podium.values.event import ChangesExpected
@@ -99,3 +100,77 @@ async def test_a_resumed_run_compares_with_the_state_at_its_start(studio: Studio
 
     assert result.text == "I fixed it."
     assert len(studio.events(result, ChangesExpected)) == 1
+
+
+CACHES = {
+    "calls": [
+        {
+            "name": "bash",
+            "arguments": {"command": "mkdir __pycache__; echo x > __pycache__/a.pyc; echo x > .coverage"},
+        }
+    ]
+}
+
+
+async def test_caches_are_no_change(studio: Studio, repo: Path) -> None:
+    add_fixer(studio, CACHES)
+
+    result = await run_lead(studio, repo)
+
+    assert result.error == NOTHING
+    assert (repo / "__pycache__").is_dir()
+
+
+async def test_a_tracked_file_is_a_change_wherever_it_is(studio: Studio, repo: Path) -> None:
+    (repo / "htmlcov").mkdir()
+    (repo / "htmlcov" / "own.js").write_text("1")
+    for words in (["add", "-f", "."], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "y"]):
+        subprocess.run(["git", "-C", repo, *words], check=True)
+    add_fixer(studio, {"calls": [{"name": "write_file", "arguments": {"path": "htmlcov/own.js", "content": "2"}}]})
+
+    assert (await run_lead(studio, repo)).error is None
+
+
+@pytest.mark.parametrize(
+    ("files", "unproved"),
+    [
+        (("test_a.py",), "lead: it changed only tests that were there before: test_a.py"),
+        (("test_a.py", "a.txt"), None),
+        (("test_new.py",), None),
+    ],
+)
+async def test_an_edit_of_the_test_instead_of_the_code_is_named(
+    studio: Studio, repo: Path, files: tuple[str, ...], unproved: str | None
+) -> None:
+    (repo / "test_a.py").write_text("assert False\n")
+    for words in (["add", "."], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "y"]):
+        subprocess.run(["git", "-C", repo, *words], check=True)
+    calls = [{"name": "write_file", "arguments": {"path": file, "content": "assert True\n"}} for file in files]
+    add_fixer(studio, {"calls": calls})
+
+    result = await run_lead(studio, repo)
+
+    assert (result.error, result.unproved) == (None, unproved)
+
+
+@pytest.mark.parametrize(
+    ("path", "is_one"),
+    [
+        ("test_a.py", True),
+        ("pkg/a_test.go", True),
+        ("src/tests/data.json", True),
+        ("a.spec.ts", True),
+        ("ATest.java", True),
+        ("latest.py", False),
+        ("contest/a.py", False),
+        ("src/testing.py", False),
+    ],
+)
+def test_a_test_is_known_by_its_name(path: str, is_one: bool) -> None:
+    assert is_test(path) == is_one
+
+
+async def test_an_agent_that_only_plans_need_not_change_files(studio: Studio, repo: Path) -> None:
+    add_fixer(studio, permission_mode="plan")
+
+    assert (await run_lead(studio, repo)).error is None

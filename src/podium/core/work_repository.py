@@ -51,6 +51,10 @@ class WorkRepository(Protocol):
         """Create and return a commit of the current state of the run's own checkout. The checkout does not change."""
         ...
 
+    async def list_changes(self, base: str, commit: str) -> Mapping[str, str]:
+        """Return the paths that differ between two commits, with git's letter for each: A, M, D or T."""
+        ...
+
     async def read_diff(self, base: str, commit: str, *, without: str = "") -> str:
         """Return the diff between two commits, excluding the files in the folder `without`."""
         ...

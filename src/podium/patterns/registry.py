@@ -17,7 +17,7 @@ from ..values.tool_table import SEND_MESSAGE
 from . import advisors, handoff, router
 from .answer_check import ask_for_answer
 from .delegation_tools import make_delegation_tools
-from .expected_changes import expects_changes, must_have_changed, record_start
+from .expected_changes import must_have_changed, record_start
 from .in_worker import run_in_worker, runs_in_worker
 from .json_output import ask_with_schema
 from .step_tools import make_step_tools
@@ -64,7 +64,8 @@ class Patterns:
 
     async def perform(self, op: Operation, request: Request) -> Answer:
         try:
-            if not expects_changes(op.agent):
+            # An agent that can only read, such as a copy of a member that reviews, cannot change anything.
+            if not op.agent.expects_changes or op.mode == "plan":
                 return await self._run_with_timeout(op, request)
             await record_start(op)
             answer = await self._run_with_timeout(op, request)

@@ -13,7 +13,7 @@ from ..core.work_repository import MergedWork, Records, WorkBranch
 from ..tools.checkout_files import open_checkout
 from ..values.errors import Mistake
 from ..workspace.git.folder_files import read_folder_files
-from ..workspace.git.repository import call_git, read_git_output, resolve_location
+from ..workspace.git.repository import call_git, read_git_output, resolve_location, split_nul_paths
 from ..workspace.git.revision import HEADS
 from ..workspace.git.snapshot import commit_files, take_snapshot, temporary_checkout
 from ..workspace.git.snapshot_refs import keep_snapshot
@@ -52,6 +52,11 @@ class RunRepository:
 
     async def commit_checkout(self) -> str:
         return await take_snapshot(self._directory)
+
+    async def list_changes(self, base: str, commit: str) -> Mapping[str, str]:
+        options = ("diff", "--name-status", "-z", "--no-renames", "--end-of-options")
+        told = split_nul_paths(await read_git_output(self._directory, *options, base, commit))
+        return dict(zip(told[1::2], told[::2], strict=True))
 
     async def read_diff(self, base: str, commit: str, *, without: str = "") -> str:
         paths = ("--", ".", f":(exclude){without}") if without else ()
