@@ -182,6 +182,11 @@ async def test_checks_that_are_not_allowed_are_not_run(studio: Studio, tmp_path:
     held_back = studio.events(result, Evaluated)[0].held_back
     assert held_back == "the checks did not pass:\nthe checks were not run: nobody is available to answer"
     assert not (repo / "ran.txt").exists()
+    assert (
+        result.error
+        == "lead: the goal was not met after 1 of 2 iterations: the checks were not run: nobody is available to answer"
+    )
+    assert len(studio.heard("a")) == 1
 
 
 async def test_checks_without_a_repository_are_refused_before_the_run_begins(studio: Studio, tmp_path: Path) -> None:

@@ -58,6 +58,8 @@ class LoopState:
     is_repeating: bool = False
     stall: StallDetector = field(default_factory=StallDetector)
     pauses: int = 0
+    refused_checks: str = ""
+    """Why the checks were not run, if they were not permitted. Another iteration cannot change that."""
     finished: list[FinishedIteration] = field(default_factory=list)
     """The iterations that were judged and did not meet the goal."""
 
@@ -154,7 +156,7 @@ async def _run_checks(
             return None
     commit = "" if place.has_outcome else await _commit_checkout(op)
     checked = await op.run_checks(own.checks, place)
-    state.checked_commit = commit
+    state.checked_commit, state.refused_checks = commit, checked.output if checked.refusal else ""
     return checked
 
 

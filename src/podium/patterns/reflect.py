@@ -96,7 +96,8 @@ async def run_reflect(op: Operation, request: Request) -> Answer:
     if best and is_earlier:
         why = f"{why}; " * bool(why) + f"the best iteration was {best.number}, with a score of {best.score:.2g}"
     kind: FailureKind = "budget" if end == "budget_exhausted" else "limit" if end == "max_iterations" else "failed"
-    message = f"the goal was not met after {finished} of {own.max_iterations} iterations: {_describe_end(end)}"
+    reason = state.refused_checks or _describe_end(end)
+    message = f"the goal was not met after {finished} of {own.max_iterations} iterations: {reason}"
     raise op.make_error(kind, f"{message} ({why})" if why else message, so_far=text)
 
 
@@ -139,6 +140,8 @@ async def _run_loop(op: Operation, own: TeamOptions, work: Reflection) -> LoopEn
         work.state.finish_iteration(iteration)
         if own.keep == "best":
             await keep_iteration_files(op, iteration)
+        if work.state.refused_checks:
+            return LoopEnd("error_budget", iteration)
         if work.state.stall.is_stalled:
             return LoopEnd("stalled", iteration, work.state.why)
         if iteration == own.max_iterations:
