@@ -430,3 +430,36 @@ def test_invalid_worker_options_are_refused_and_no_worker_is_started(
     assert (said.returncode, said.stdout) == (2, "")
     assert sentence in said.stderr
     assert json.loads(desk.run_podium("workers", "--json").stdout)["workers"] == []
+
+
+MISSED = call("edit_file", path="new.txt", old="absent", new="x")
+
+
+async def test_a_worker_whose_work_is_unproved_is_not_plainly_complete(lab: WorkerLab) -> None:
+    await lab.delegate("feat/a", write("new.txt", "one\n"), MISSED, "I edited it.")
+
+    waited = await invoke_podium(lab, "workers", "wait", "feat/a")
+
+    assert (waited.exit_code, waited.stdout.split(" edit ")[0]) == (0, "feat/a: complete, unproved: hand: its last")
+    [fields] = (await invoke_podium_json(lab, "workers"))["workers"]
+    assert (fields["state"], fields["unproved"].split(":")[0]) == ("complete", "hand")
+    assert "complete, unproved" in (await invoke_podium(lab, "workers", COLUMNS="200")).stdout
+    assert (
+        "unproved: hand: its last edit changed nothing"
+        in (await invoke_podium(lab, "workers", "status", "feat/a")).stdout
+    )
+
+
+async def test_a_worker_that_had_to_change_files_and_did_not_is_named_by_a_merge(lab: WorkerLab) -> None:
+    await lab.delegate("feat/a", "I did it all.", expects="changes")
+    await invoke_podium(lab, "workers", "wait", "feat/a")
+
+    everything = await invoke_podium(lab, "merge", "--all")
+    named = await invoke_podium(lab, "merge", "feat/a")
+
+    assert (
+        "feat/a: its worker had to change files, but there is no change on the branch (hand: it changed no files"
+        in (everything.stderr)
+    )
+    assert "nothing to merge: no finished branch has changes that main lacks" in everything.stderr
+    assert "feat/a: its worker had to change files" in named.stderr

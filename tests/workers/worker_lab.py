@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from anyio import fail_after, move_on_after, to_thread, wait_readable
 
@@ -156,13 +156,14 @@ class WorkerLab:
         *,
         allow: Sequence[str] = EVERYTHING,
         tools: Sequence[str] | None = TOOLS,
+        expects: Literal["", "changes"] = "",
         **options: Any,
     ) -> list[str]:
         async with App(self.settings(allow), environ=self.environ) as app:
             return [
                 await delegate_to_worker(
                     app.launcher,
-                    make_scripted_agent(*moves, tools=tools),
+                    make_scripted_agent(*moves, tools=tools, expects=expects),
                     f"work on {branch}",
                     at=self.repo.path,
                     branch=branch,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from anyio import to_thread
@@ -255,6 +255,20 @@ async def _find_ready_results(
     for branch, reason in reasons.items():
         notice(f"{branch}: skipped, because {reason}; merge the branch anyway with: podium merge {branch}")
     return {one.branch: (one, tips_by_branch[one.branch]) for one in ready}
+
+
+def describe_missing_work(context: RepoContext, branches: Collection[str] = ()) -> list[str]:
+    """Return a sentence for each worker that had to change files, but has ended without any changes on its branch.
+
+    `branches` are the branches to look at; empty means all.
+    """
+    return [
+        f"{branch}: its worker had to change files, but there is no change on the branch"
+        + (f" ({worker.why})" if worker.why else f"; run podium workers output {branch} to see its answer")
+        for branch, worker in _find_newest_workers(context).items()
+        if (branch in branches or not branches) and worker.is_over and worker.expects_changes and worker.base
+        if not worker.files and not any(one.files for one in worker.also)
+    ]
 
 
 def _find_newest_workers(context: RepoContext) -> dict[str, WorkerState]:

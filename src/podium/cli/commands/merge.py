@@ -12,7 +12,7 @@ import anyio
 import click
 
 from ...runs.branch_forecast import read_current_branch
-from ...runs.merge_candidates import find_merge_candidates, require_single_repository
+from ...runs.merge_candidates import describe_missing_work, find_merge_candidates, require_single_repository
 from ...runs.partial_merge import choose_files
 from ...runs.pull_requests import find_request_place
 from ...runs.worker_lookup import RepoContext
@@ -107,6 +107,8 @@ def merge_command(
     for candidate in candidates:
         if candidate.notice:
             print_to_stderr(candidate.notice)
+    for sentence in describe_missing_work(there, branches) if branches or not candidates else ():
+        print_to_stderr(sentence)
     if not candidates:
         return _report_nothing_to_merge(there, target, options)
     if any(candidate.also for candidate in candidates):
