@@ -187,11 +187,12 @@ async def run_team(lab: Lab, mode: Mode, request: str, **options: object) -> tup
 
 
 def make_outcome(seen: Observed, problem: str) -> Outcome:
-    """Return what a run reported, and what is wrong with its work."""
+    """Return what a run reported, and what is wrong with its work. Work that is unproved is no reported success."""
+    result = seen.result
     return Outcome(
-        is_reported_success=seen.result.succeeded,
+        is_reported_success=result.succeeded and not result.unproved,
         problem=problem,
-        reported=seen.result.error or seen.result.outcome,
+        reported=result.error or result.unproved or result.outcome,
     )
 
 
