@@ -11,7 +11,7 @@ from msgspec import structs
 from podium import Run
 from podium.policy import check, generalised
 from podium.values.agent import Permissions
-from podium.values.event import ActionBegan, PermissionAsked
+from podium.values.event import ActionBegan, PermissionAsked, ToolAnswered
 
 from ..cli.conftest import Desk
 from ..cli.test_inbox import list_waiting_requests
@@ -41,7 +41,10 @@ async def test_a_corpus_of_bypasses_runs_nothing_under_broad_rules(
     result = await run_sly_agent(studio, repo)
 
     assert len(COMMANDS) >= 120
-    assert len(studio.events(result, PermissionAsked)) == len(commands)
+    answers = [answered.text for answered in studio.events(result, ToolAnswered)]
+    asked = len(studio.events(result, PermissionAsked))
+    assert asked + sum(text.startswith("Not run, and nobody was asked") for text in answers) == len(commands)
+    assert asked > len(commands) / 2
     assert [event.action.arguments for event in studio.events(result, ActionBegan)] == []
     assert {path.name for path in repo.iterdir()} == {".git", "a.txt", "src"}
     assert (repo / "src" / "keep.py").exists()

@@ -31,8 +31,11 @@ def list_integration_branches(lab: WorkerLab) -> list[str]:
 
 async def test_programs_in_a_branch_are_named(lab: WorkerLab) -> None:
     planted = ("app/env/pyvenv.cfg", "app/env/bin/git", "lib/x.pth", "tools/.venv/README")
-    (lab.repo.path / "tools" / ".venv").mkdir(parents=True)
-    (lab.repo.path / "tools" / ".venv" / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    for name in (*planted, "tools/.venv/pyvenv.cfg"):
+        (lab.repo.path / name).parent.mkdir(parents=True, exist_ok=True)
+        (lab.repo.path / name).write_text("home = /usr/bin\n")
+    lab.repo.git("add", "-f", ".")
+    lab.repo.git("commit", "-qm", "Track environments")
     await lab.delegate("feat/tools", *(write(name) for name in (*planted, "src/a.py")), "done")
     await invoke_podium(lab, "workers", "wait")
 

@@ -1037,6 +1037,7 @@ export const KINDS = Object.freeze({
  * @property {(Guidance|null)} [guidance]
  * @property {string} [forked_from]
  * @property {number} [shared]
+ * @property {Object<string, string>} [servers]
  * @property {string} [host]
  * @property {string} [boot]
  */
