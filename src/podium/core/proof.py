@@ -21,10 +21,10 @@ from ..values.event import (
     WorkerReturned,
 )
 from ..values.plain_text import truncate_text
+from ..values.tool_table import CHANGING_TOOLS
 
 CHECKING_TOOL = "run_checks"
 COMMAND_TOOL = "bash"
-CHANGING_TOOLS = frozenset(("write_file", "edit_file"))
 PROVING_EVENTS = (ActionBegan, ActionRefused, Checked, OperationEnded, ToolAnswered, ToolCalled, WorkerReturned)
 """The events that `WorkProof` reads."""
 LONGEST_REASON = 160

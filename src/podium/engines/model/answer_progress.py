@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ...core.engine import CUT_OFF_MARK, EngineSessionSpec, Finished, Piece, Superseded, Text, Tool, ToolAnswer
-from ...core.proof import CHANGING_TOOLS, CHECKING_TOOL, COMMAND_TOOL
+from ...core.proof import CHECKING_TOOL, COMMAND_TOOL
 from ...values.errors import AgentFailed, Failure, FailureKind
 from ...values.event import ModelAskedAgain, ModelReplied, ToolUse
+from ...values.tool_table import CHANGING_TOOLS
 from .conversation import CONTINUE, CUT_OFF
 from .model_caller import make_refusal_failure
 from .model_wire import LONGEST_REPLY
@@ -122,7 +123,7 @@ class AnswerProgress:
     def _should_act(self, name: str, is_begun: bool) -> bool:
         """Return whether a failed call should have done something. A call to a tool that does not exist may have."""
         if name not in self._offered:
-            return not CHANGING_TOOLS.isdisjoint(self._offered)
+            return any(tool in self._offered for tool in CHANGING_TOOLS)
         return name in CHANGING_TOOLS or (is_begun and name not in (COMMAND_TOOL, CHECKING_TOOL))
 
     def list_offered_tools(self) -> tuple[Tool, ...]:
