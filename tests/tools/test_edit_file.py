@@ -97,7 +97,7 @@ async def test_a_file_that_is_not_utf_8_or_not_there_is_refused(tmp_path: Path) 
 
     with pytest.raises(InvalidCall, match="not UTF-8"):
         await call_tool(tool, path="a", old_text="caf", new_text="x")
-    with pytest.raises(InvalidCall, match="use write_file to create it"):
+    with pytest.raises(InvalidCall, match="does not exist; use write_file to create it"):
         await call_tool(tool, path="b", old_text="caf", new_text="x")
 
 
@@ -155,3 +155,12 @@ async def test_a_link_that_replaced_the_file_after_a_crash_is_an_error(tmp_path:
 
     assert answer is not None
     assert answer.is_error
+
+
+async def test_a_file_of_the_same_name_elsewhere_is_suggested_instead_of_a_new_one(tmp_path: Path) -> None:
+    (tmp_path / "price.py").write_text("a")
+
+    with pytest.raises(InvalidCall, match=r"^src/price.py does not exist; did you mean price.py\?$"):
+        await call_tool(EditFile(tmp_path), path="src/price.py", old="a", new="b")
+
+    assert not (tmp_path / "src").exists()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
 import msgspec
@@ -16,6 +16,8 @@ from ..core.gate import InvalidCall, PreparedCall
 from ..core.tool_arguments import Arguments, build_schema, parse_arguments
 from ..values.action import Action
 from ..values.event import ToolUse
+from ..values.plain_text import join_some
+from ..workspace.git.repository import locate_checkout
 from .checkout_files import open_checkout
 from .file_change import (
     FindGuard,
@@ -25,9 +27,11 @@ from .file_change import (
     read_whole_file,
     recover_change,
 )
+from .file_listing import holds_secrets, list_files
 from .read_write_files import PathOfFile, encode_utf8
 
 BOM = "\ufeff"
+MOST_SUGGESTED = 3
 SEARCHED = 5000
 """The maximum number of lines that are searched for the most similar line if `old` is not found."""
 
@@ -78,13 +82,30 @@ class EditFile:
     def __init__(self, directory: Path, *, find_guard: FindGuard = find_repository_guard) -> None:
         self._directory = directory
         self._find_guard = find_guard
+        self._place = locate_checkout(directory)
 
     async def prepare(self, call: ToolUse) -> PreparedCall:
         asked = parse_edits(call)
+        if absent := await to_thread.run_sync(self._find_absent, asked.path):
+            raise InvalidCall(f"{absent} does not exist; {await self._suggest_file(absent)}")
         return await to_thread.run_sync(self._prepare_edits, asked.path, asked.edits)
 
     async def recover(self, began: Action) -> ToolAnswer | None:
         return await recover_change(self._directory, began, _describe_edits)
+
+    def _find_absent(self, path: str) -> str:
+        """Return the path of the file if there is no such file, otherwise an empty string."""
+        with open_checkout(self._directory) as checkout:
+            found = checkout.locate(path).as_file()
+        return found.path if found.kind == "absent" else ""
+
+    async def _suggest_file(self, absent: str) -> str:
+        """Return what would work instead: probably a file of the same name in another folder is meant."""
+        name = PurePosixPath(absent).name
+        paths = await list_files(self._directory, ".", place=self._place, hidden=holds_secrets)
+        if same := [path for path in paths if PurePosixPath(path).name == name]:
+            return f"did you mean {join_some(same, MOST_SUGGESTED)}?"
+        return "use write_file to create it."
 
     def _prepare_edits(self, path: str, edits: tuple[Edit, ...]) -> PreparedCall:
         with open_checkout(self._directory) as checkout:
