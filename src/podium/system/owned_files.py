@@ -6,6 +6,7 @@ import os
 import re
 import secrets
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
@@ -70,7 +71,18 @@ def _is_gone(found: re.Match[str]) -> bool:
         return True
     except OSError:
         return False
-    return False
+    return _is_dying(found["pid"])
+
+
+def _is_dying(pid: str) -> bool:
+    """Return whether a process has exited but is not reaped yet, or is killed as soon as the disk has responded."""
+    try:
+        lines = Path("/proc", pid, "status").read_text().splitlines()
+    except OSError:  # it has exited now, or there is no such file on this system
+        return False
+    status = {name: value.split() for name, _, value in (line.partition(":") for line in lines)}
+    pending = int(status["SigPnd"][0], 16) | int(status["ShdPnd"][0], 16)
+    return status["State"][0] in "ZX" or bool(pending & 1 << (signal.SIGKILL - 1))
 
 
 @cache
