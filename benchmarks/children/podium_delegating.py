@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from podium import App, Settings
 from podium.roster.discovery import load_roster
 from podium.store.follower import Follower
@@ -57,6 +59,7 @@ def _open_app(request: dict[str, Any]) -> App:
 async def _delegate(app: App, request: dict[str, Any], branch: str, task: str) -> str:
     repo = Path(request["repo"])
     agent, *others = load_roster(repo, app.settings.home).resolve_team(AGENT)
+    agent = structs.replace(agent, expects="")  # its model only answers
     return await delegate_to_worker(app.launcher, agent, task, at=repo, branch=branch, agents=others)
 
 
