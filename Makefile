@@ -3,8 +3,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SYSTEM_PACKAGES := git bwrap rg chromium-headless-shell postgresql
-SCRIPT_PROGRAMS := gawk mawk jq sqlite3 strace tree xxd
+SYSTEM_PACKAGES := git bwrap rg strace chromium-headless-shell postgresql
+SCRIPT_PROGRAMS := gawk mawk jq sqlite3 tree xxd
 GOOSE_VERSION := 1.52.0
 GOOSE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/podium-test-agents/goose-$(GOOSE_VERSION)
 
