@@ -64,12 +64,13 @@ async def test_what_is_done_is_in_the_repository_after_a_power_failure(tmp_path:
         for number in range(1, 5):
             await work.do(repo, number)
         end = disk.moment
+    done = tuple(work.done)  # the next work in an image is noted, too
     chance = random.Random(1)
-    moments = [chance.randint(begin, end) for _ in range(CUTS)] + [moment for moment, _, _ in work.done]
+    moments = [chance.randint(begin, end) for _ in range(CUTS)] + [moment for moment, _, _ in done]
 
     wrong = []
     for moment in disk.cut_power(moments, chance):
-        said = {branch: commit for at, branch, commit in work.done if at <= moment}
+        said = {branch: commit for at, branch, commit in done if at <= moment}
         wrong += [f"{moment}: {one}" for one in await find_wrong(work, repo, said)]
 
     assert wrong == [], "\n".join(wrong)
