@@ -141,6 +141,8 @@ class EngineAction:
     sandbox: str = ""
     agent_reason: str = ""
     directory: str = ""
+    impossible: str = ""
+    """Why the action cannot work whatever a person answers, and what works instead. Empty if it can work."""
 
 
 class EngineGate(Protocol):

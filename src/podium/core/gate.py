@@ -289,6 +289,8 @@ class Gate:
         if verdict.decision == "deny":
             return self._refuse_action(place, action, verdict.reason).refusal
         if verdict.decision == "ask":
+            if wanted.impossible and not place.has_child_outcome("permission_asked#1"):
+                return self._refuse_action(place, action, f"nobody was asked: {wanted.impossible}").refusal
             answered, action = await self._ask_permission(
                 place, action, reason=verdict.reason, shown=wanted.shown, agent_reason=wanted.agent_reason
             )

@@ -64,6 +64,26 @@ def find_git_write(text: str, is_own_folder: Callable[[str], bool]) -> str:
     return found
 
 
+def describe_git_write(written: str, *, is_committed: bool | None) -> str:
+    """Say why a command that `find_git_write` found cannot work, and what works instead.
+
+    `is_committed` is whether Podium commits the work in the checkout, or None if that is not known.
+    """
+    if written.removeprefix("git ") in RECORDING:
+        kept = {
+            True: "Podium commits; your edits are kept",
+            False: "Your edits are kept; the user commits",
+            None: "Your edits are kept",
+        }
+        way = f"{kept[is_committed]}. Leave out git add and git commit."
+    else:
+        way = (
+            "Your edits are kept. To undo one, edit the file again; git show HEAD:FILE prints what was committed. "
+            "To rename or delete a file, use mv or rm."
+        )
+    return f"{written} cannot work here, because commands cannot write git's data. {way}"
+
+
 def find_unreachable_host(text: str, granted: Collection[str]) -> str:
     """Return the first host that a shell command names and cannot reach, or an empty string if there is none.
 

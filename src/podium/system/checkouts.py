@@ -232,3 +232,18 @@ def _exists(path: str) -> bool:
         return os.path.lexists(path)
     except ValueError:
         return False
+
+
+def is_own_folder(checkout: Path, folder: str) -> bool:
+    """Return whether a folder belongs to this checkout, and not to another repository in it or elsewhere.
+
+    `folder` is a word of a shell command, relative to the checkout. A word that the shell expands is no such folder.
+    """
+    if any(sign in folder for sign in "~$`*?"):
+        return False
+    top = checkout.resolve()
+    path = Path(os.path.normpath(top / folder))
+    if not path.is_relative_to(top) or not os.path.lexists(top / ".git"):
+        return False
+    inside = [path, *path.parents][: len(path.parts) - len(top.parts)]
+    return not any(one.is_symlink() or os.path.lexists(one / ".git") for one in inside)

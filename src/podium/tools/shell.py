@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -15,8 +14,9 @@ from msgspec import Meta
 from ..core.engine import ToolAnswer
 from ..core.gate import InvalidCall, PreparedCall, make_interrupted_answer
 from ..core.tool_arguments import Arguments, build_schema, canonical_arguments, parse_arguments
-from ..policy.impossible_commands import RECORDING, find_git_write, find_unreachable_host
+from ..policy.impossible_commands import describe_git_write, find_git_write, find_unreachable_host
 from ..policy.install_commands import is_installation, list_named_hosts, list_registries
+from ..system.checkouts import is_own_folder
 from ..system.child_process import ProcessExit, SandboxedCommand, Wrap, build_environment, run_process
 from ..system.process_group import GRACE
 from ..system.program_folders import describe_changed_programs
@@ -163,37 +163,14 @@ class Bash:
         sandbox = self._sandbox
         if sandbox.wrap is None or sandbox.refusal:
             return sandbox.refusal
-        if written := find_git_write(command, self._is_own_folder):
-            return (
-                f"{written} cannot work here, because commands cannot write git's data. {self._describe_way(written)}"
-            )
+        if written := find_git_write(command, partial(is_own_folder, self._directory)):
+            return describe_git_write(written, is_committed=self._is_committed)
         if install is None and (host := find_unreachable_host(command, sandbox.hosts)):
             return (
                 f"commands cannot reach {host}: the user has not granted it. If you have web_fetch, use it to read a "
                 "page; otherwise, continue without it, or say that you need the host in the setting `network`."
             )
         return ""
-
-    def _describe_way(self, written: str) -> str:
-        """Return what works instead of a git command."""
-        if written.removeprefix("git ") not in RECORDING:
-            return (
-                "Your edits are kept. To undo one, edit the file again; git show HEAD:FILE prints what was committed. "
-                "To rename or delete a file, use mv or rm."
-            )
-        who = "Podium commits; your edits are kept" if self._is_committed else "Your edits are kept; the user commits"
-        return f"{who}. Leave out git add and git commit."
-
-    def _is_own_folder(self, folder: str) -> bool:
-        """Return whether a folder belongs to this checkout, and not to another repository in it or elsewhere."""
-        if any(sign in folder for sign in "~$`*?"):
-            return False
-        top = self._directory.resolve()
-        path = Path(os.path.normpath(top / folder))
-        if not path.is_relative_to(top) or not os.path.lexists(top / ".git"):
-            return False
-        inside = [path, *path.parents][: len(path.parts) - len(top.parts)]
-        return not any(one.is_symlink() or os.path.lexists(one / ".git") for one in inside)
 
     async def recover(self, began: Action) -> ToolAnswer | None:
         return make_interrupted_answer(self.name)

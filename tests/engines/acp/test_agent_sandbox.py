@@ -16,10 +16,11 @@ from podium.runs.engine_listing import list_open_points
 from podium.setup.agent_programs import list_agent_programs
 from podium.setup.agent_sandbox import choose_agent_sandbox
 from podium.values.errors import AgentFailed, Mistake
-from podium.values.event import ActionBegan, ActionRefused, Noticed, ToolAnswered
+from podium.values.event import ActionBegan, ActionRefused, Noticed, PermissionAsked, ToolAnswered
 from podium.workspace.sandbox import bubblewrap
 
 from ...installed_agents import find_goose
+from ...tools.doing import run_git
 from .agent_lab import KEY, AgentLab
 
 CALL_HOME = "python3 -c \"import socket; socket.create_connection(('127.0.0.1', {port}), 2)\" 2>&1 | tail -1"
@@ -55,6 +56,20 @@ async def test_an_agent_that_ignores_denials_changes_nothing_outside_and_reaches
     assert len(lab.events(ActionRefused)) == 3
     assert lab.events(ActionBegan) == []
     assert any("evil.test" in event.text for event in lab.events(Noticed))
+
+
+async def test_nobody_is_asked_about_a_commit_that_the_sandbox_prevents(tmp_path: Path) -> None:
+    lab = AgentLab("scripted", tmp_path, is_sandboxed=True)
+    run_git(lab.repo, "init", "-q")
+    calls = [{"name": "bash", "arguments": {"command": "git add -A && git commit -m x"}}]
+
+    async with lab.session([{"says": "", "calls": calls}, "Done."]) as session:
+        await session.ask("Work.")
+
+    assert lab.events(PermissionAsked) == []
+    [refused] = lab.events(ActionRefused)
+    assert "git add cannot work here" in refused.reason
+    assert "Your edits are kept" in refused.reason
 
 
 async def test_an_agent_can_change_its_additional_checkouts_but_not_their_protected_files(tmp_path: Path) -> None:

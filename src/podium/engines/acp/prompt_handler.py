@@ -10,9 +10,19 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import count
+from pathlib import Path
 
-from anyio import TASK_STATUS_IGNORED, BrokenResourceError, CancelScope, ClosedResourceError, Event, move_on_after
+from anyio import (
+    TASK_STATUS_IGNORED,
+    BrokenResourceError,
+    CancelScope,
+    ClosedResourceError,
+    Event,
+    move_on_after,
+    to_thread,
+)
 from anyio.abc import TaskGroup, TaskStatus
 from anyio.streams.memory import MemoryObjectSendStream
 
@@ -30,6 +40,8 @@ from ...core.engine import (
 from ...core.journal_rows import compute_digest
 from ...core.person_message import find_delivered_messages, offer_messages
 from ...core.scope import Scope
+from ...policy.impossible_commands import describe_git_write, find_git_write
+from ...system.checkouts import is_own_folder
 from ...system.json_rpc import Params
 from ...values.action import Action
 from ...values.errors import OutsideFailed, PodiumError
@@ -417,7 +429,17 @@ class PromptHandler:
             return False
         said = " ".join(self.text.split())
         reason = said if len(said) <= LONGEST_REASON else f"…{said[1 - LONGEST_REASON :]}"
-        return not await self._spec.gate.permit(call.place, replace(call.action, agent_reason=reason))
+        impossible = await to_thread.run_sync(self._explain_impossible, call.action, self._spec.gate.directory)
+        wanted = replace(call.action, agent_reason=reason, impossible=impossible)
+        return not await self._spec.gate.permit(call.place, wanted)
+
+    def _explain_impossible(self, action: EngineAction, directory: str) -> str:
+        """Return why an action cannot work in the agent's sandbox, or an empty string if it can."""
+        command, checkout = action.arguments.get("command"), Path(action.directory or directory)
+        if self._sandbox == "none" or action.tool != "bash" or not isinstance(command, str):
+            return ""
+        written = find_git_write(command, partial(is_own_folder, checkout))
+        return describe_git_write(written, is_committed=None) if written else ""
 
     def _refuse_call(self, call: RunningCall, reason: str) -> None:
         assert call.place is not None
