@@ -768,4 +768,4 @@ def test_runs_from_before_count_as_a_hosts_unless_only_a_person_owned_them(
 
     assert unknown == [("free",), ("its",), ("over",), ("taken",)]
     assert known == [("done",), ("mine",)]
-    assert (versions, leases, new) == ([(9,)], [("it",)], [(True,)])
+    assert (versions, leases, new) == ([(11,)], [("it",)], [(True,)])

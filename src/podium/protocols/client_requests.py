@@ -6,7 +6,6 @@ withdrawn. If the client cannot ask, or the person gives no answer, the request 
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Awaitable, Callable
 
 from anyio import CancelScope, sleep
@@ -15,6 +14,7 @@ from msgspec import structs
 
 from ..core.open_requests import Asked
 from ..runs.inbox import AnswerMailbox, WorkerRequestWatcher
+from ..system.username import get_username
 from ..values.event import (
     Decision,
     Entry,
@@ -94,7 +94,7 @@ async def post_client_answer(mailbox: AnswerMailbox, asked: Asked, given: str) -
 
     An answer that the request does not allow is ignored, so the request stays in the inbox.
     """
-    by = getpass.getuser()
+    by = get_username()
     if isinstance(asked, QuestionAsked):
         if asked.kind != "decision" or not asked.choices or given in asked.choices:
             await mailbox.reply(asked.id, given, by=by, channel="api")

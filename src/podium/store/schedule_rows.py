@@ -19,7 +19,7 @@ from .store_connection import open_connection, open_for_reading, translate_error
 
 COLUMNS = (
     "id, cron, zone, agent, request, root, host, created, is_paused, next_at, last_at, last_run, missed, missed_at,"
-    " error"
+    " error, author"
 )
 
 
@@ -29,7 +29,7 @@ class Schedule:
 
     `root` is the folder that its runs work in, and `host` is the id of the machine that starts them. `missed` is the
     number of runs that were due while no process was running to start them. `error` says why the last run could not be
-    started.
+    started. `author` is the name of the person who added the schedule; it is not known for the oldest ones.
     """
 
     id: str
@@ -47,6 +47,7 @@ class Schedule:
     missed: int = 0
     missed_at: float = 0.0
     error: str = ""
+    author: str = ""
 
     @property
     def next_run(self) -> str:

@@ -7,9 +7,10 @@ import click
 from ...runs.inbox import resolve_choice
 from ...setup.settings import Settings
 from ...store.open_requests import find_open_request
+from ...system.username import get_username
 from ...values.errors import Mistake
 from ...values.event import QuestionAnswered, QuestionAsked
-from ..terminal.answer_report import get_username, submit_answer
+from ..terminal.answer_report import submit_answer
 from ..terminal.command_options import read_text_argument
 
 

@@ -10,9 +10,10 @@ from ...config.always_allow_rules import AllowedRule
 from ...runs.always_answer import save_always_answer
 from ...setup.settings import Settings
 from ...store.open_requests import find_open_request
+from ...system.username import get_username
 from ...values.errors import Mistake
 from ...values.event import Decision, PermissionAnswered, PermissionAsked
-from ..terminal.answer_report import get_username, submit_answer
+from ..terminal.answer_report import submit_answer
 
 
 @click.command("approve")

@@ -8,9 +8,10 @@ import click
 
 from ...setup.settings import Settings
 from ...store.open_requests import find_open_request
+from ...system.username import get_username
 from ...values.errors import Mistake
 from ...values.event import Decision, PermissionAnswered, PermissionAsked
-from ..terminal.answer_report import get_username, submit_answer
+from ..terminal.answer_report import submit_answer
 
 
 @click.command("deny")

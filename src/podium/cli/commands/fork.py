@@ -13,9 +13,9 @@ from ...app import App
 from ...runs.run_fork import ForkedRun, fork_run
 from ...runs.run_lookup import find_run_id, open_reader
 from ...setup.settings import Settings
+from ...system.username import get_username
 from ...values.agent import Budget
 from ...values.plain_text import format_count
-from ..terminal.answer_report import get_username
 from ..terminal.budget_text import BudgetParamType
 from ..terminal.command_options import (
     build_overrides,

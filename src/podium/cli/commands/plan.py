@@ -16,6 +16,7 @@ from ...setup.settings import Settings
 from ...store.open_requests import OpenRequest, list_run_requests
 from ...system.locations import find_home_folder
 from ...system.unsandboxed_program import build_unsandboxed_environment, find_current_checkouts
+from ...system.username import get_username
 from ...values.errors import Mistake
 from ...values.event import SCHEMA, QuestionAnswered, QuestionAsked
 from ...values.operation_path import parse_agent_name
@@ -23,7 +24,7 @@ from ...values.plan import WorkPlan
 from ...values.store_address import StoreAddress, find_local_folder
 from ...views.plan_text import format_plan
 from ...views.work_progress import TeamWork
-from ..terminal.answer_report import get_username, submit_answer
+from ..terminal.answer_report import submit_answer
 from ..terminal.text import align_columns, as_json, escape_for_terminal, print_to_stderr, truncate_line
 
 LONGEST_DESCRIPTION = 60

@@ -9,8 +9,8 @@ import click
 
 from ...app import App
 from ...runs.run_fork import ForkedRun, retry_run
+from ...system.username import get_username
 from ...values.agent import Budget
-from ..terminal.answer_report import get_username
 from ..terminal.budget_text import BudgetParamType
 from ..terminal.command_options import build_overrides, no_sandbox_option, park_option, permissions_option
 from ..terminal.run_output import OutputOptions, output_options

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-
 from ...core.open_requests import Answered
 from ...runs.run_lookup import derive_run_state
 from ...store.closed_requests import as_answered_error
@@ -33,11 +31,3 @@ def submit_answer(store: StoreAddress, one: OpenRequest, new_answer: Answered) -
             f"resume it with: podium resume {one.summary.id}"
         )
     return exit_codes.GOAL_MET
-
-
-def get_username() -> str:
-    """Return the name of the user on this machine."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "somebody"

@@ -25,6 +25,7 @@ from anyio import CancelScope, move_on_after, sleep, wait_readable
 from ...core.open_requests import describe_closing
 from ...runs.always_answer import save_always_answer
 from ...runs.inbox import resolve_choice
+from ...system.username import get_username
 from ...values.errors import Mistake
 from ...values.event import (
     Channel,
@@ -39,7 +40,6 @@ from ...values.operation_path import parse_agent_name
 from ...values.plain_text import format_count
 from ...values.store_address import StoreAddress
 from ...views.request_text import escape_hidden_text, escape_in_line, format_request_lines
-from .answer_report import get_username
 from .request_wrapping import wrap_request
 from .rule_question import format_rule_question
 from .run_display import ProgressView

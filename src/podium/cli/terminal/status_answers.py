@@ -11,11 +11,11 @@ from ...core.open_requests import Answered
 from ...runs.inbox import resolve_choice
 from ...store.closed_requests import as_answered_error
 from ...store.open_requests import OpenRequest, answer_request
+from ...system.username import get_username
 from ...values.errors import Mistake, PodiumError
 from ...values.event import Channel, PermissionAnswered, PermissionAsked, QuestionAnswered, QuestionAsked
 from ...values.plain_text import truncate_text
 from ...values.store_address import StoreAddress
-from .answer_report import get_username
 
 CHANNEL: Channel = "terminal"
 MOST_KEYS = 9

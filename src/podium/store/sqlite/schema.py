@@ -216,6 +216,10 @@ MIGRATIONS = (
         last INTEGER NOT NULL
     ) STRICT;
     """,
+    # Events name the interface through which a person acted. An older release cannot read the new interfaces.
+    """
+    ALTER TABLE schedule ADD COLUMN author TEXT NOT NULL DEFAULT '';
+    """,
 )
 
 

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from ... import __version__
+from ..actor import Channel
 from ..errors import StoreCorrupt
 from .decision_events import (
     BallotCast,
@@ -37,7 +38,6 @@ from .operation_events import (
 from .permission_events import (
     ActionBegan,
     ActionRefused,
-    Channel,
     Decision,
     PermissionAnswered,
     PermissionAsked,

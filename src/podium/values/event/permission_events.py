@@ -3,20 +3,15 @@
 from typing import ClassVar, Literal
 
 from ..action import Action
+from ..actor import Channel
 from ..plan import WorkPlan
 from ..risk_fact import RiskFact
-from .base_event import EventBase
+from .base_event import ActorEvent, EventBase
 
 Decision = Literal["once", "run", "always", "deny", "deny_and_pause", "abort"]
 """The possible answers to a permission request; the first three allow it, and the others deny it."""
 
 QuestionKind = Literal["question", "plan", "decision", "review"]
-
-Channel = Literal["", "terminal", "chat", "command", "page", "api", "rule", "timeout", "unattended"]
-"""Where an answer came from: the interface that a person used, a rule, or Podium because no person answered.
-
-It is empty in the logs of early releases.
-"""
 
 
 class PermissionAsked(EventBase, frozen=True, kw_only=True, tag="permission_asked"):
@@ -41,10 +36,10 @@ class PermissionAsked(EventBase, frozen=True, kw_only=True, tag="permission_aske
     agent_reason: str = ""
 
 
-class PermissionAnswered(EventBase, frozen=True, kw_only=True, tag="permission_answered"):
+class PermissionAnswered(ActorEvent, frozen=True, kw_only=True, tag="permission_answered"):
     """The permission request with this id was answered; the answer is final.
 
-    `by` is the name of the user who answered, or Podium's name if it answered itself. `at` is the time of the answer.
+    `by` is Podium's name if it answered itself. `at` is the time of the answer.
     `rule` is the rule that was saved with the answer to allow such actions permanently, if any.
     """
 
@@ -81,8 +76,8 @@ class QuestionAsked(EventBase, frozen=True, kw_only=True, tag="question_asked"):
     plan: WorkPlan | None = None
 
 
-class QuestionAnswered(EventBase, frozen=True, kw_only=True, tag="question_answered"):
-    """The question with this id was answered; `by` is the name of the user who answered.
+class QuestionAnswered(ActorEvent, frozen=True, kw_only=True, tag="question_answered"):
+    """The question with this id was answered.
 
     `digest` is the hash of the text that the user saw. `plan` is the plan as the user edited it, if it was edited.
     """

@@ -2,17 +2,18 @@
 
 from typing import Any, ClassVar, Literal
 
+from ..actor import Channel
 from ..agent import Agent, Budget
 from ..attachment import Attachment
 from ..errors import Failure
 from ..guidance import Guidance
 from ..request import Outcome, Part, Request
 from ..worker_task import WorkerTask
-from .base_event import EventBase
+from .base_event import ActorEvent, EventBase
 from .decision_events import DecisionProposed
 
 
-class RunStarted(EventBase, frozen=True, kw_only=True, tag="run_started"):
+class RunStarted(ActorEvent, frozen=True, kw_only=True, tag="run_started"):
     """A run started with a request to an agent; its agents and settings apply to the whole run."""
 
     agent: str
@@ -42,15 +43,19 @@ class RunStarted(EventBase, frozen=True, kw_only=True, tag="run_started"):
     """The machine that the run was started on."""
     boot: str = ""
     """The id of that machine's boot. It changes when the machine restarts."""
+    by: str = ""
+    channel: Channel = ""
 
 
-class RunResumed(EventBase, frozen=True, kw_only=True, tag="run_resumed"):
+class RunResumed(ActorEvent, frozen=True, kw_only=True, tag="run_resumed"):
     """A process resumed the run where the previous process stopped."""
 
     host: str
     pid: int
     boot: str = ""
     """The id of the machine's boot. It changes when the machine restarts."""
+    by: str = ""
+    channel: Channel = ""
 
 
 class RunPaused(EventBase, frozen=True, kw_only=True, tag="run_paused"):
@@ -72,32 +77,35 @@ class RunEnded(EventBase, frozen=True, kw_only=True, tag="run_ended"):
     parts: tuple[Part, ...] = ()
 
 
-class StopAsked(EventBase, frozen=True, kw_only=True, tag="stop_asked"):
+class StopAsked(ActorEvent, frozen=True, kw_only=True, tag="stop_asked"):
     """Somebody asked to stop the run now and keep its partial results."""
 
     survives_power_loss: ClassVar[bool] = True
 
     by: str = ""
+    channel: Channel = ""
 
 
-class PauseAsked(EventBase, frozen=True, kw_only=True, tag="pause_asked"):
+class PauseAsked(ActorEvent, frozen=True, kw_only=True, tag="pause_asked"):
     """Somebody asked to pause the run."""
 
     survives_power_loss: ClassVar[bool] = True
 
     by: str = ""
+    channel: Channel = ""
 
 
-class BudgetChanged(EventBase, frozen=True, kw_only=True, tag="budget_changed"):
+class BudgetChanged(ActorEvent, frozen=True, kw_only=True, tag="budget_changed"):
     """Somebody changed the run's limits; limits that are not in `budget` stay unchanged."""
 
     survives_power_loss: ClassVar[bool] = True
 
     budget: Budget
     by: str = ""
+    channel: Channel = ""
 
 
-class MessageReceived(EventBase, frozen=True, kw_only=True, tag="message_received"):
+class MessageReceived(ActorEvent, frozen=True, kw_only=True, tag="message_received"):
     """A message was sent to an agent in the run; it is delivered with the agent's next prompt or model call."""
 
     survives_power_loss: ClassVar[bool] = True
@@ -109,6 +117,7 @@ class MessageReceived(EventBase, frozen=True, kw_only=True, tag="message_receive
     attachments: tuple[Attachment, ...] = ()
     sender: str = ""
     """The run of the agent that sent the message; empty if a person sent it."""
+    channel: Channel = ""
 
 
 class MessagesDelivered(EventBase, frozen=True, kw_only=True, tag="messages_delivered"):

@@ -4,7 +4,8 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
-from .base_event import EventBase
+from ..actor import Channel
+from .base_event import ActorEvent, EventBase
 
 
 class PlannedAssignment(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -69,13 +70,14 @@ class AdjustmentProposed(EventBase, frozen=True, kw_only=True, tag="adjustment_p
     is_applied: bool = False
 
 
-class MemberChanged(EventBase, frozen=True, kw_only=True, tag="member_changed"):
+class MemberChanged(ActorEvent, frozen=True, kw_only=True, tag="member_changed"):
     """The model or prompt of an agent was changed for all later operations; empty fields change nothing."""
 
     member: str
     model: str = ""
     prompt: str = ""
     by: str = ""
+    channel: Channel = ""
 
     def with_earlier(self, before: "MemberChanged | None") -> "MemberChanged":
         """Return this change merged with an earlier change to the same agent."""

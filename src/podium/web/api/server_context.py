@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from ...runs.worker_lookup import load_worker_state
 from ...setup.settings import Settings
 from ...store.reader import StoreReader
 from ...system.locations import find_repo
+from ...system.username import get_username
 from ...values.errors import Mistake, PodiumError
 from ...values.store_address import StoreAddress
 from ...views.worker_state import WorkerState
@@ -57,7 +57,7 @@ class ServerContext:
         self.diff_syntax = DiffSyntax()
         self.run_table = RunTableReader(self.settings.store, self.costs)
         self.known_repositories = KnownRepositories(self.settings.store, self.repo)
-        self.user = _find_username()
+        self.user = get_username()
         self.launcher: RunLauncher
         self.served_runs: ServedRuns
         self.client_runs: ClientRuns
@@ -128,10 +128,3 @@ class ServerContext:
 def _cancel(tasks: TaskGroup) -> None:
     scope: CancelScope = tasks.cancel_scope
     scope.cancel()
-
-
-def _find_username() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "somebody"

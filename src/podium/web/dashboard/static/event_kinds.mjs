@@ -18,7 +18,7 @@ export const KINDS = Object.freeze({
   permission_asked: "An agent requested permission for an action, which is executed only if the answer allows it.",
   permission_answered: "The permission request with this id was answered; the answer is final.",
   question_asked: "An agent asked the user a question, or asked for approval of a plan, a decision or a review.",
-  question_answered: "The question with this id was answered; `by` is the name of the user who answered.",
+  question_answered: "The question with this id was answered.",
   action_began: "An action was allowed and starts now; `allowed_by` is the person or rule that allowed it.",
   action_refused: "An action was not executed; `reason` says why, for example which person or rule denied it.",
   hook_ran: "A hook was called. It passed, denied the action, or failed.",
@@ -310,6 +310,7 @@ export const KINDS = Object.freeze({
  * @property {"budget_changed"} type
  * @property {Budget} budget
  * @property {string} [by]
+ * @property {(""|"a2a"|"acp"|"agent"|"api"|"chat"|"command"|"mcp"|"openai"|"page"|"rule"|"schedule"|"terminal"|"timeout"|"unattended"|"watch")} [channel]
  */
 
 /**
@@ -572,6 +573,7 @@ export const KINDS = Object.freeze({
  * @property {string} [model]
  * @property {string} [prompt]
  * @property {string} [by]
+ * @property {(""|"a2a"|"acp"|"agent"|"api"|"chat"|"command"|"mcp"|"openai"|"page"|"rule"|"schedule"|"terminal"|"timeout"|"unattended"|"watch")} [channel]
  */
 
 /**
@@ -611,6 +613,7 @@ export const KINDS = Object.freeze({
  * @property {string} [by]
  * @property {Array<Attachment>} [attachments]
  * @property {string} [sender]
+ * @property {(""|"a2a"|"acp"|"agent"|"api"|"chat"|"command"|"mcp"|"openai"|"page"|"rule"|"schedule"|"terminal"|"timeout"|"unattended"|"watch")} [channel]
  */
 
 /**
@@ -703,6 +706,7 @@ export const KINDS = Object.freeze({
  * @typedef {object} PauseAsked
  * @property {"pause_asked"} type
  * @property {string} [by]
+ * @property {(""|"a2a"|"acp"|"agent"|"api"|"chat"|"command"|"mcp"|"openai"|"page"|"rule"|"schedule"|"terminal"|"timeout"|"unattended"|"watch")} [channel]
  */
 
 /**
@@ -715,7 +719,7 @@ export const KINDS = Object.freeze({
  * @property {string} [comment]
  * @property {string} [rule]
  * @property {number} [at]
- * @property {(""|"api"|"chat"|"command"|"page"|"rule"|"terminal"|"timeout"|"unattended")} [channel]
+ * @property {(""|"a2a"|"acp"|"agent"|"api"|"chat"|"command"|"mcp"|"openai"|"page"|"rule"|"schedule"|"terminal"|"timeout"|"unattended"|"watch")} [channel]
  */
 
 /**
@@ -893,7 +897,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * The question with this id was answered; `by` is the name of the user who answered.
+ * The question with this id was answered.
  * @typedef {object} QuestionAnswered
  * @property {"question_answered"} type
  * @property {string} id
@@ -901,7 +905,7 @@ export const KINDS = Object.freeze({
  * @property {string} [by]
  * @property {string} [digest]
  * @property {(WorkPlan|null)} [plan]
- * @property {(""|"api"|"chat"|"command"|"page"|"rule"|"terminal"|"timeout"|"unattended")} [channel]
+ * @property {(""|"a2a"|"acp"|"agent"|"api"|"chat"|"command"|"mcp"|"openai"|"page"|"rule"|"schedule"|"terminal"|"timeout"|"unattended"|"watch")} [channel]
  */
 
 /**
@@ -1018,6 +1022,8 @@ export const KINDS = Object.freeze({
  * @property {string} host
  * @property {number} pid
  * @property {string} [boot]
+ * @property {string} [by]
+ * @property {(""|"a2a"|"acp"|"agent"|"api"|"chat"|"command"|"mcp"|"openai"|"page"|"rule"|"schedule"|"terminal"|"timeout"|"unattended"|"watch")} [channel]
  */
 
 /**
@@ -1040,6 +1046,8 @@ export const KINDS = Object.freeze({
  * @property {Object<string, string>} [servers]
  * @property {string} [host]
  * @property {string} [boot]
+ * @property {string} [by]
+ * @property {(""|"a2a"|"acp"|"agent"|"api"|"chat"|"command"|"mcp"|"openai"|"page"|"rule"|"schedule"|"terminal"|"timeout"|"unattended"|"watch")} [channel]
  */
 
 /**
@@ -1099,6 +1107,7 @@ export const KINDS = Object.freeze({
  * @typedef {object} StopAsked
  * @property {"stop_asked"} type
  * @property {string} [by]
+ * @property {(""|"a2a"|"acp"|"agent"|"api"|"chat"|"command"|"mcp"|"openai"|"page"|"rule"|"schedule"|"terminal"|"timeout"|"unattended"|"watch")} [channel]
  */
 
 /**
