@@ -22,8 +22,9 @@ from podium.store.open_requests import list_open_requests
 from podium.store.store_connection import open_connection
 from podium.system.json_rpc import INVALID_PARAMS
 from podium.testing import calls
+from podium.values.actor import AccessScope
 from podium.values.event import MessageReceived, QuestionAsked, StopAsked, TurnStarted
-from podium.web.api.access_tokens import SCOPES, Scope
+from podium.web.api.access_tokens import SCOPES
 
 from ..web.conftest import Site
 from .conftest import find_newest_run
@@ -32,7 +33,7 @@ TOO_LONG = 90.0
 
 
 @asynccontextmanager
-async def connect(site: Site, agent: str, *scopes: Scope, streaming: bool = False) -> AsyncIterator[Any]:
+async def connect(site: Site, agent: str, *scopes: AccessScope, streaming: bool = False) -> AsyncIterator[Any]:
     """Read the card of an agent and connect to the endpoint that it names."""
     secret, _ = site.server.context.tokens.create_token("test", scopes or SCOPES)
     headers = {"Authorization": f"Bearer {secret}"}

@@ -16,15 +16,16 @@ import openai
 import pytest
 from openai import OpenAI
 
+from podium.values.actor import AccessScope
 from podium.values.event import PermissionAsked, RunEnded, TurnStarted
-from podium.web.api.access_tokens import SCOPES, Scope
+from podium.web.api.access_tokens import SCOPES
 
 from ..web.conftest import Site
 from ..web.test_serve import podium, serve
 from .conftest import find_newest_run, read_entries, write_agents
 
 
-def connect(site: Site, *scopes: Scope) -> OpenAI:
+def connect(site: Site, *scopes: AccessScope) -> OpenAI:
     secret, _ = site.server.context.tokens.create_token("test", scopes or SCOPES)
     return OpenAI(base_url=f"{site.address}/v1", api_key=secret, timeout=20)
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import httpx
 
-from podium.web.api.access_tokens import SCOPES, Scope
+from podium.values.actor import AccessScope
+from podium.web.api.access_tokens import SCOPES
 
 from .conftest import Site
 
@@ -17,7 +18,7 @@ from .conftest import Site
 class ApiClient(httpx.Client):
     """An HTTP client that signs in with a token of some scopes."""
 
-    def __init__(self, site: Site, *, scopes: tuple[Scope, ...] = SCOPES) -> None:
+    def __init__(self, site: Site, *, scopes: tuple[AccessScope, ...] = SCOPES) -> None:
         self.secret, self.token = site.server.context.tokens.create_token("test", scopes)
         super().__init__(base_url=site.address, headers={"Authorization": f"Bearer {self.secret}"}, timeout=20)
 

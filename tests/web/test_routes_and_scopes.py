@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from podium.testing import calls
+from podium.values.actor import AccessScope
 from podium.values.event import PermissionAsked
-from podium.web.api.access_tokens import SCOPES, Scope
+from podium.web.api.access_tokens import SCOPES
 
 from ..protocols.conftest import write_agent
 from . import screen_data as data
@@ -28,7 +29,7 @@ from .conftest import Site, open_site
 OPEN = {"/health", "/api/login"}
 """The documented routes that need no token."""
 
-TOKENS: dict[str, tuple[Scope, ...]] = {
+TOKENS: dict[str, tuple[AccessScope, ...]] = {
     "none": (),
     "read": ("read",),
     "act": ("read", "act"),

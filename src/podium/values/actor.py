@@ -1,8 +1,13 @@
-"""Who did something, and through which interface."""
+"""Who does something, through which interface, and with which right.
+
+An act is a function for something that a person or a program can do, such as sending a message to a run. All interfaces
+call it and pass the actor, which is recorded with its events.
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
 
@@ -26,8 +31,14 @@ Channel = Literal[
 ]
 """The interface through which something was done, or `rule`, `timeout` or `unattended` if Podium decided by itself.
 
-`agent` is a tool that an agent called. The channel is empty in the logs of early releases.
+`terminal` is a question in the terminal, `command` is a command, `api` is the HTTP API or a Python program, and `agent`
+is a tool that an agent called. The channel is empty in the logs of early releases.
 """
+
+AccessScope = Literal["read", "act", "approve"]
+"""What a client of the HTTP API may do. `approve` is for what a person decides, such as answers to requests."""
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Actor(Struct, frozen=True, kw_only=True):
@@ -36,5 +47,20 @@ class Actor(Struct, frozen=True, kw_only=True):
     name: str
     channel: Channel
 
-    def __str__(self) -> str:
-        return self.name
+
+def act(scope: AccessScope) -> Callable[[Function], Function]:
+    """Mark a function as an act, and declare the scope that a client of the HTTP API needs to call it."""
+
+    def declare(function: Function) -> Function:
+        function.__dict__["podium_scope"] = scope
+        return function
+
+    return declare
+
+
+def get_scope(function: Callable[..., Any]) -> AccessScope:
+    """Return the scope that a client of the HTTP API needs for an act. Raise TypeError if it is not an act."""
+    scope: AccessScope | None = getattr(function, "podium_scope", None)
+    if scope is None:
+        raise TypeError(f"{function.__qualname__} is not an act: it declares no scope")
+    return scope

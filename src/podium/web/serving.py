@@ -16,12 +16,13 @@ from anyio import CancelScope, Event, create_task_group, open_signal_receiver, s
 
 from ..setup.settings import Settings
 from ..store.worker_index import WorkerIndex
+from ..values.actor import AccessScope
 from ..values.errors import Mistake
 from ..workers.commander_socket import commander_socket_path, is_commander_listening
 from ..workers.delegate import start_commander
 from ..workers.schedule_firing import CHECK_SECONDS, describe_unattended_schedules
 from ..workers.unfinished_workers import has_work
-from .api.access_tokens import SCOPES, Scope, TokenFile
+from .api.access_tokens import SCOPES, TokenFile
 from .api.server_context import ServerContext
 from .api.server_log import LOG_CONFIG, EscapingFormatter
 from .web_server import build_app
@@ -46,7 +47,7 @@ class ServeOptions:
 
     host: str = "127.0.0.1"
     port: int = 0
-    scopes: Sequence[Scope] = SCOPES
+    scopes: Sequence[AccessScope] = SCOPES
     repo: Path
     is_remembered: bool = False
     public_names: Sequence[str] = ()

@@ -20,12 +20,10 @@ from msgspec import Struct, structs
 from ...system.atomic_file import replace_file
 from ...system.file_lock import hold_file_lock
 from ...system.private_folder import make_private_folder
+from ...values.actor import AccessScope
 from ...values.errors import Mistake
 
-Scope = Literal["read", "act", "approve"]
-"""What a token permits: reading (`read`), starting and steering runs (`act`), answering requests (`approve`)."""
-
-SCOPES: tuple[Scope, ...] = get_args(Scope)
+SCOPES: tuple[AccessScope, ...] = get_args(AccessScope)
 FILE_NAME = "serve-tokens.json"
 CODE_SECONDS = 600.0
 SESSION_SECONDS = 12 * 3600.0
@@ -45,7 +43,7 @@ class AccessToken(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     id: str
     name: str
-    scopes: tuple[Scope, ...]
+    scopes: tuple[AccessScope, ...]
     digest: str
     created: float
     expires: float = 0.0
@@ -84,7 +82,7 @@ class TokenFile:
         return tuple(one for one in self._tokens if not one.expires or one.expires > now)
 
     def create_token(
-        self, name: str, scopes: Iterable[Scope], *, seconds: float = 0.0, channel: Literal["page", "api"] = "api"
+        self, name: str, scopes: Iterable[AccessScope], *, seconds: float = 0.0, channel: Literal["page", "api"] = "api"
     ) -> tuple[str, AccessToken]:
         """Create a token and return its secret, which is not stored, and its record."""
         secret, now = f"pod_{secrets.token_urlsafe(32)}", self._clock()
@@ -146,11 +144,11 @@ class LoginCodes:
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._codes: dict[str, tuple[float, tuple[Scope, ...]]] = {}
+        self._codes: dict[str, tuple[float, tuple[AccessScope, ...]]] = {}
         self._failures: dict[str, list[float]] = {}
         """When each client sent its last wrong codes, the client that sent one last at the end."""
 
-    def create_code(self, scopes: Iterable[Scope], *, seconds: float = CODE_SECONDS) -> str:
+    def create_code(self, scopes: Iterable[AccessScope], *, seconds: float = CODE_SECONDS) -> str:
         """Return a new code that grants these scopes."""
         if len(self._codes) >= MOST_CODES:
             self._codes.pop(next(iter(self._codes)))
@@ -163,7 +161,7 @@ class LoginCodes:
         since = self._clock() - FAILURE_SECONDS
         return sum(at > since for at in self._failures.get(name_network(client), ())) >= MOST_FAILURES
 
-    def redeem_code(self, code: str, *, client: str = "") -> tuple[Scope, ...] | None:
+    def redeem_code(self, code: str, *, client: str = "") -> tuple[AccessScope, ...] | None:
         """Return the scopes of a code and invalidate it. Return None if the code is unknown, already used or expired.
 
         `client` is the address that sent it. While it is blocked, its codes are neither accepted nor used up.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from litestar import Litestar, Request
@@ -13,7 +14,8 @@ from litestar.openapi.spec import SecurityScheme
 from litestar.routes import HTTPRoute
 from litestar.types import Guard
 
-from .access_tokens import AccessToken, Scope
+from ...values.actor import AccessScope, get_scope
+from .access_tokens import AccessToken
 
 Connection = ASGIConnection[Any, Any, Any, Any]
 ApiRequest = Request[Any, Any, Any]
@@ -30,7 +32,7 @@ def get_token(connection: Connection) -> AccessToken:
     return token
 
 
-def require_scope(connection: Connection, scope: Scope, *, to: str = "this") -> None:
+def require_scope(connection: Connection, scope: AccessScope, *, to: str = "this") -> None:
     """Raise PermissionDeniedException unless the request's token has a scope. `to` says what needs it."""
     token = get_token(connection)
     if scope not in token.scopes:
@@ -53,7 +55,12 @@ def may_approve(connection: Connection, handler: BaseRouteHandler) -> None:
     require_scope(connection, "approve")
 
 
-SCOPE_OF_GUARD: dict[Guard, Scope] = {may_read: "read", may_act: "act", may_approve: "approve"}
+def may(act: Callable[..., object]) -> Guard:
+    """Return the guard that requires the scope of an act."""
+    return next(guard for guard, scope in SCOPE_OF_GUARD.items() if scope == get_scope(act))
+
+
+SCOPE_OF_GUARD: dict[Guard, AccessScope] = {may_read: "read", may_act: "act", may_approve: "approve"}
 
 
 def declare_scopes(app: Litestar, open_paths: frozenset[str]) -> None:

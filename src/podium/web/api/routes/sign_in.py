@@ -9,8 +9,9 @@ from litestar.exceptions import NotAuthorizedException, TooManyRequestsException
 from litestar.params import FromPath, JSONBody
 from msgspec import Struct
 
+from ....values.actor import AccessScope
 from ....values.event import SCHEMA
-from ..access_tokens import FAILURE_SECONDS, MOST_FAILURES, SESSION_SECONDS, AccessToken, Scope
+from ..access_tokens import FAILURE_SECONDS, MOST_FAILURES, SESSION_SECONDS, AccessToken
 from ..route_parameters import Server
 from ..scopes import ApiRequest, get_token, may_act, may_read, require_scope
 
@@ -28,7 +29,7 @@ class NewToken(Struct):
 
     id: str
     token: str
-    scopes: list[Scope]
+    scopes: list[AccessScope]
     expires: float
 
 
