@@ -10,20 +10,20 @@ import pytest
 from podium.config.settings_document import NEEDS_TRUST, SPELLED
 from podium.config.settings_files import IGNORED, read_settings_files
 from podium.config.settings_keys import (
-    ENGINE_READERS,
-    INSTALL_READERS,
+    ENGINE_KEYS,
+    INSTALL_KEYS,
     KEYS,
-    LIMIT_READERS,
-    PROVIDER_READERS,
-    ROLE_READERS,
-    SERVER_READERS,
-    WORKTREE_READERS,
+    LIMIT_KEYS,
+    PROVIDER_KEYS,
+    ROLE_KEYS,
+    SERVER_KEYS,
+    WORKTREE_KEYS,
 )
 from podium.policy.rule_entry import KINDS
 from podium.setup.settings import Settings
-from podium.values.field_reader import BUDGET_READERS
+from podium.values.field_reader import BUDGET_KEYS
 from podium.values.hook import HOOK_EVENTS
-from podium.values.hook_keys import HOOK_READERS
+from podium.values.hook_keys import HOOK_KEYS
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "settings.md").read_text(encoding="utf-8")
@@ -39,17 +39,17 @@ def test_every_example_is_valid(tmp_path: Path, name: str, text: str) -> None:
 
 
 NESTED_KEYS = {
-    "models": ROLE_READERS,
-    "budget": (*BUDGET_READERS, "per_day", "per_repository_day"),
+    "models": ROLE_KEYS,
+    "budget": (*BUDGET_KEYS, "per_day", "per_repository_day"),
     "permissions": (*KINDS, "mode", "match", "not_match"),
     "approvals": ("timeout",),
-    "worktrees": WORKTREE_READERS,
-    "providers": PROVIDER_READERS,
-    "limits": LIMIT_READERS,
-    "installs": INSTALL_READERS,
-    "hooks": HOOK_READERS,
-    "mcpServers": SERVER_READERS,
-    "engines": ENGINE_READERS,
+    "worktrees": WORKTREE_KEYS,
+    "providers": PROVIDER_KEYS,
+    "limits": LIMIT_KEYS,
+    "installs": INSTALL_KEYS,
+    "hooks": HOOK_KEYS,
+    "mcpServers": SERVER_KEYS,
+    "engines": ENGINE_KEYS,
     "notify": ("command",),
 }
 """The keys below each key whose value is a mapping, or a list of mappings."""
@@ -70,7 +70,7 @@ def test_every_event_with_hooks_and_every_worktree_setting_has_a_row() -> None:
     hooks = (DOCS / "hooks.md").read_text(encoding="utf-8")
 
     assert [event for event in HOOK_EVENTS if f"| `{event}` |" not in hooks] == []
-    assert [key for key in WORKTREE_READERS if f"| `{key}` |" not in PAGE] == []
+    assert [key for key in WORKTREE_KEYS if f"| `{key}` |" not in PAGE] == []
 
 
 def test_every_key_that_a_repository_cannot_set_is_listed() -> None:

@@ -11,6 +11,7 @@ from podium.values.agent import Budget
 from podium.values.field_reader import (
     MAX_DIAGNOSTICS,
     FieldReader,
+    Key,
     ParseContext,
     read_budget,
     to_camel_case,
@@ -145,7 +146,8 @@ def test_a_key_is_found_by_every_spelling_and_named_as_it_is_spelled() -> None:
 def test_each_value_of_a_mapping_is_read_by_the_reader_of_its_key() -> None:
     top = read_top("maxTurns: 3\nname: a\nnam: 1\n")
 
-    values = top.read_values({"name": FieldReader.read_text, "max_turns": FieldReader.read_int, "role": read_budget})
+    keys = {"name": Key(FieldReader.read_text), "max_turns": Key(FieldReader.read_int), "role": Key(read_budget)}
+    values = top.read_values(keys)
 
     assert values == {"name": "a", "max_turns": 3}
     assert list_sentences(top) == ["~/x.yaml:3: nam: unknown key, ignored; the closest known key is name"]

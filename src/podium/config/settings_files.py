@@ -74,11 +74,11 @@ def read_settings_files(home: Path, repo: Path | None = None) -> SettingsFiles:
     # For start-up time: importing the YAML reader is slow, and most users have no such file.
     from .settings_reading import read_settings_file
 
-    user = read_settings_file(user_file, path_shown=format_path(user_file), side="user")
+    user = read_settings_file(user_file, path_shown=format_path(user_file), is_yours=True)
     if repo is None:
         return SettingsFiles(user=user.document, paths=user.paths, diagnostics=user.diagnostics, user_lines=user.lines)
-    own = read_settings_file(repo / REPO_FILE, path_shown=REPO_FILE, side="repo", root=repo)
-    foreign = read_settings_file(repo / MCP_FILE, path_shown=MCP_FILE, side="repo", root=repo)
+    own = read_settings_file(repo / REPO_FILE, path_shown=REPO_FILE, is_yours=False, root=repo)
+    foreign = read_settings_file(repo / MCP_FILE, path_shown=MCP_FILE, is_yours=False, root=repo)
     files = SettingsFiles(
         user=user.document,
         repo=own.document.without_proposed(),

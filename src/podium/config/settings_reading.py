@@ -25,7 +25,7 @@ from ..values.located_yaml import (
 )
 from ..values.yaml_parser import parse_yaml_mapping
 from .settings_document import SettingsDocument
-from .settings_keys import Side, read_document, read_mcp_servers
+from .settings_keys import read_document, read_mcp_servers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,15 +49,20 @@ class SettingsFileContent:
         return {key: f"{self.path}:{number}" for key, number in self.line_numbers.items()}
 
 
-def read_settings_file(path: Path, *, path_shown: str, side: Side, root: Path | None = None) -> SettingsFileContent:
-    """Read the file at `path`, which must be inside `root` if given. From a JSON file, only MCP servers are read."""
+def read_settings_file(path: Path, *, path_shown: str, is_yours: bool, root: Path | None = None) -> SettingsFileContent:
+    """Read the file at `path`, which must be inside `root` if given. From a JSON file, only MCP servers are read.
+
+    `is_yours` says that the file is the user's own, and not a repository's.
+    """
     foreign = path.suffix == ".json"
-    context = ParseContext(file=path, display_path=path_shown, foreign=foreign, ignores_unknown_keys=foreign)
-    is_there = os.path.lexists(path) and not (side == "repo" and is_placeholder(path))
+    context = ParseContext(
+        file=path, display_path=path_shown, foreign=foreign, ignores_unknown_keys=foreign, is_yours=is_yours
+    )
+    is_there = os.path.lexists(path) and (is_yours or not is_placeholder(path))
     found = SettingsDocument()
     if is_there:
         try:
-            found = _parse_document(context, read_text_file(path, root=root), side)
+            found = _parse_document(context, read_text_file(path, root=root))
         except UnreadableFile as error:
             context.add_diagnostic("error", str(error))
         except MalformedText as error:
@@ -78,10 +83,10 @@ def is_placeholder(path: Path) -> bool:
 
 def parse_settings_text(text: str, *, path_shown: str) -> SettingsFileContent:
     """Parse `text` as the content of a user's settings file."""
-    context = ParseContext(file=Path(path_shown), display_path=path_shown)
+    context = ParseContext(file=Path(path_shown), display_path=path_shown, is_yours=True)
     found = SettingsDocument()
     try:
-        found = _parse_document(context, text, "user")
+        found = _parse_document(context, text)
     except MalformedText as error:
         context.add_diagnostic("error", str(error), line=error.line, key=error.key)
     return _build_content(context, found)
@@ -101,13 +106,13 @@ def _build_content(context: ParseContext, found: SettingsDocument, *, is_there: 
     )
 
 
-def _parse_document(context: ParseContext, text: str, side: Side) -> SettingsDocument:
+def _parse_document(context: ParseContext, text: str) -> SettingsDocument:
     if not context.foreign:
-        return read_document(FieldReader(context=context, node=parse_yaml_mapping(text)), side)
+        return read_document(FieldReader(context=context, node=parse_yaml_mapping(text)))
     top = FieldReader(context=context, node=compose_json(text))
     fields = top.read_fields(("mcpServers",))
     return (
-        SettingsDocument(mcp_servers=read_mcp_servers(fields["mcpServers"], side))
+        SettingsDocument(mcp_servers=read_mcp_servers(fields["mcpServers"]))
         if "mcpServers" in fields
         else SettingsDocument()
     )

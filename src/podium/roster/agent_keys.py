@@ -11,7 +11,7 @@ import msgspec
 
 from ..system import bounded_file
 from ..values.agent import DEFAULT_REQUIRE, Advisors, Agent, Permissions, Router, Source
-from ..values.field_reader import FieldReader, Readers, read_budget, to_camel_case
+from ..values.field_reader import BUDGET_KEYS, FieldReader, Key, Keys, read_budget, to_camel_case
 from ..values.hook import AGENT_HOOK_EVENTS
 from ..values.located_yaml import ListNode, MappingNode, ScalarNode, quote_text, to_plain_value
 from ..values.plain_text import join_words
@@ -21,12 +21,11 @@ from .team_keys import read_team
 
 FORMATS = ("text", "markdown")
 TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
-ROUTER_READERS: Readers = {
-    "destinations": read_agent_names,
-    "fallback": read_agent_name,
-    "max_turns": FieldReader.read_int,
+ROUTER_KEYS: Keys = {
+    "destinations": Key(read_agent_names),
+    "fallback": Key(read_agent_name),
+    "max_turns": Key(FieldReader.read_int),
 }
-ADVISORS_KEYS = ("agents", "require", "timeout")
 
 PERMISSION_MODES = {"default": "", "plan": "plan", "dontAsk": "dont-ask", "dont-ask": "dont-ask"}
 WIDER_MODES = ("acceptEdits", "accept-edits", "bypassPermissions", "bypass", "auto")
@@ -55,10 +54,10 @@ def read_keys(top: FieldReader, *, stem: str, prompt: str, description: str, sou
     `stem` and `description` are the defaults for a file without a name or a description.
     """
     below = dict.fromkeys(TEAM_KEYS, "team")
-    fields = top.read_fields(("name", *READERS, *FOREIGN_KEYS, "hooks"), also={"consult": "advisors"}, below=below)
+    fields = top.read_fields(("name", *KEYS, *FOREIGN_KEYS, "hooks"), also={"consult": "advisors"}, below=below)
     if "advisors" in fields and fields["advisors"].key == "consult":
         fields["advisors"].add_warning("consult is an alias of advisors; use advisors")
-    values: dict[str, Any] = {key: read(fields[key]) for key, read in READERS.items() if key in fields}
+    values: dict[str, Any] = {name: key.read(fields[name]) for name, key in KEYS.items() if name in fields}
     other = {to_camel_case(key): read_foreign_key(fields[key]) for key in FOREIGN_KEYS if key in fields}
     if "hooks" in fields:
         other["hooks"] = read_agent_hooks(fields["hooks"], source)
@@ -171,7 +170,7 @@ def read_router(reader: FieldReader) -> Router | bool:
     if not isinstance(reader.node, MappingNode):
         reader.report_expected("true or a mapping with destinations")
         return False
-    return Router(**reader.read_values(ROUTER_READERS))
+    return Router(**reader.read_values(ROUTER_KEYS))
 
 
 def read_advisors(reader: FieldReader) -> Advisors | None:
@@ -277,32 +276,165 @@ def read_memory(reader: FieldReader) -> str:
     return reader.read_choice(words=("project", "user"))
 
 
-READERS: Readers = {
-    "description": FieldReader.read_single_line,
-    "model": FieldReader.read_single_line,
-    "fallback_models": FieldReader.read_comma_list,
-    "engine": FieldReader.read_single_line,
-    "tools": read_tools,
-    "disallowed_tools": read_tools,
-    "role": FieldReader.read_single_line,
-    "capabilities": FieldReader.read_comma_list,
-    "permissions": read_permissions,
-    "agents": read_agent_names,
-    "handoff": read_handoff,
-    "router": read_router,
-    "advisors": read_advisors,
-    "team": read_team,
-    "input": read_data_format,
-    "output": read_data_format,
-    "max_turns": FieldReader.read_int,
-    "max_tokens": FieldReader.read_int,
-    "expects": partial(FieldReader.read_choice, words=("changes",)),
-    "timeout": FieldReader.read_positive_number,
-    "budget": read_budget,
-    "permission_mode": read_permission_mode,
-    "skills": FieldReader.read_comma_list,
-    "pattern": FieldReader.read_single_line,
-    "memory": read_memory,
-    "isolation": partial(FieldReader.read_choice, words=("shared", "worktree", "process")),
+ADVISORS_KEYS: Keys = {
+    "agents": Key(read_agent_names),
+    "require": Key(FieldReader.read_int),
+    "timeout": Key(FieldReader.read_positive_number),
 }
-"""The reader for each key. `name` is read separately, because its default is the file name."""
+KEYS: Keys = {
+    "description": Key(
+        FieldReader.read_single_line,
+        "one line, shown to people, team leads and routers",
+        default="the first sentence of the prompt",
+    ),
+    "model": Key(
+        FieldReader.read_single_line,
+        (
+            "`provider:model`, a [model role](settings.md#models-and-roles) from the settings, an alias such "
+            "as `sonnet`, or `inherit`"
+        ),
+        default="the model from the settings",
+    ),
+    "fallback_models": Key(
+        FieldReader.read_comma_list,
+        (
+            "models that are tried in order if `model` is not available or fails, see [Fallback "
+            "models](engines.md#fallback-models)"
+        ),
+        default="the `fallbackModels` of its team, if any",
+    ),
+    "engine": Key(
+        FieldReader.read_single_line,
+        (
+            "the [engine](engines.md) that produces the agent's replies: `model`, `scripted`, `rehearsal`, a "
+            "[coding agent](engines.md#coding-agents) such as `goose`, or the name of an engine that your "
+            "program or a [plug-in](plugins.md) provides"
+        ),
+        default="`model`",
+    ),
+    "tools": Key(
+        read_tools,
+        (
+            "[tools](tools.md), as a list or a comma-separated string; `Agent(name)` in `tools` has the same "
+            "effect as `name` in `agents`"
+        ),
+        default="the read-only tools and [a few others](tools.md)",
+    ),
+    "disallowed_tools": Key(read_tools, "tools that are taken away from `tools`", default="none"),
+    "role": Key(
+        FieldReader.read_single_line,
+        (
+            "a short description of what the agent does in a team, shown to the lead during planning; not "
+            "related to model roles"
+        ),
+        default="none",
+    ),
+    "capabilities": Key(
+        FieldReader.read_comma_list,
+        "what the agent can do, shown to the lead during planning as the member's expertise",
+        default="none",
+    ),
+    "permissions": Key(
+        read_permissions,
+        (
+            "lists of [rules](permissions.md#rules) under `ask` and `deny`; each rule is a string or `{rule, "
+            "match, not_match}`. `allow` is ignored with a warning, because an agent's file can only make the"
+            " rules stricter"
+        ),
+        default="none",
+    ),
+    "agents": Key(read_agent_names, "agents offered as tools; with `router: true`, the destinations", default="none"),
+    "handoff": Key(
+        read_handoff,
+        "the agent that gives the final answer instead of this one; a single name, not a list",
+        default="none",
+    ),
+    "router": Key(
+        read_router,
+        (
+            "`true`, or a mapping with `destinations`, `fallback` (an agent) and `max_turns`, the maximum "
+            "number of model calls for one choice (default 1); if it is greater than 1, the router can use "
+            "the tools that its file lists before it chooses"
+        ),
+        default="none",
+        keys=ROUTER_KEYS,
+    ),
+    "advisors": Key(
+        read_advisors,
+        (
+            "a list of agents, or a mapping with `agents`, `require` (`none`, `any`, `all` or a number; "
+            "default `none`) and `timeout` (in seconds; default 120); `consult` is accepted as an alias for "
+            "`advisors`, with a warning"
+        ),
+        default="none",
+        keys=ADVISORS_KEYS,
+    ),
+    "team": Key(read_team, "makes the agent the lead of a [team](teams.md); see below", default="none", keys=TEAM_KEYS),
+    "input": Key(
+        read_data_format,
+        (
+            "`text`, `markdown`, a JSON schema, or the path of a `.json` file that contains a schema, "
+            "relative to the agent's folder"
+        ),
+        default="`text`",
+    ),
+    "output": Key(read_data_format, "as `input`", default="`text`"),
+    "max_turns": Key(FieldReader.read_int, "maximum number of model calls per request to the agent", default="50"),
+    "max_tokens": Key(FieldReader.read_int, "maximum length of each reply, in tokens", default="none"),
+    "expects": Key(
+        partial(FieldReader.read_choice, words=("changes",)),
+        (
+            "`changes`: the agent must change files. If it changes none, it fails. Only what a commit of its "
+            "work would contain counts, so caches such as `__pycache__` do not"
+        ),
+        default="none",
+    ),
+    "timeout": Key(FieldReader.read_positive_number, "maximum time in seconds", default="none"),
+    "budget": Key(
+        read_budget,
+        "limits: a mapping with `usd`, `tokens`, `seconds`, `turns` and `files_changed`",
+        default="the budget of the model role that `model` refers to, if any",
+        keys=BUDGET_KEYS,
+    ),
+    "permission_mode": Key(
+        read_permission_mode,
+        (
+            "`plan`: neither this agent nor the agents that it starts can change anything. `dontAsk`: "
+            "permission requests are denied. `acceptEdits` and `bypassPermissions` are not accepted, because "
+            "an agent's file can only make the rules stricter. They cause an error in Podium's own agent "
+            "files, and a warning in the agent files of other programs"
+        ),
+        default="the mode of the run",
+    ),
+    "skills": Key(
+        FieldReader.read_comma_list,
+        (
+            "[skills](skills.md) that are included in the agent's prompt from the start. An agent with this "
+            "key can also load other skills, even if its `tools` key does not list `Skill`"
+        ),
+        default="none",
+    ),
+    "pattern": Key(
+        FieldReader.read_single_line,
+        (
+            "the name of a [pattern](patterns.md#writing-a-pattern) from a [plug-in](plugins.md) or your own "
+            "program: a function that handles the agent's requests in place of Podium's default"
+        ),
+        default="none",
+    ),
+    "memory": Key(
+        read_memory,
+        "`project` or `user`: where the agent keeps notes for its later runs, see [Memory](memory.md)",
+        default="none",
+    ),
+    "isolation": Key(
+        partial(FieldReader.read_choice, words=("shared", "worktree", "process")),
+        (
+            "`shared`: the agent works in the run's own checkout. `worktree` or `process`: whenever another "
+            "agent starts it, it runs as a [worker](workers.md#agents-that-delegate) with its own checkout "
+            "and process"
+        ),
+        default="`shared`",
+    ),
+}
+"""The keys of an agent. `name` is read separately, because its default is the file name."""

@@ -26,7 +26,7 @@ from .agent_name import make_unique_name, suggest_names
 from .squad import Member, Team, derive_role
 from .squad.squad_team import to_single_line
 from .squad.team_file import parse_mode
-from .team_keys import OPTION_READERS
+from .team_keys import OPTION_KEYS
 
 PRESETS_FILE = "presets.json"
 LOCK_FILE = ".presets.lock"
@@ -257,7 +257,7 @@ def _read_options(entry: dict[str, Any], context: ParseContext) -> dict[str, Any
     """Read a preset's team options with the same checks as in an agent's file. Diagnostics are added to `context`."""
     name = entry["name"]
     said = {key: entry[key] for key in CHECKED_KEYS if entry.get(key) not in (None, "")}
-    found = {key: OPTION_READERS[key](_make_reader(context, f"{name}.{key}", value)) for key, value in said.items()}
+    found = {key: OPTION_KEYS[key].read(_make_reader(context, f"{name}.{key}", value)) for key, value in said.items()}
     manner = entry.get("manner", {})
     if not isinstance(manner, dict):
         _make_reader(context, f"{name}.manner", manner).report_expected("a mapping with keys such as dispatch")
@@ -265,7 +265,7 @@ def _read_options(entry: dict[str, Any], context: ParseContext) -> dict[str, Any
     told = {key: manner[key] for key in ModeOptions.__struct_fields__ if manner.get(key) is not None}
     return found | {
         "manner": {
-            key: OPTION_READERS[key](_make_reader(context, f"{name}.manner.{key}", value))
+            key: OPTION_KEYS[key].read(_make_reader(context, f"{name}.manner.{key}", value))
             for key, value in told.items()
         }
     }

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from .agent import Budget
 from .byte_size import parse_size
@@ -30,7 +30,8 @@ class ParseContext:
 
     `lines` maps every known key to its line; nested keys are spelled as `team.members`. A `foreign`
     file was written for another program, so names in it do not have to follow Podium's rules.
-    `ignores_unknown_keys` is set if other programs also read the file.
+    `ignores_unknown_keys` is set if other programs also read the file. `is_yours` is set for a file of the user's own
+    that no repository can change.
     """
 
     file: Path
@@ -38,6 +39,7 @@ class ParseContext:
     root: Path | None = None
     foreign: bool = False
     ignores_unknown_keys: bool = False
+    is_yours: bool = False
     diagnostics: list[Diagnostic] = field(default_factory=list)
     lines: dict[str, int] = field(default_factory=dict)
 
@@ -217,10 +219,10 @@ class FieldReader:
                 self.context.lines[reader.known_key] = node.line
         return found
 
-    def read_values(self, readers: Readers) -> dict[str, Any]:
+    def read_values(self, keys: Keys) -> dict[str, Any]:
         """Return the known keys of a mapping with their values, each read with the function for its key."""
-        fields = self.read_fields(readers)
-        return {key: read(fields[key]) for key, read in readers.items() if key in fields}
+        fields = self.read_fields(keys)
+        return {name: key.read(fields[name]) for name, key in keys.items() if name in fields}
 
     def _make_entry_reader(self, spelled: str, known: str, node: LocatedNode) -> FieldReader:
         key = f"{self.key}.{spelled}" if self.key else spelled
@@ -261,21 +263,47 @@ def _find_closest_key(word: str, known: tuple[str, ...]) -> str:
 _find_letters = cache(frozenset[str])
 
 
-Readers = Mapping[str, Callable[[FieldReader], Any]]
-"""How to read the value of each key in a mapping."""
+Reader = Callable[[FieldReader], Any]
+KeyScope = Literal["repository", "trust", "user"]
 
-BUDGET_READERS: Readers = {
-    "usd": FieldReader.read_positive_number,
-    "tokens": FieldReader.read_int,
-    "seconds": FieldReader.read_positive_number,
-    "turns": FieldReader.read_int,
-    "files_changed": partial(FieldReader.read_int, least=0),
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key in a file: how its value is read, and what the documentation and an editor say about it.
+
+    `value` says what can be given, `meaning` what it is for, and `default` what applies without it, all in Markdown.
+    `scope` says who can set the key: a repository, a repository that the user trusts, or only the user. `modes` lists
+    the modes of a team in which it has an effect, if these are not all. The value is a mapping with the keys `keys`,
+    or with `is_table` a mapping of names to such mappings. `short` is the JSON schema of what can be given instead of
+    a mapping, and otherwise of the whole value if its reader does not imply it.
+    """
+
+    read: Reader
+    value: str = ""
+    meaning: str = ""
+    default: str = ""
+    scope: KeyScope = "repository"
+    modes: tuple[str, ...] = ()
+    keys: Keys | None = None
+    is_table: bool = False
+    short: Mapping[str, object] | None = None
+
+
+Keys = Mapping[str, Key]
+"""The keys of a mapping in a file, as they are spelled in Python."""
+
+BUDGET_KEYS: Keys = {
+    "usd": Key(FieldReader.read_positive_number, "an amount", "the costs in US dollars"),
+    "tokens": Key(FieldReader.read_int, "an integer", "the tokens of all model calls"),
+    "seconds": Key(FieldReader.read_positive_number, "seconds", "the time"),
+    "turns": Key(FieldReader.read_int, "an integer", "the model calls"),
+    "files_changed": Key(partial(FieldReader.read_int, least=0), "an integer, 0 or more", "the changed files"),
 }
 
 
 def read_budget(reader: FieldReader) -> Budget:
     """Return a budget; a limit that is not given does not apply."""
-    return Budget(**reader.read_values(BUDGET_READERS))
+    return Budget(**reader.read_values(BUDGET_KEYS))
 
 
 def read_command(reader: FieldReader) -> tuple[str, ...]:

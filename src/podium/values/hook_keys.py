@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from functools import partial
 from typing import Any
 
-from .field_reader import FieldReader, Readers, read_command
+from .field_reader import FieldReader, Key, Keys, read_command
 from .hook import HOOK_EVENTS, Hook, HookTable
 from .located_yaml import MappingNode, quote_text
 from .plain_text import join_words
@@ -43,7 +43,7 @@ def _iter_hooks(reader: FieldReader, may_leave_sandbox: bool) -> Iterator[Hook]:
     if not isinstance(reader.node, MappingNode):
         yield Hook(command=("sh", "-c", reader.read_text(EXAMPLE)))
         return
-    values = reader.read_values({**HOOK_READERS, "sandbox": partial(_read_sandbox, may_leave=may_leave_sandbox)})
+    values = reader.read_values({**HOOK_KEYS, "sandbox": Key(partial(_read_sandbox, may_leave=may_leave_sandbox))})
     if ("command" in values) == ("plugin" in values):
         reader.add_error("this hook needs either a command or a plugin; set one of them")
     else:
@@ -62,7 +62,7 @@ def _iter_foreign_hooks(reader: FieldReader) -> Iterator[Hook]:
     fields = reader.read_fields(("matcher", "hooks"))
     tools = _read_matcher(fields["matcher"]) if "matcher" in fields else ()
     for item in fields["hooks"].iter_items() if "hooks" in fields else ():
-        values: dict[str, Any] = item.read_values(FOREIGN_HOOK_READERS)
+        values: dict[str, Any] = item.read_values(FOREIGN_HOOK_KEYS)
         if values.pop("type", "command") != "command" or "command" not in values:
             item.add_warning("only hooks with a command are supported, so this hook has no effect")
         else:
@@ -97,16 +97,33 @@ def _read_tools(reader: FieldReader) -> tuple[str, ...]:
 _NAMES = re.compile(r"[\w\s*-]*")
 
 
-HOOK_READERS: Readers = {
-    "command": read_command,
-    "plugin": FieldReader.read_single_line,
-    "tools": _read_tools,
-    "timeout": FieldReader.read_positive_number,
-    "sandbox": FieldReader.read_bool,
-    "cwd": FieldReader.read_single_line,
+HOOK_KEYS: Keys = {
+    "command": Key(read_command, "a shell command, or `[program, argument, …]`"),
+    "plugin": Key(
+        FieldReader.read_single_line,
+        "the name of a [plug-in](plugins.md) whose function is called instead of a command",
+    ),
+    "tools": Key(
+        _read_tools,
+        ("the tools for which the hook runs: names such as `Bash` or `write_file`, or patterns such as `mcp__*`"),
+        default="all tools",
+    ),
+    "timeout": Key(FieldReader.read_positive_number, "seconds after which the hook is terminated", default="30"),
+    "sandbox": Key(
+        FieldReader.read_bool,
+        (
+            "`false`: the command runs without the [sandbox](sandbox.md). Only your own settings can turn the"
+            " sandbox off"
+        ),
+        default="`true`",
+    ),
+    "cwd": Key(
+        FieldReader.read_single_line,
+        ("the folder that the command starts in, relative to the repository; see [Where hooks run](#where-hooks-run)"),
+    ),
 }
-FOREIGN_HOOK_READERS: Readers = {
-    "type": FieldReader.read_single_line,
-    "command": read_command,
-    "timeout": FieldReader.read_positive_number,
+FOREIGN_HOOK_KEYS: Keys = {
+    "type": Key(FieldReader.read_single_line),
+    "command": Key(read_command),
+    "timeout": Key(FieldReader.read_positive_number),
 }
