@@ -17,16 +17,26 @@ from msgspec import Struct, structs
 
 from ..system.checkouts import find_checkouts
 from ..system.unsandboxed_program import REPO_VARIABLE
+from ..values.agent import Permissions
 from ..values.errors import Mistake
 from ..values.hook import Hook, HookTable
+from ..values.local_provider import find_local_provider
 from ..values.mcp_server import McpServer, build_trust_name, qualify_with_directory
 from .checkout_content import StartPlan, plan_start
-from .settings_document import ProviderLimits, SettingsDocument, WorktreeSettings
+from .model_role import Role
+from .settings_document import SPELLED, ProviderLimits, SettingsDocument, WorktreeSettings, iter_explicit_fields
+from .settings_keys import find_scope
 from .trust import Trust
 
 SERVER = "mcpServers."
 OWN = "yours."
 """The beginning of the keys of the user's own definitions that use files of a repository."""
+
+NEEDS_TRUST = frozenset(
+    name for name in SettingsDocument.__struct_fields__ if find_scope(SPELLED.get(name, name)) != "repository"
+)
+"""The fields of a document that a repository cannot set by itself: they need the user's trust, or only the user can set
+them. The same applies to `permissions.allow`, provider URLs and local models, which are selected separately."""
 
 Value = McpServer | Struct | tuple[str, ...] | tuple[Hook, ...] | HookTable | str | int
 
@@ -42,6 +52,61 @@ class Proposal(Struct, frozen=True, kw_only=True):
     name: str
     digest: str
     content: str
+
+
+def select_proposed(document: SettingsDocument) -> SettingsDocument:
+    """Return only the settings that need the user's trust, or that a repository cannot set at all."""
+    moved = {
+        name: ProviderLimits(base_url=limits.base_url)
+        for name, limits in document.providers.items()
+        if limits.base_url is not None
+    }
+    roles = _find_local_roles(document.models)
+    kept = {name: value for name, value in iter_explicit_fields(document) if name in NEEDS_TRUST}
+    if document.engines:
+        kept["engines"] = {name: one.without_access() for name, one in document.engines.items() if one.command}
+    return SettingsDocument(
+        permissions=Permissions(allow=document.permissions.allow),
+        providers=moved,
+        model=document.model if document.model is not None and _is_local(document.model, roles) else None,
+        models=roles,
+        **kept,
+    )
+
+
+def without_proposed(document: SettingsDocument) -> SettingsDocument:
+    """Return only the settings that a repository can set by itself. These do not include allow rules."""
+    own: dict[str, Any] = {name: value for name, value in iter_explicit_fields(document) if name not in NEEDS_TRUST}
+    own["permissions"] = structs.replace(document.permissions, allow=())
+    limits = {name: structs.replace(limits, base_url=None) for name, limits in document.providers.items()}
+    own["providers"] = {name: one for name, one in limits.items() if one != ProviderLimits()}
+    roles = _find_local_roles(document.models)
+    own["models"] = {name: role for name, role in document.models.items() if name not in roles}
+    own["model"] = None if document.model is not None and _is_local(document.model, roles) else document.model
+    return SettingsDocument(**own)
+
+
+def _find_local_roles(models: Mapping[str, Role]) -> dict[str, Role]:
+    """Return the roles that use a model on a local server, even indirectly."""
+    found: dict[str, Role] = {}
+    is_complete = False
+    while not is_complete:
+        more = {
+            name: role
+            for name, role in models.items()
+            if name not in found and any(_is_local(model, found) for model in (role.model, *role.fallbacks))
+        }
+        found |= more
+        is_complete = not more
+    return found
+
+
+def _is_local(model: str, roles: Collection[str]) -> bool:
+    """Return whether `model` is a model on a local server, or the name of a role in `roles`.
+
+    `roles` contains the names of the roles that use a model on a local server.
+    """
+    return find_local_provider(model) is not None or model.strip() in roles
 
 
 def list_own_servers(servers: Mapping[str, McpServer], repo: Path) -> Iterator[Proposal]:
@@ -154,7 +219,7 @@ def _select_fields(document: SettingsDocument, keys: Collection[str]) -> dict[st
 
 
 def _iter_values(document: SettingsDocument) -> Iterator[tuple[str, Value]]:
-    local = document.select_proposed()
+    local = select_proposed(document)
     if local.model is not None:
         yield "model", local.model
     for name, role in local.models.items():

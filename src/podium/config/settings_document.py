@@ -2,39 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Literal, TypeVar
 
 from msgspec import Struct, structs
 
 from ..values.agent import Budget, Permissions
 from ..values.hook import HookTable
-from ..values.local_provider import find_local_provider
 from ..values.mcp_server import McpServer
 from .model_role import Role
 
 PermissionMode = Literal["default", "accept-edits", "plan", "dont-ask", "bypass"]
 MODES: tuple[PermissionMode, ...] = ("default", "accept-edits", "plan", "dont-ask", "bypass")
-
-NEEDS_TRUST = (
-    "engines",
-    "mcp_servers",
-    "permission_mode",
-    "sandbox",
-    "network",
-    "store",
-    "placement",
-    "checks",
-    "worktrees",
-    "notify",
-    "hooks",
-    "limits",
-    "installs",
-)
-"""Keys that a repository cannot set by itself: they need the user's trust, or only the user can set them.
-
-The same applies to `permissions.allow`, provider URLs and local models, which are checked separately.
-"""
 
 SPELLED = {
     "mcp_servers": "mcpServers",
@@ -189,73 +168,20 @@ class SettingsDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def iter_explicit_keys(self) -> Iterator[str]:
         """Yield every key that is set, as spelled in files. A mapping entry is spelled like `models.fast`."""
-        for name, value in _iter_explicit_fields(self):
+        for name, value in iter_explicit_fields(self):
             key = SPELLED.get(name, name)
             if name == "providers":
                 yield from (
                     f"{key}.{entry}.{limit}"
                     for entry, limits in value.items()
-                    for limit, _ in _iter_explicit_fields(limits)
+                    for limit, _ in iter_explicit_fields(limits)
                 )
             elif isinstance(value, dict):
                 yield from (f"{key}.{entry}" for entry in value)
             elif isinstance(value, Struct):
-                yield from (f"{key}.{entry}" for entry, _ in _iter_explicit_fields(value))
+                yield from (f"{key}.{entry}" for entry, _ in iter_explicit_fields(value))
             else:
                 yield key
-
-    def select_proposed(self) -> SettingsDocument:
-        """Return only the settings that need the user's trust, or that a repository cannot set at all."""
-        moved = {
-            name: ProviderLimits(base_url=limits.base_url)
-            for name, limits in self.providers.items()
-            if limits.base_url is not None
-        }
-        roles = _find_local_roles(self.models)
-        kept = {name: value for name, value in _iter_explicit_fields(self) if name in NEEDS_TRUST}
-        if self.engines:
-            kept["engines"] = {name: one.without_access() for name, one in self.engines.items() if one.command}
-        return SettingsDocument(
-            permissions=Permissions(allow=self.permissions.allow),
-            providers=moved,
-            model=self.model if self.model is not None and _is_local(self.model, roles) else None,
-            models=roles,
-            **kept,
-        )
-
-    def without_proposed(self) -> SettingsDocument:
-        """Return only the settings that a repository can set by itself. These do not include allow rules."""
-        own: dict[str, Any] = {name: value for name, value in _iter_explicit_fields(self) if name not in NEEDS_TRUST}
-        own["permissions"] = structs.replace(self.permissions, allow=())
-        limits = {name: structs.replace(limits, base_url=None) for name, limits in self.providers.items()}
-        own["providers"] = {name: one for name, one in limits.items() if one != ProviderLimits()}
-        roles = _find_local_roles(self.models)
-        own["models"] = {name: role for name, role in self.models.items() if name not in roles}
-        own["model"] = None if self.model is not None and _is_local(self.model, roles) else self.model
-        return SettingsDocument(**own)
-
-
-def _find_local_roles(models: Mapping[str, Role]) -> dict[str, Role]:
-    """Return the roles that use a model on a local server, even indirectly."""
-    found: dict[str, Role] = {}
-    is_complete = False
-    while not is_complete:
-        more = {
-            name: role
-            for name, role in models.items()
-            if name not in found and any(_is_local(model, found) for model in (role.model, *role.fallbacks))
-        }
-        found |= more
-        is_complete = not more
-    return found
-
-
-def _is_local(model: str, roles: Collection[str]) -> bool:
-    """Return whether `model` is a model on a local server, or the name of a role in `roles`.
-
-    `roles` contains the names of the roles that use a model on a local server.
-    """
-    return find_local_provider(model) is not None or model.strip() in roles
 
 
 def merge_documents(low: SettingsDocument, high: SettingsDocument) -> SettingsDocument:
@@ -264,7 +190,7 @@ def merge_documents(low: SettingsDocument, high: SettingsDocument) -> SettingsDo
     Mappings, budgets, limits and worktree settings are merged entry by entry. Any other value that `high` sets
     replaces the value in `low` completely. The hooks of both documents run, those of `low` first.
     """
-    merged: dict[str, Any] = dict(_iter_explicit_fields(low)) | dict(_iter_explicit_fields(high))
+    merged: dict[str, Any] = dict(iter_explicit_fields(low)) | dict(iter_explicit_fields(high))
     for name in ("models", "engines", "mcp_servers", "checks"):
         merged[name] = getattr(low, name) | getattr(high, name)
     merged["hooks"] = low.hooks | {event: low.hooks.get(event, ()) + hooks for event, hooks in high.hooks.items()}
@@ -293,17 +219,17 @@ def iter_looser_limits(document: SettingsDocument, other: SettingsDocument) -> I
     """Yield the budget name and limit name for each daily limit that is higher in the document than in `other`."""
     for name in DAILY_BUDGETS:
         mine, theirs = getattr(document, name), getattr(other, name)
-        for limit, value in () if mine is None or theirs is None else _iter_explicit_fields(mine):
+        for limit, value in () if mine is None or theirs is None else iter_explicit_fields(mine):
             lower = getattr(theirs, limit)
             if lower is not None and lower < value:
                 yield name, limit
 
 
 def _merge_fields(low: S, high: S) -> S:
-    return structs.replace(low, **dict(_iter_explicit_fields(high)))
+    return structs.replace(low, **dict(iter_explicit_fields(high)))
 
 
-def _iter_explicit_fields(value: Struct) -> Iterator[tuple[str, Any]]:
+def iter_explicit_fields(value: Struct) -> Iterator[tuple[str, Any]]:
     """Yield the fields that are set: those whose value is neither the default nor empty."""
     # msgspec.structs.fields would also resolve types, which takes longer than reading most files.
     for name, default in zip(value.__struct_fields__, value.__struct_defaults__, strict=True):

@@ -22,20 +22,11 @@ MCP_FILE = ".mcp.json"
 
 UNTRUSTED = "proposed by the repository; ignored until you trust it with podium trust"
 YOURS: tuple[Severity, str] = ("notice", "ignored: it takes effect only in your own settings")
-IGNORED: dict[str, tuple[Severity, str]] = {
+REFUSED: dict[str, tuple[Severity, str]] = {
     "permissions.allow": ("warning", "ignored: a repository can only tighten permissions"),
     "permissions.mode": ("warning", "ignored: set the mode in your own settings, or for one run with --permissions"),
-    "sandbox": YOURS,
-    "network": YOURS,
-    "installs.ask": YOURS,
-    "installs.hosts": YOURS,
-    "limits.max_wait": YOURS,
-    "limits.fallback_models": YOURS,
-    "store": YOURS,
-    "placement": YOURS,
-    "notify": YOURS,
 }
-"""Keys that never take effect in a repository's file, even if the user trusts it."""
+"""What a diagnostic says about a key of a repository's file, if it does not say the same as for other such keys."""
 
 
 class SettingsFiles(Struct, frozen=True, kw_only=True):
@@ -72,6 +63,7 @@ def read_settings_files(home: Path, repo: Path | None = None) -> SettingsFiles:
     if not any(map(os.path.lexists, (user_file, *repo_files))):
         return SettingsFiles()
     # For start-up time: importing the YAML reader is slow, and most users have no such file.
+    from .repo_proposal import select_proposed, without_proposed
     from .settings_reading import read_settings_file
 
     user = read_settings_file(user_file, path_shown=format_path(user_file), is_yours=True)
@@ -81,8 +73,8 @@ def read_settings_files(home: Path, repo: Path | None = None) -> SettingsFiles:
     foreign = read_settings_file(repo / MCP_FILE, path_shown=MCP_FILE, is_yours=False, root=repo)
     files = SettingsFiles(
         user=user.document,
-        repo=own.document.without_proposed(),
-        proposed=merge_documents(foreign.document, own.document.select_proposed()),
+        repo=without_proposed(own.document),
+        proposed=merge_documents(foreign.document, select_proposed(own.document)),
         paths=(*own.paths, *foreign.paths, *user.paths),
         diagnostics=(
             *user.diagnostics,
@@ -119,9 +111,12 @@ def _apply_trusted(files: SettingsFiles, home: Path, repo: Path) -> SettingsFile
 
 def _report_ignored_keys(reading: SettingsFileContent) -> list[Diagnostic]:
     """Return a diagnostic for each key that a repository cannot set by itself."""
+    from .repo_proposal import select_proposed
+    from .settings_keys import find_scope
+
     found = []
-    for key in reading.document.select_proposed().iter_explicit_keys():
-        severity, message = IGNORED.get(key, ("notice", UNTRUSTED))
+    for key in select_proposed(reading.document).iter_explicit_keys():
+        severity, message = REFUSED.get(key, YOURS if find_scope(key) == "user" else ("notice", UNTRUSTED))
         line = reading.line_numbers.get(key)
         found.append(Diagnostic(severity=severity, path=reading.path, line=line, key=key, message=message))
     return found

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..values.agent import Budget
 from ..values.errors import Mistake
-from ..values.field_reader import BUDGET_KEYS, FieldReader, Key, Keys, read_budget, read_command
+from ..values.field_reader import BUDGET_KEYS, FieldReader, Key, Keys, KeyScope, read_budget, read_command
 from ..values.hook import HookTable
 from ..values.hook_keys import HOOK_KEYS, read_hooks
 from ..values.located_yaml import MappingNode, ScalarNode, quote_text
@@ -43,6 +43,14 @@ def read_document(top: FieldReader) -> SettingsDocument:
             found = key.read(fields[name])
             values |= found if name in GROUPS else {FIELDS.get(name, name): found}
     return SettingsDocument(**values)
+
+
+def find_scope(key: str) -> KeyScope:
+    """Return who can set a key, which is spelled as in files, such as `limits.max_wait`."""
+    top, _, below = key.partition(".")
+    found = KEYS[top]
+    nested = {} if found.keys is None or found.is_table else found.keys
+    return nested[below].scope if found.scope == "repository" and below in nested else found.scope
 
 
 def read_roles(reader: FieldReader) -> dict[str, Role]:
@@ -321,8 +329,10 @@ RUN_BUDGET_KEYS: Keys = {
     "per_repository_day": Key(read_day_budget, keys=DAY_BUDGET_KEYS),
 }
 PERMISSION_KEYS: Keys = {
-    **{kind: Key(FieldReader.read_texts) for kind in ("allow", "ask", "deny")},
-    "mode": Key(partial(FieldReader.read_choice, words=MODES)),
+    "allow": Key(FieldReader.read_texts, scope="user"),
+    "ask": Key(FieldReader.read_texts),
+    "deny": Key(FieldReader.read_texts),
+    "mode": Key(partial(FieldReader.read_choice, words=MODES), scope="user"),
 }
 NOTIFY_KEYS: Keys = {"command": Key(read_command)}
 APPROVAL_KEYS: Keys = {"timeout": Key(read_approval_timeout)}

@@ -11,7 +11,8 @@ from msgspec import Struct
 
 from ..config.repo_proposal import OWN, list_own_hooks, list_own_servers, list_proposals, trust_id_for_key
 from ..config.settings_document import merge_documents
-from ..config.settings_files import IGNORED, SettingsFiles
+from ..config.settings_files import SettingsFiles
+from ..config.settings_keys import find_scope
 from ..config.trust import Kind, Trust
 from ..mcp_client.tool_definition import build_mcp_tool_name
 from ..values.agent import Agent
@@ -87,7 +88,7 @@ def build_trust_overview(files: SettingsFiles, repo: Path, trust: Trust, agents:
                 was=record.content if record is not None and state == "changed" else "",
             )
         )
-    ignored = tuple(key for key in files.proposed.iter_explicit_keys() if key in IGNORED)
+    ignored = tuple(key for key in files.proposed.iter_explicit_keys() if find_scope(key) == "user")
     return TrustOverview(repo=repo, items=(*items, *_iter_changed_tools(files, repo, trust)), ignored=ignored)
 
 
