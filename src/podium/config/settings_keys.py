@@ -12,6 +12,7 @@ from ..values.errors import Mistake
 from ..values.field_reader import BUDGET_KEYS, FieldReader, Key, Keys, KeyScope, read_budget, read_command
 from ..values.hook import HookTable
 from ..values.hook_keys import HOOK_KEYS, read_hooks
+from ..values.key_schema import POSITIVE, STRING, STRING_TABLE, STRINGS, accepts
 from ..values.located_yaml import MappingNode, ScalarNode, quote_text
 from ..values.mcp_server import NAME_RULE, VARIABLE, McpServer, is_server_name
 from ..values.placement_address import require_known_queue
@@ -31,6 +32,9 @@ from .settings_document import (
     WorktreeSettings,
 )
 
+COMMAND_TABLE = {"type": "object", "additionalProperties": STRINGS}
+TARGETS = {"type": ["string", "array", "object"]}
+HOOKS = {"type": ["string", "array"]}
 NOTIFY_EXAMPLES = "bell, title, desktop, a URL or {command: PROGRAM}"
 
 
@@ -53,6 +57,7 @@ def find_scope(key: str) -> KeyScope:
     return nested[below].scope if found.scope == "repository" and below in nested else found.scope
 
 
+@accepts(STRING)
 def read_roles(reader: FieldReader) -> dict[str, Role]:
     """Read roles, keyed by name. A string is short for a role that sets only `model`."""
     found: dict[str, Role] = {}
@@ -68,6 +73,7 @@ def read_roles(reader: FieldReader) -> dict[str, Role]:
     return found
 
 
+@accepts(STRINGS)
 def read_role_rules(reader: FieldReader) -> tuple[str, ...]:
     """Read a role's allow rules. In a repository's file they have no effect."""
     if not reader.context.is_yours:
@@ -91,6 +97,7 @@ def read_engines(reader: FieldReader) -> dict[str, Launch]:
     return found
 
 
+@accepts(HOOKS)
 def read_settings_hooks(reader: FieldReader) -> HookTable:
     """Read the hooks for each event. Only the user's own hooks can run outside the sandbox."""
     return read_hooks(reader, may_leave_sandbox=reader.context.is_yours)
@@ -126,6 +133,7 @@ def warn_unfilled_variable(fields: Mapping[str, FieldReader]) -> None:
         fields["command"].add_warning(f"{named[0]} is not expanded; {right}")
 
 
+@accepts(STRING_TABLE)
 def read_secrets(reader: FieldReader) -> dict[str, str]:
     """Read a mapping of names to strings that may be secret."""
     expected = "a mapping of names to strings, such as TOKEN: ${TOKEN}"
@@ -144,6 +152,7 @@ def read_permissions(reader: FieldReader) -> dict[str, Any]:
     return found
 
 
+@accepts(COMMAND_TABLE)
 def read_checks(reader: FieldReader) -> dict[str, tuple[str, ...]]:
     """Read the check commands, keyed by name."""
     return {
@@ -157,6 +166,7 @@ def read_worktrees(reader: FieldReader) -> WorktreeSettings:
     return WorktreeSettings(**reader.read_values(WORKTREE_KEYS))
 
 
+@accepts(STRING)
 def read_worktree_folder(reader: FieldReader) -> str:
     """Read the path pattern for a worker's worktree."""
     pattern = reader.read_text("a path such as ../{repo}-worker-{branch}")
@@ -197,6 +207,7 @@ def read_installs(reader: FieldReader) -> InstallSettings:
     return InstallSettings(**reader.read_values(INSTALL_KEYS))
 
 
+@accepts(STRING)
 def read_store(reader: FieldReader) -> str:
     """Return `local`, a path or a PostgreSQL URL. It may contain a password, so it is never included in messages."""
     text = reader.read_secret().strip()
@@ -205,6 +216,7 @@ def read_store(reader: FieldReader) -> str:
     return text
 
 
+@accepts(STRING)
 def read_placement(reader: FieldReader) -> str:
     """Return the name of a fleet's queue."""
     text = reader.read_secret().strip()
@@ -215,6 +227,7 @@ def read_placement(reader: FieldReader) -> str:
     return text
 
 
+@accepts(STRINGS)
 def read_hosts(reader: FieldReader) -> tuple[str, ...]:
     """Read the list of hosts that commands in the sandbox can reach."""
     from ..workspace.relay.host_grant import HostGrant  # imported here to keep start-up fast: few files list hosts
@@ -228,6 +241,7 @@ def read_hosts(reader: FieldReader) -> tuple[str, ...]:
     return tuple(dict.fromkeys(hosts))
 
 
+@accepts(TARGETS)
 def read_notify(reader: FieldReader) -> tuple[NotifyTarget, ...]:
     """Read the list of notification targets: words such as `bell`, URLs to call, and commands to run."""
     return tuple(target for item in reader.iter_items() if (target := _read_notify_target(item)) is not None)
@@ -255,6 +269,7 @@ def read_approvals(reader: FieldReader) -> dict[str, Any]:
     return {"approval_seconds": values["timeout"]} if "timeout" in values else {}
 
 
+@accepts({"anyOf": [POSITIVE, {"const": "never"}]})
 def read_approval_timeout(reader: FieldReader) -> float:
     """Return the seconds after which a request is denied. `never` means no timeout."""
     if reader.text == "never":

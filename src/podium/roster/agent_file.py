@@ -54,7 +54,13 @@ def read_agent_file(
 
     If `root` is given, the file and any schema file that it refers to are read only if they are inside `root`.
     """
-    context = ParseContext(file=path, display_path=display_path or format_path(path), root=root, foreign=foreign)
+    context = ParseContext(
+        file=path,
+        display_path=display_path or format_path(path),
+        root=root,
+        foreign=foreign,
+        is_yours=source == "user",
+    )
     try:
         data = bounded_file.read_file_bytes(path, root=root)
     except bounded_file.UnreadableFile as error:
@@ -65,7 +71,8 @@ def read_agent_file(
 
 def parse_agent_file(data: bytes, *, path: Path, source: Source, foreign: bool = False) -> AgentFile:
     """Parse `data` as if it were the content of the agent file at `path`."""
-    return _parse_agent(ParseContext(file=path, display_path=format_path(path), foreign=foreign), data, source=source)
+    context = ParseContext(file=path, display_path=format_path(path), foreign=foreign, is_yours=source == "user")
+    return _parse_agent(context, data, source=source)
 
 
 def _parse_agent(context: ParseContext, data: bytes, *, source: Source) -> AgentFile:

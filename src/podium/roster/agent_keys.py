@@ -13,6 +13,7 @@ from ..system import bounded_file
 from ..values.agent import DEFAULT_REQUIRE, Advisors, Agent, Permissions, Router, Source
 from ..values.field_reader import BUDGET_KEYS, FieldReader, Key, Keys, read_budget, to_camel_case
 from ..values.hook import AGENT_HOOK_EVENTS
+from ..values.key_schema import STRING, STRINGS, accepts
 from ..values.located_yaml import ListNode, MappingNode, ScalarNode, quote_text, to_plain_value
 from ..values.plain_text import join_words
 from .agent_name import NAME_RULE, is_agent_name, read_agent_name, read_agent_names, resolve_agent_name, to_agent_name
@@ -60,7 +61,7 @@ def read_keys(top: FieldReader, *, stem: str, prompt: str, description: str, sou
     values: dict[str, Any] = {name: key.read(fields[name]) for name, key in KEYS.items() if name in fields}
     other = {to_camel_case(key): read_foreign_key(fields[key]) for key in FOREIGN_KEYS if key in fields}
     if "hooks" in fields:
-        other["hooks"] = read_agent_hooks(fields["hooks"], source)
+        other["hooks"] = read_agent_hooks(fields["hooks"])
     name, display_name = read_name(top, fields.get("name"), stem)
     reject_duplicate_destinations(fields)
     if top.context.has_error:
@@ -106,20 +107,23 @@ def reject_duplicate_destinations(fields: Mapping[str, FieldReader]) -> None:
         router.add_error(f"destinations are listed here and under agents on line {line}; remove one of the lists")
 
 
+@accepts({})
 def read_foreign_key(reader: FieldReader) -> Any:
     """Return the value of a key that belongs to another program, and warn that it has no effect."""
     reader.add_warning("this key has no effect in Podium")
     return to_plain_value(reader.node)
 
 
-def read_agent_hooks(reader: FieldReader, source: Source) -> Any:
+@accepts({"type": "object"})
+def read_agent_hooks(reader: FieldReader) -> Any:
     """Return the hooks for the agent's actions. Hooks from a repository are called only if the user trusts them."""
     from ..values.hook_keys import read_hooks  # imported here to keep start-up fast: few files have hooks
 
-    found = read_hooks(reader, events=AGENT_HOOK_EVENTS, may_leave_sandbox=source == "user")
+    found = read_hooks(reader, events=AGENT_HOOK_EVENTS, may_leave_sandbox=reader.context.is_yours)
     return msgspec.to_builtins(found)
 
 
+@accepts(STRINGS)
 def read_tools(reader: FieldReader) -> tuple[str, ...]:
     """Return the names of tools. `Agent(a, b)` is treated as `Agent(a)` and `Agent(b)`."""
     found: dict[str, None] = {}
@@ -137,6 +141,7 @@ def read_tools(reader: FieldReader) -> tuple[str, ...]:
     return tuple(found)
 
 
+@accepts({"type": "object"})
 def read_permissions(reader: FieldReader) -> Permissions:
     """Return the `allow`, `ask` and `deny` rules.
 
@@ -151,6 +156,7 @@ def read_permissions(reader: FieldReader) -> Permissions:
     return read_rule_lists(fields)
 
 
+@accepts(STRING)
 def read_handoff(reader: FieldReader) -> str:
     """Return the name of the agent to hand off to. Lists are rejected: only one agent can give the final answer."""
     is_list = isinstance(reader.node, ListNode) or (isinstance(reader.node, ScalarNode) and "," in reader.node.raw)
@@ -160,6 +166,7 @@ def read_handoff(reader: FieldReader) -> str:
     return read_agent_name(reader)
 
 
+@accepts({"type": "boolean"})
 def read_router(reader: FieldReader) -> Router | bool:
     """Return the value of the `router` key: a router if the value is a mapping, or else a boolean.
 
@@ -173,6 +180,7 @@ def read_router(reader: FieldReader) -> Router | bool:
     return Router(**reader.read_values(ROUTER_KEYS))
 
 
+@accepts(STRINGS)
 def read_advisors(reader: FieldReader) -> Advisors | None:
     """Return advisors from a list of agents, or from a mapping that can also have `require` and `timeout`."""
     if not isinstance(reader.node, MappingNode):
@@ -184,25 +192,27 @@ def read_advisors(reader: FieldReader) -> Advisors | None:
         reader.add_error("no advisors are listed; add agents: [NAME]")
     given: dict[str, Any] = {"agents": names, "require": DEFAULT_REQUIRE}
     if "require" in fields:
-        given["require"] = read_required_count(fields["require"], len(names))
+        given["require"] = required = read_required_count(fields["require"])
+        if isinstance(required, int) and required > len(names):
+            advice = f"set require to {len(names)} or less"
+            fields["require"].add_error(f"requires {required} of {len(names)} advisors to succeed; {advice}")
     if "timeout" in fields:
         given["timeout"] = fields["timeout"].read_positive_number()
     return Advisors(**given)
 
 
-def read_required_count(reader: FieldReader, count: int) -> Literal["all", "any", "none"] | int:
+@accepts({"anyOf": [{"enum": ["all", "any", "none"]}, {"type": "integer", "minimum": 0}]})
+def read_required_count(reader: FieldReader) -> Literal["all", "any", "none"] | int:
     """Return how many advisors must succeed."""
     if isinstance(reader.node, ScalarNode) and reader.node.kind == "whole":
-        number = reader.read_int(least=0)
-        if number > count:
-            reader.add_error(f"requires {number} of {count} advisors to succeed; set require to {count} or less")
-        return number
+        return reader.read_int(least=0)
     word = to_plain_value(reader.node)
     if word not in ("all", "any", "none"):
         reader.report_expected("all, any, none or a number")
     return cast(Literal["all", "any", "none"], word)
 
 
+@accepts({"type": ["string", "object"]})
 def read_data_format(reader: FieldReader) -> str | dict[str, Any]:
     """Return `text`, `markdown` or a JSON schema. The schema can be in a separate file."""
     if isinstance(reader.node, MappingNode):
@@ -244,6 +254,7 @@ def check_schema_type(reader: FieldReader, found: dict[str, Any]) -> dict[str, A
     return found
 
 
+@accepts({"enum": [*PERMISSION_MODES, *WIDER_MODES]})
 def read_permission_mode(reader: FieldReader) -> str:
     """Return the permission mode; empty means the run's mode.
 
@@ -262,6 +273,7 @@ def read_permission_mode(reader: FieldReader) -> str:
     return ""
 
 
+@accepts({"enum": ["project", "user", "local"]})
 def read_memory(reader: FieldReader) -> str:
     """Return the place of the agent's memory: `project` or `user`.
 
@@ -278,7 +290,7 @@ def read_memory(reader: FieldReader) -> str:
 
 ADVISORS_KEYS: Keys = {
     "agents": Key(read_agent_names),
-    "require": Key(FieldReader.read_int),
+    "require": Key(read_required_count),
     "timeout": Key(FieldReader.read_positive_number),
 }
 KEYS: Keys = {
@@ -438,3 +450,25 @@ KEYS: Keys = {
     ),
 }
 """The keys of an agent. `name` is read separately, because its default is the file name."""
+FILE_KEYS: Keys = {
+    "name": Key(
+        FieldReader.read_single_line,
+        "lower-case letters, digits and hyphens; at most 64 characters, not starting with a hyphen",
+        default="the file's name without `.md` or `.agent.md`",
+    ),
+    **KEYS,
+    "hooks": Key(
+        read_agent_hooks,
+        "commands that run before or after the agent's tool calls, or when the agent asks for permission, see "
+        "[Hooks](hooks.md); hooks in a repository's agent files run only after you "
+        "[trust](hooks.md#hooks-in-a-repository) them",
+        default="none",
+    ),
+    **{
+        key: Key(
+            read_foreign_key, "a key that other programs use; Podium stores it with a warning, and it has no effect"
+        )
+        for key in FOREIGN_KEYS
+    },
+}
+"""All keys of an agent's file, in the order of the documentation."""

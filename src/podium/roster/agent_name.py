@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from ..values.field_reader import FieldReader
+from ..values.key_schema import STRING, STRINGS, accepts
 from ..values.located_yaml import quote_text
 from ..values.plain_text import join_words
 
@@ -47,6 +48,7 @@ def make_unique_name(name: str, is_taken: Callable[[str], bool], *, longest: int
     return free
 
 
+@accepts(STRING)
 def read_agent_name(reader: FieldReader) -> str:
     """Return the agent name in this field. Report an error if the field is empty or not a string."""
     if reader.text:
@@ -55,6 +57,7 @@ def read_agent_name(reader: FieldReader) -> str:
     return ""
 
 
+@accepts(STRINGS)
 def read_agent_names(reader: FieldReader) -> tuple[str, ...]:
     """Return a list of agent names without duplicates."""
     words = [resolve_agent_name(reader, word) for word in reader.read_comma_list("a list of agent names")]

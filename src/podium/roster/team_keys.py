@@ -8,6 +8,7 @@ from functools import partial
 from ..values.agent import MODE_ALIASES, Member, Mode, Team, choose_default_mode
 from ..values.errors import Mistake
 from ..values.field_reader import FieldReader, Key, Keys
+from ..values.key_schema import STRING, STRING_TABLE, STRINGS, accepts
 from ..values.located_yaml import ListNode, MappingNode, ScalarNode
 from ..values.plain_text import join_words
 from .agent_name import read_agent_name, read_agent_names
@@ -31,12 +32,14 @@ def make_choice_reader(*words: str) -> Callable[[FieldReader], str]:
     return partial(FieldReader.read_choice, words=words)
 
 
+@accepts(STRING_TABLE)
 def read_text_mapping(reader: FieldReader) -> dict[str, str]:
     """Read a mapping of names to strings."""
     entries = reader.iter_entries("a mapping of names to strings")
     return {name: entry.read_text(allow_blank=True) for name, entry in entries}
 
 
+@accepts(STRINGS)
 def read_commands(reader: FieldReader) -> list[str]:
     """Read one command or a list of commands."""
     return list(reader.read_texts(allow_blank=True))
@@ -56,6 +59,7 @@ def read_team(reader: FieldReader) -> Team:
     )
 
 
+@accepts(STRING)
 def read_mode(reader: FieldReader) -> str:
     """Read the mode of a team: one of Podium's own, or the name of a plug-in's pattern."""
     word = reader.text
@@ -93,6 +97,7 @@ def describe_idle_key(key: str, mode: str) -> str:
     return f"has no effect in {mode} mode, only in {join_words(modes)}"
 
 
+@accepts({"type": ["string", "array"]})
 def read_members(reader: FieldReader) -> tuple[Member, ...]:
     """Read the members. Each is an agent's name, or a mapping that also overrides some of the agent's fields."""
     if isinstance(reader.node, ScalarNode):

@@ -274,8 +274,7 @@ class Key:
     `value` says what can be given, `meaning` what it is for, and `default` what applies without it, all in Markdown.
     `scope` says who can set the key: a repository, a repository that the user trusts, or only the user. `modes` lists
     the modes of a team in which it has an effect, if these are not all. The value is a mapping with the keys `keys`,
-    or with `is_table` a mapping of names to such mappings. `short` is the JSON schema of what can be given instead of
-    a mapping, and otherwise of the whole value if its reader does not imply it.
+    or with `is_table` a mapping of names to such mappings.
     """
 
     read: Reader
@@ -286,7 +285,6 @@ class Key:
     modes: tuple[str, ...] = ()
     keys: Keys | None = None
     is_table: bool = False
-    short: Mapping[str, object] | None = None
 
 
 Keys = Mapping[str, Key]

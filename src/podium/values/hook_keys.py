@@ -9,6 +9,7 @@ from typing import Any
 
 from .field_reader import FieldReader, Key, Keys, read_command
 from .hook import HOOK_EVENTS, Hook, HookTable
+from .key_schema import STRINGS, accepts
 from .located_yaml import MappingNode, quote_text
 from .plain_text import join_words
 
@@ -83,6 +84,7 @@ def _read_matcher(reader: FieldReader) -> tuple[str, ...]:
     return () if "*" in names else names
 
 
+@accepts(STRINGS)
 def _read_tools(reader: FieldReader) -> tuple[str, ...]:
     tools = reader.read_comma_list("a list of tools, such as Bash, Edit")
     for one in tools:

@@ -100,6 +100,19 @@ def config_validate_command(repo: Path | None, is_json: bool) -> int:
     return exit_codes.GOAL_NOT_MET if "error" in severities else exit_codes.GOAL_MET
 
 
+@config_command.command("schema")
+@click.argument("kind", type=click.Choice(["settings", "agent"]), default="settings")
+def config_schema_command(kind: str) -> None:
+    """Print the JSON schema of settings files, or of the keys in an agent's file, for editors."""
+    # Imported here to keep start-up fast: the tables of keys are long.
+    from ...config.settings_keys import KEYS
+    from ...roster.agent_keys import FILE_KEYS
+    from ...values.key_schema import build_file_schema
+
+    title, keys = ("Podium settings", KEYS) if kind == "settings" else ("Podium agent", FILE_KEYS)
+    click.echo(as_json(build_file_schema(title, keys)))
+
+
 def list_effective_settings(settings: Settings) -> list[dict[str, Any]]:
     """Return each key with its value and source, without secrets."""
     values: dict[str, Any] = {
