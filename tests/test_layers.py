@@ -53,6 +53,7 @@ STARTING_PROCESSES = {
     "workspace/relay/_forwarder_program.py": "forks in a sandbox, which ends all its processes",
     "cli/commands/demo.py": "runs podium in the foreground, where Ctrl-C reaches both",
     "cli/commands/serve.py": "starts a browser, which outlives this process",
+    "testing/git_repository.py": "makes a repository for a test",
     "testing/orphan_cleanup.py": "starts a shell that outlives this process if it is killed",
     "testing/postgres_cluster.py": "starts a server for tests",
 }

@@ -1,4 +1,4 @@
-"""Use scripted models in your own tests, in the test's process or over HTTP.
+"""Use scripted models in your own tests, in the test's process or over HTTP, and repositories for agents to work in.
 
 With pytest, the fixtures `scripted` and `model_server` are available without configuration.
 """
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ..engines.script import Fails, Move, ScriptedWire, ToolCall
     from ..values.event import CallFailed
     from ..values.limits import TurnLimits
+    from .git_repository import make_repository, run_git
     from .model_server import ModelServer, Received
     from .moves import calls, fails
     from .scripted import Scripted
@@ -32,6 +33,8 @@ __all__ = [
     "TurnLimits",
     "calls",
     "fails",
+    "make_repository",
+    "run_git",
 ]
 
 _MODULES = {
@@ -43,6 +46,8 @@ _MODULES = {
     "ServedModel": ".served_model",
     "calls": ".moves",
     "fails": ".moves",
+    "make_repository": ".git_repository",
+    "run_git": ".git_repository",
 }
 
 
