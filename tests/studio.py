@@ -15,8 +15,8 @@ from podium.engines.model.retry_policy import RetryPolicy
 from podium.engines.model.tool_loop import ModelEngine
 from podium.engines.script import Move, ScriptedWire, echo_request
 from podium.store.fault_injection import Fault
-from podium.store.reader import StoreReader
 from podium.store.store_connection import open_connection
+from podium.testing import read_entries, read_events
 from podium.values.event import Entry, Event, event_kind
 from podium.values.limits import TurnLimits
 from podium.values.store_address import StoreAddress
@@ -88,11 +88,10 @@ class Studio:
         return [call.messages[-1].text for call in self.calls if call.agent == agent]
 
     def entries(self, run: str | Result) -> list[Entry]:
-        with StoreReader(self.settings.store) as reader:
-            return reader.read_entries(run if isinstance(run, str) else run.run_id)
+        return read_entries(self.settings.store, run)
 
     def events(self, run: str | Result, *kinds: type[Event]) -> list[Any]:
-        return [entry.event for entry in self.entries(run) if isinstance(entry.event, kinds)]
+        return read_events(self.settings.store, run, *kinds)
 
     def kinds(self, run: str | Result) -> list[str]:
         return [event_kind(entry.event) for entry in self.entries(run)]

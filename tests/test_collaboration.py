@@ -20,7 +20,7 @@ import pytest
 
 from podium.core.journal_rows import find_chain_break
 from podium.store.reader import StoreReader
-from podium.testing import ModelServer
+from podium.testing import ModelServer, make_repository, read_events, run_git
 from podium.values.event import (
     ActionRefused,
     DecisionCommitted,
@@ -41,10 +41,7 @@ class Workshop:
 
     def __init__(self, folder: Path, url: str) -> None:
         self.repo, self.home = folder / "repo", folder / "home"
-        self.repo.mkdir()
-        (self.repo / "app.py").write_text("def export(): ...\n")
-        for words in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-qm", "Start"]):
-            self.git("-c", "user.name=a", "-c", "user.email=a@b", *words)
+        make_repository(self.repo, {"app.py": "def export(): ...\n"}, message="Start")
         self.home.mkdir()
         self.environment = {
             **os.environ,
@@ -58,7 +55,7 @@ class Workshop:
         (self.home / "config.yaml").write_text(json.dumps({"permissions": rules}))
 
     def git(self, *arguments: str) -> str:
-        return subprocess.check_output(["git", "-C", self.repo, *arguments], text=True)
+        return run_git(self.repo, *arguments)
 
     def podium(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = [PODIUM, *arguments]
@@ -72,8 +69,7 @@ class Workshop:
         return found
 
     def read_events(self, run: str, *kinds: type[Event]) -> list[Any]:
-        with StoreReader(self.home / "podium.db") as reader:
-            return [entry.event for entry in reader.read_entries(run) if isinstance(entry.event, kinds)]
+        return read_events(self.home / "podium.db", run, *kinds)
 
     def end_processes(self) -> None:
         for process in Path("/proc").iterdir():

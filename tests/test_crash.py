@@ -23,7 +23,7 @@ from podium import Agent, App, Result, Settings
 from podium.core.journal_rows import find_chain_break
 from podium.store.fault_injection import EXIT_CODE, refuse_after
 from podium.store.reader import StoreReader
-from podium.testing import ModelServer
+from podium.testing import ModelServer, read_entries
 from podium.values.agent import Advisors
 from podium.values.event import CallFailed, ModelReplied, RunEnded, TurnEnded
 from podium.views.run_view import RunView
@@ -68,12 +68,11 @@ def settings(home: Path, url: str) -> Settings:
 
 def finished_calls(path: Path, run: str) -> set[str]:
     """Return the keys of the model calls that are on the timeline."""
-    with StoreReader(path) as reader:
-        return {
-            f"{run}/{entry.key}"
-            for entry in reader.read_entries(run)
-            if entry.key and isinstance(entry.event, ModelReplied | CallFailed)
-        }
+    return {
+        f"{run}/{entry.key}"
+        for entry in read_entries(path, run)
+        if entry.key and isinstance(entry.event, ModelReplied | CallFailed)
+    }
 
 
 @pytest.fixture
@@ -232,8 +231,7 @@ def check_resume(server: LoggedServer, home: Path, dying: subprocess.Popen[str])
     dying.wait()
     run = find_run_id(home)
     if has_ended(home):
-        with StoreReader(home / "podium.db") as reader:
-            assert RunView.from_entries(reader.read_entries(run)).build_result().text == ANSWER
+        assert RunView.from_entries(read_entries(home / "podium.db", run)).build_result().text == ANSWER
         return
     before = finished_calls(home / "podium.db", run)
     made = server.counts()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,7 +15,7 @@ from podium import Agent, App, Result, Settings
 from podium.core.journal_rows import find_chain_break
 from podium.store.fault_injection import EXIT_CODE, refuse_after
 from podium.store.reader import StoreReader
-from podium.testing import ModelServer
+from podium.testing import ModelServer, make_repository, read_entries, read_events
 from podium.values.agent import Permissions
 from podium.values.event import ActionBegan, CallFailed, ModelReplied, RunEnded, ToolAnswered
 from podium.values.store_address import StoreAddress
@@ -56,8 +55,7 @@ def repo(tmp_path: Path) -> Path:
 
 def make_repo(repo: Path) -> Path:
     """Make a repository with a failing test."""
-    repo.mkdir()
-    subprocess.run(["git", "init", "-q", repo], check=True)
+    make_repository(repo)
     (repo / "calc.py").write_text(BROKEN)
     (repo / "test_calc.py").write_text("from calc import add\n\nassert add(1, 2) == 3\n")
     return repo
@@ -81,8 +79,7 @@ def settings(home: Path, url: str) -> Settings:
 
 
 def read_tool_answers(store: StoreAddress, run: str) -> list[str]:
-    with StoreReader(store) as reader:
-        return [entry.event.text for entry in reader.read_entries(run) if isinstance(entry.event, ToolAnswered)]
+    return [event.text for event in read_events(store, run, ToolAnswered)]
 
 
 async def test_an_agent_reads_edits_checks_and_answers(server: ModelServer, repo: Path, tmp_path: Path) -> None:
@@ -118,12 +115,11 @@ async def test_it_survives_death_at_any_entry_and_does_nothing_twice(server: Mod
 async def resume_run(server: ModelServer, using: Settings, run: str) -> Result:
     """Resume a run whose process died, and check that no finished call is repeated."""
     expire_leases(using.store)
-    with StoreReader(using.store) as reader:
-        finished = {
-            f"{run}/{entry.key}"
-            for entry in reader.read_entries(run)
-            if isinstance(entry.event, ModelReplied | CallFailed)
-        }
+    finished = {
+        f"{run}/{entry.key}"
+        for entry in read_entries(using.store, run)
+        if isinstance(entry.event, ModelReplied | CallFailed)
+    }
     made = {key: server.count(key) for key in finished}
     async with App(using, environ={}) as app, app.resume(run) as resumed:
         result = await resumed.result()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
 import pytest
+
+from podium.testing import make_repository
 
 from ..cli.conftest import desk
 from ..cli.test_trust import Listener, hostile, listener
@@ -20,14 +21,7 @@ __all__ = ["Listener", "desk", "hostile", "listener"]
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
     """Make a repository with one commit."""
-    place = tmp_path / "repo"
-    place.mkdir()
-    (place / "a.txt").write_text("one\n")
-    subprocess.run(["git", "init", "-q", "-b", "main", place], check=True)
-    subprocess.run(["git", "-C", place, "add", "."], check=True)
-    who = ["-c", "user.name=T", "-c", "user.email=t@example.com"]
-    subprocess.run(["git", "-C", place, *who, "commit", "-q", "-m", "first"], check=True)
-    return place
+    return make_repository(tmp_path / "repo", {"a.txt": "one\n"})
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import socket
-import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import closing
@@ -33,6 +32,7 @@ from podium.store.reader import StoreReader
 from podium.store.run_creators import list_unconfirmed_runs
 from podium.store.saved_rules import read_rules_for_run
 from podium.store.worker_index import WorkerIndex
+from podium.testing import make_repository
 from podium.values.action import Action
 from podium.values.agent import Permissions
 from podium.values.errors import RunRefused
@@ -293,7 +293,7 @@ async def test_only_the_persons_own_runs_tell_which_folders_a_client_may_name(
 ) -> None:
     unknown = tmp_path / "unknown"
     for folder in (unknown, tmp_path / "own"):
-        subprocess.run(["git", "init", "-q", folder], check=True)
+        make_repository(folder)
     liar.create_worker(lambda started: change_task(started, root=str(unknown), path=str(unknown)), queued=False)
     repositories = KnownRepositories(lab.store, tmp_path / "own")
 

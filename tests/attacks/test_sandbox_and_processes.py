@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import secrets
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from podium.testing import make_repository
 from podium.values.event import ActionBegan, Noticed, ToolAnswered
 
 from ..cli.conftest import TOO_LONG, Desk
@@ -112,8 +112,7 @@ def test_programs_of_the_checkout_are_not_run_in_place_of_system_programs(desk: 
     for name in ("bwrap", "git", "python3", "python", "sh", "bash", "rg", "unshare"):
         (desk.repo / name).write_text(f"#!/bin/sh\necho {name} >>{tmp_path}/canary\n")
         (desk.repo / name).chmod(0o755)
-    shutil.rmtree(desk.repo / ".git")
-    subprocess.run(["/usr/bin/git", "init", "-q", desk.repo], check=True)
+    make_repository(desk.repo)
     moves = [call("grep", pattern="x"), call("glob", pattern="*"), call("git_diff"), bash("true")]
     desk.write_agent("sly", *moves, "The end.", tools=["Grep", "Glob", "git_diff", "Bash"])
     path = f".:{desk.repo}:{desk.environment['PATH']}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from podium.system.child_process import build_environment
+from podium.testing import make_repository
 from podium.values.event import ToolAnswered
 
 from ..cli.conftest import Desk
@@ -24,7 +24,7 @@ CANARY = 'sk-canary-"7\\f3-0123456789'
 
 
 def test_a_key_appears_in_no_file_of_a_whole_day_of_work(desk: Desk) -> None:
-    subprocess.run(["git", "init", "-q", desk.repo], check=True)
+    make_repository(desk.repo)
     (desk.repo / "notes.txt").write_text(f"key {CANARY}\n")
     (desk.home / "config.yaml").write_text(
         "providers: {openai: {base_url: 'http://127.0.0.1:9/v1'}}\n"

@@ -10,6 +10,7 @@ import pytest
 
 from podium.cli.chat.chat_output import skip_printed_text
 from podium.cli.chat.reply_printer import LineWrapper
+from podium.testing import make_repository
 from podium.values.event import RunEnded, RunStarted
 
 from .conftest import SLOW, Desk
@@ -368,10 +369,7 @@ def worker_desk(poet: Desk) -> Iterator[Desk]:
         "The end.",
         tools=["Write"],
     )
-    (poet.repo / ".git").rmdir()
-    identity = ("-c", "user.name=me", "-c", "user.email=me@example.com")
-    for arguments in (["init", "-q"], ["add", "."], [*identity, "commit", "-qm", "begin"]):
-        subprocess.run(["git", *arguments], cwd=poet.repo, check=True)
+    make_repository(poet.repo, {}, message="begin")
     yield poet
     for run in poet.runs():
         if not isinstance(run.last.event, RunEnded):

@@ -9,6 +9,7 @@ import pytest
 
 from podium.store.fault_injection import EXIT_CODE
 from podium.store.reader import StoreReader
+from podium.testing import read_events
 from podium.values.event import DecisionCommitted, DecisionProposed, QuestionAsked, RunEnded, VoteClosed
 
 from .conftest import Desk
@@ -27,11 +28,6 @@ def add_council(desk: Desk, *options: str, lead: str = "coffee", **keys: object)
     desk.write_agent("council", {"calls": [call]}, team={"mode": "broadcast", "members": names, **keys})
 
 
-def read_events(desk: Desk, kind: type) -> list[object]:
-    with StoreReader(desk.store) as reader:
-        return [entry.event for entry in reader.read_entries(desk.run_id()) if isinstance(entry.event, kind)]
-
-
 def test_a_team_votes_and_the_option_is_the_output(desk: Desk) -> None:
     add_council(desk, "tea", "tea", "coffee")
 
@@ -39,7 +35,7 @@ def test_a_team_votes_and_the_option_is_the_output(desk: Desk) -> None:
 
     assert (said.exit_code, said.stdout) == (0, "tea\n")
     assert "elder-1 votes for tea" in said.stderr
-    [proposed] = read_events(desk, DecisionProposed)
+    [proposed] = read_events(desk.store, desk.run_id(), DecisionProposed)
     assert isinstance(proposed, DecisionProposed)
     assert (proposed.evidence, proposed.by, proposed.window) == ("Coffee costs 3.", "person", 20.0)
     assert (proposed.repo, proposed.eligible) == (str(desk.repo.resolve()), ("elder-1", "elder-2", "elder-3"))
@@ -66,7 +62,7 @@ def test_weights_of_members_count_in_a_weighted_vote(desk: Desk) -> None:
 
 def read_terms(desk: Desk) -> tuple[str, float, str]:
     """Return the rule, the window and the last resort of the proposal."""
-    [proposed] = read_events(desk, DecisionProposed)
+    [proposed] = read_events(desk.store, desk.run_id(), DecisionProposed)
     assert isinstance(proposed, DecisionProposed)
     return proposed.rule, proposed.window, proposed.decide_by
 
@@ -95,11 +91,11 @@ def test_a_vote_without_a_result_waits_for_the_person_that_the_team_names(desk: 
     said = desk.invoke(*DRINK, "--by", "council")
 
     assert said.exit_code == 3
-    [asked] = read_events(desk, QuestionAsked)
+    [asked] = read_events(desk.store, desk.run_id(), QuestionAsked)
     assert isinstance(asked, QuestionAsked)
     assert desk.invoke("answer", asked.id, "tea").exit_code == 0
     assert desk.invoke("resume", desk.run_id()).stdout == "tea\n"
-    [made] = read_events(desk, DecisionCommitted)
+    [made] = read_events(desk.store, desk.run_id(), DecisionCommitted)
     assert isinstance(made, DecisionCommitted)
     assert made.how == "decided by person (tie)"
 
@@ -108,7 +104,7 @@ def test_without_a_terminal_the_decision_waits_in_the_inbox_until_a_person_answe
     said = desk.invoke(*DRINK, "--evidence", "Coffee costs 3.")
 
     assert said.exit_code == 3
-    [asked] = read_events(desk, QuestionAsked)
+    [asked] = read_events(desk.store, desk.run_id(), QuestionAsked)
     assert isinstance(asked, QuestionAsked)
     assert f"the decision needs your answer: podium answer {asked.id} OPTION" in said.stderr
     assert "rehearsal" not in said.stderr
@@ -126,7 +122,7 @@ def test_without_a_terminal_the_decision_waits_in_the_inbox_until_a_person_answe
     assert (wrong.exit_code, answered.exit_code) == (2, 0)
     assert f"'juice' is not one of the choices for {asked.id}; choose from 1 (tea), 2 (coffee)" in wrong.stderr
     assert (resumed.exit_code, resumed.stdout) == (0, "coffee\n")
-    [made] = read_events(desk, DecisionCommitted)
+    [made] = read_events(desk.store, desk.run_id(), DecisionCommitted)
     assert isinstance(made, DecisionCommitted)
     assert made.how == "decided by person"
 
@@ -137,8 +133,8 @@ def test_a_decision_for_a_person_is_never_made_by_an_agent(desk: Desk) -> None:
     resumed = desk.invoke("resume", desk.run_id(), "--no-input")
 
     assert resumed.exit_code == 3
-    assert read_events(desk, DecisionCommitted) == []
-    assert len(read_events(desk, QuestionAsked)) == 1
+    assert read_events(desk.store, desk.run_id(), DecisionCommitted) == []
+    assert len(read_events(desk.store, desk.run_id(), QuestionAsked)) == 1
 
 
 def test_a_person_at_the_terminal_is_asked_at_once(desk: Desk) -> None:
@@ -150,7 +146,7 @@ def test_a_person_at_the_terminal_is_asked_at_once(desk: Desk) -> None:
     terminal.process.sendline("1")
 
     assert terminal.wait_exit() == 0
-    [made] = read_events(desk, DecisionCommitted)
+    [made] = read_events(desk.store, desk.run_id(), DecisionCommitted)
     assert isinstance(made, DecisionCommitted)
     assert (made.option, made.how) == ("tea", "decided by person")
 

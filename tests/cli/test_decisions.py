@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import anyio
 import pytest
 
 from podium import Agent, App, Settings
+from podium.testing import make_repository, run_git
 from podium.values.event import DecisionProposed
 
 from .conftest import Desk
@@ -85,12 +85,8 @@ def test_one_decision_is_shown_as_a_record(desk: Desk) -> None:
 
 def test_decisions_belong_to_their_repository_and_all_its_worktrees(desk: Desk, tmp_path: Path) -> None:
     other, worktree = tmp_path / "other", tmp_path / "worktree"
-    for command in (
-        ["git", "init", "-q", str(other)],
-        ["git", "-C", str(other), "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-mx"],
-        ["git", "-C", str(other), "worktree", "add", "-q", str(worktree)],
-    ):
-        subprocess.run(command, check=True, capture_output=True)
+    make_repository(other, {})
+    run_git(other, "worktree", "add", "-q", worktree)
     here = decide(desk, "Which drink?", "tea")
     there = decide(desk, "Which cup?", "tea", repo=worktree)
 

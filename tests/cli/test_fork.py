@@ -7,6 +7,7 @@ import json
 import pytest
 
 from podium.store.reader import StoreReader
+from podium.testing import read_entries
 from podium.values.event import ModelReplied
 
 from .conftest import SLOW, Desk, wait_for
@@ -24,12 +25,11 @@ def source(desk: Desk) -> str:
 
 def find_reply(desk: Desk, run: str, operation: str) -> int:
     """Return the number of the entry with an agent's reply."""
-    with StoreReader(desk.store) as reader:
-        return next(
-            entry.seq
-            for entry in reader.read_entries(run)
-            if entry.operation == operation and isinstance(entry.event, ModelReplied)
-        )
+    return next(
+        entry.seq
+        for entry in read_entries(desk.store, run)
+        if entry.operation == operation and isinstance(entry.event, ModelReplied)
+    )
 
 
 def test_a_fork_shares_the_calls_before_it_and_makes_the_others_itself(desk: Desk, source: str) -> None:

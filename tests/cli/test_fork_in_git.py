@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from podium.store.reader import StoreReader
+from podium.testing import make_repository, read_entries
+from podium.testing import run_git as git
 from podium.testing.served_model import ServedModel, serve_model
-from podium.values.event import Entry, ModelReplied, RunStarted, ToolAnswered
+from podium.values.event import ModelReplied, RunStarted, ToolAnswered
 
 from .conftest import Desk
 
@@ -29,31 +30,20 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[ServedModel]:
 @pytest.fixture
 def source(desk: Desk, model: ServedModel) -> str:
     """A run that wrote two files in a repository, and its id."""
-    git(desk.repo, "init", "-q", "-b", "main")
     (desk.repo / ".gitignore").write_text(".podium/podium.db*\n")
     desk.write_agent("hand", write("one.txt"), write("two.txt"), "done", engine="model", tools=["Write"])
-    git(desk.repo, "add", "-A")
-    git(desk.repo, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "first")
+    make_repository(desk.repo, {})
     (desk.home / "config.yaml").write_text("permissions: {allow: [Write]}\n")
     assert desk.invoke("run", "hand", "go").exit_code == 0
     return desk.run_id()
-
-
-def git(repo: Path, *words: str) -> str:
-    return subprocess.run(["git", "-C", repo, *words], check=True, capture_output=True, text=True).stdout
 
 
 def write(name: str) -> dict[str, object]:
     return {"calls": [{"name": "write_file", "arguments": {"path": name, "content": f"{name}\n"}}]}
 
 
-def read_entries(desk: Desk, run: str) -> list[Entry]:
-    with StoreReader(desk.store) as reader:
-        return reader.read_entries(run)
-
-
 def find_folder(desk: Desk, run: str) -> Path:
-    started = read_entries(desk, run)[0].event
+    started = read_entries(desk.store, run)[0].event
     assert isinstance(started, RunStarted)
     return Path(started.repo)
 
@@ -61,12 +51,12 @@ def find_folder(desk: Desk, run: str) -> Path:
 def count_calls(desk: Desk, model: ServedModel, run: str) -> list[int]:
     """Return how often each model call on a run's timeline was made by that run."""
     made = [received.headers["idempotency-key"] for received in model.calls]
-    keys = [entry.key for entry in read_entries(desk, run) if isinstance(entry.event, ModelReplied)]
+    keys = [entry.key for entry in read_entries(desk.store, run) if isinstance(entry.event, ModelReplied)]
     return [made.count(f"{run}/{key}") for key in keys]
 
 
 def test_a_run_and_its_forks_have_branches_of_their_own(desk: Desk, model: ServedModel, source: str) -> None:
-    at = str(next(entry.seq for entry in read_entries(desk, source) if isinstance(entry.event, ToolAnswered)))
+    at = str(next(entry.seq for entry in read_entries(desk.store, source) if isinstance(entry.event, ToolAnswered)))
 
     said = desk.invoke("fork", source, "--at", at)
     first = desk.run_id()

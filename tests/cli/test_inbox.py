@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from podium.store.mailbox import post_to_mailbox
-from podium.store.reader import StoreReader
+from podium.testing import read_entries
 from podium.values.event import Event, PermissionAnswered, PermissionAsked
 
 from .conftest import Desk
@@ -36,8 +36,7 @@ def list_waiting_requests(desk: Desk) -> list[dict[str, object]]:
 
 
 def read_events(desk: Desk) -> list[Event]:
-    with StoreReader(desk.store) as reader:
-        return [entry.event for entry in reader.read_entries(desk.run_id())]
+    return [entry.event for entry in read_entries(desk.store, desk.run_id())]
 
 
 def test_a_request_of_an_unattended_run_waits_in_the_inbox(parked_desk: Desk) -> None:

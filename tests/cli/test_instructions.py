@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 
 import pytest
 
-from podium.testing import ServedModel
+from podium.testing import ServedModel, make_repository
 from podium.testing.served_model import serve_model
 
 from .conftest import Desk
@@ -24,7 +23,7 @@ def model() -> Iterator[ServedModel]:
 
 @pytest.fixture
 def desk_with_git(desk: Desk) -> Desk:
-    subprocess.run(["git", "init", "--quiet", "."], cwd=desk.repo, check=True)
+    make_repository(desk.repo)
     folder = desk.repo / ".podium" / "agents"
     folder.mkdir(parents=True)
     (folder / "coder.md").write_text("---\ndescription: d\ntools: [Read, Bash]\nadvisors: [talker]\n---\nYou code.\n")

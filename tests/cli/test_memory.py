@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from podium.store.reader import StoreReader
-from podium.testing import ServedModel
+from podium.testing import ServedModel, make_repository, read_events
 from podium.testing.served_model import serve_model
 from podium.tools.update_memory import MOST_CHARACTERS
 from podium.values.event import MemoryChanged
@@ -28,8 +27,7 @@ def model() -> Iterator[ServedModel]:
 
 @pytest.fixture
 def desk_with_git(desk: Desk) -> Desk:
-    for command in (["init", "--quiet", "."], ["config", "user.email", "a@b"], ["config", "user.name", "a"]):
-        subprocess.run(["git", *command], cwd=desk.repo, check=True)
+    make_repository(desk.repo)
     return desk
 
 
@@ -56,9 +54,7 @@ def read_answers(call: Any) -> list[str]:
 
 
 def read_changes(desk: Desk) -> list[MemoryChanged]:
-    with StoreReader(desk.store) as reader:
-        entries = reader.read_entries(desk.run_id())
-    return [entry.event for entry in entries if isinstance(entry.event, MemoryChanged)]
+    return read_events(desk.store, desk.run_id(), MemoryChanged)
 
 
 def test_what_an_agent_noted_is_read_by_its_next_run_and_shown_as_a_diff(

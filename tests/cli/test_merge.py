@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from podium.core.placement import WorkerOptions
+from podium.testing import make_repository
 
 from ..workers.worker_lab import WorkerLab, write
 from ..workspace.merging import LINES, replace_line
@@ -361,7 +362,7 @@ async def test_a_check_that_is_empty_is_refused_before_anything_is_merged(lab: W
 
 
 def test_without_a_commit_there_is_nothing_to_merge_onto(desk: Desk) -> None:
-    subprocess.run(["git", "init", "-q", desk.repo], check=True)
+    make_repository(desk.repo)
 
     said = desk.run_podium("merge", "--all")
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from podium.testing import make_repository
 from podium.testing.served_model import serve_model
 
 from .conftest import Desk
@@ -40,7 +41,7 @@ def run_python(desk: Desk, program: str, *arguments: str, **variables: str) -> s
 
 
 def test_a_run_needs_no_module_that_only_posix_systems_have(desk: Desk) -> None:
-    subprocess.run(["git", "init", "--quiet", "."], cwd=desk.repo, check=True)
+    make_repository(desk.repo)
     (desk.repo / "sub").mkdir()
     (desk.repo / "sub" / "AGENTS.md").write_text("Use tabs.")
     move: dict[str, Any] = {"calls": [{"name": "write_file", "arguments": {"path": "a.txt", "content": "x"}}]}

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from podium.store.reader import StoreReader
-from podium.values.event import Event, HookRan, PermissionAsked, ToolAnswered
+from podium.testing import read_events
+from podium.values.event import HookRan, PermissionAsked, ToolAnswered
 
 from .conftest import Desk
 
@@ -88,11 +88,6 @@ def is_loaded(desk: Desk) -> bool:
     return Path(desk.environment["LOADED"]).exists()
 
 
-def read_events(desk: Desk, kind: type[Event]) -> list[Event]:
-    with StoreReader(desk.store) as reader:
-        return [entry.event for entry in reader.read_entries(desk.run_id()) if isinstance(entry.event, kind)]
-
-
 def test_a_command_of_a_plug_in_is_called_and_nothing_else_loads_it(bench: Desk) -> None:
     bench.write_agent("plain", "done")
 
@@ -117,14 +112,14 @@ def test_an_agents_file_uses_the_engines_tools_and_patterns_of_a_plug_in(bench: 
 
     checked = bench.run_podium("check")
     refused = bench.run_podium("run", "looker", "go", "--quiet")
-    assert len(read_events(bench, PermissionAsked)) == 1
+    assert len(read_events(bench.store, bench.run_id(), PermissionAsked)) == 1
     (bench.home / "config.yaml").write_text("permissions: {allow: [deploy_state]}\n")
     bench.run_podium("run", "looker", "go", "--quiet")
 
-    [answered] = read_events(bench, ToolAnswered)
+    [answered] = read_events(bench.store, bench.run_id(), ToolAnswered)
     assert (checked.returncode, refused.returncode) == (0, 0), checked.stdout
     assert "not found" not in checked.stdout
-    assert answered.text == "shop: 1.4.2"  # type: ignore[union-attr]
+    assert answered.text == "shop: 1.4.2"
     assert bench.run_podium("run", "writer", "go", "--quiet").stdout.strip() == "better"
     assert bench.run_podium("run", "lead", "go", "--quiet").stdout.strip() == "best"
     assert bench.run_podium("run", "loud", "go", "--quiet").stdout.strip() == "GO"
@@ -150,8 +145,8 @@ def test_hooks_of_a_plug_in_are_called_if_the_settings_name_it(bench: Desk) -> N
 
     assert (bench.repo / "a.txt").exists()
     assert not (bench.repo / "b.txt").exists()
-    ran = read_events(bench, HookRan)
-    assert [(one.outcome, one.reason) for one in ran] == [  # type: ignore[union-attr]
+    ran = read_events(bench.store, bench.run_id(), HookRan)
+    assert [(one.outcome, one.reason) for one in ran] == [
         ("passed", ""),
         ("denied", "b is frozen"),
         ("failed", "timed out after 0.2 s"),
@@ -173,5 +168,5 @@ def test_a_broken_plug_in_is_named_and_one_in_the_current_folder_is_not_used(ben
     assert "the plug-in broken cannot be loaded: RuntimeError: half installed" in planted.stderr
     assert "hello" not in planted.stdout
     assert not (bench.repo / "a").exists()
-    [ran] = read_events(bench, HookRan)
-    assert ran.reason == "plug-in 'missing' not found; installed: acme"  # type: ignore[union-attr]
+    [ran] = read_events(bench.store, bench.run_id(), HookRan)
+    assert ran.reason == "plug-in 'missing' not found; installed: acme"

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +8,7 @@ import pytest
 
 from podium.patterns.report_synthesis import MAX_CHARACTERS
 from podium.store.reader import StoreReader
+from podium.testing import make_repository
 from podium.values.event import RunStarted
 from podium.views.quoted_markdown import escape_inline, quote_block
 
@@ -155,13 +155,11 @@ def test_a_discussion_in_which_nobody_voted_is_one_sentence(desk: Desk) -> None:
 
 
 def test_what_held_a_verdict_back_stays_on_its_line(desk: Desk) -> None:
-    subprocess.run(["git", "init", "-q", desk.repo], check=True)
     plan = "@worker:ann do it\n@end"
     team = {"mode": "reflect", "members": ["ann"], "checks": ["make test"], "max_iterations": 1}
     desk.write_agent("lead", plan, "done\n[[GROUP_REFLECT_COMPLETE]]", team=team)
     desk.write_agent("ann", "did it")
-    git = ["git", "-C", str(desk.repo), "-c", "user.name=A", "-c", "user.email=a@b"]
-    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
+    make_repository(desk.repo, {})
     desk.run_podium("run", "lead", "go")
 
     said = desk.invoke("results", desk.run_id()).stdout.splitlines()
@@ -257,7 +255,7 @@ def test_a_synthesis_can_be_stopped_like_every_run(desk: Desk) -> None:
 
 
 def test_without_workers_no_agent_is_asked_to_sum_up(desk: Desk) -> None:
-    subprocess.run(["git", "init", "-q", str(desk.repo)], check=True)
+    make_repository(desk.repo)
 
     said = desk.invoke("results", "--workers", "--synthesis")
     program = desk.invoke("results", "--workers", "--synthesis", "--json")

@@ -13,7 +13,7 @@ from podium.cli.terminal.run_tree import (
     choose_symbols,
     format_plain_row,
 )
-from podium.store.reader import StoreReader
+from podium.testing import read_entries
 from podium.values.event import Entry, LimitReached
 from podium.views.run_view import RunView
 
@@ -30,8 +30,7 @@ def entries(desk: Desk) -> list[Entry]:
     desk.write_agent("ops", {"fails": {"status": 400, "message": "no more"}})
     desk.write_agent("last", {"says": "the last word, and more words", "pieces": 2, "pace": 0.3})
     desk.invoke("run", "lead", "do it")
-    with StoreReader(desk.store) as reader:
-        return reader.read_entries(desk.run_id())
+    return read_entries(desk.store, desk.run_id())
 
 
 def draw_tree(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from podium.testing import ServedModel
+from podium.testing import ServedModel, make_repository
 from podium.testing.served_model import serve_model
 
 from .conftest import Desk
@@ -24,7 +23,7 @@ def model() -> Iterator[ServedModel]:
 @pytest.fixture
 def skilled(desk: Desk) -> Desk:
     """A repository with a skill that has a script and a text that asks for more than it may."""
-    subprocess.run(["git", "init", "--quiet", "."], cwd=desk.repo, check=True)
+    make_repository(desk.repo)
     folder = desk.repo / ".github" / "skills" / "greet"
     (folder / "scripts").mkdir(parents=True)
     (folder / "SKILL.md").write_text(

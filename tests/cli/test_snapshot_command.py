@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from podium.store.reader import StoreReader
+from podium.testing import make_repository, read_events
+from podium.testing import run_git as git
 from podium.values.event import RunStarted, SnapshotTaken
 
 from .conftest import SLOW, Desk, wait_for
-
-
-def git(repo: Path, *words: str) -> str:
-    return subprocess.run(["git", "-C", repo, *words], check=True, capture_output=True, text=True).stdout
 
 
 def call(tool: str, **arguments: str) -> dict[str, object]:
@@ -25,19 +22,16 @@ def call(tool: str, **arguments: str) -> dict[str, object]:
 @pytest.fixture
 def paused_run(desk: Desk) -> str:
     """A run in a repository that wrote one file, and is paused because its command needs permission."""
-    git(desk.repo, "init", "-q", "-b", "main")
     write, command = call("write_file", path="one.txt", content="1\n"), call("bash", command="touch two.txt")
     desk.write_agent("hand", write, command, "done", tools=["Write", "Bash"])
-    git(desk.repo, "add", "-A")
-    git(desk.repo, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "first")
+    make_repository(desk.repo, {})
     (desk.home / "config.yaml").write_text("permissions: {allow: [Write]}\n")
     assert desk.invoke("run", "hand", "go", "--park").exit_code == 3
     return desk.run_id()
 
 
 def read_snapshots(desk: Desk, run: str) -> list[SnapshotTaken]:
-    with StoreReader(desk.store) as reader:
-        return [entry.event for entry in reader.read_entries(run) if isinstance(entry.event, SnapshotTaken)]
+    return read_events(desk.store, run, SnapshotTaken)
 
 
 def read_state(desk: Desk, run: str) -> str:

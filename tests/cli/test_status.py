@@ -15,6 +15,7 @@ from textual.widgets import OptionList, Static
 from podium.cli.terminal.status_screen import GUARD_SECONDS, StatusScreen
 from podium.store.open_requests import list_open_requests
 from podium.store.reader import StoreReader
+from podium.testing import read_events
 from podium.values.event import PlanStepReviewed, QuestionAnswered, QuestionAsked
 
 from ..collaboration import make_plan, make_step
@@ -198,10 +199,8 @@ def cups_desk(desk: Desk) -> Desk:
 def read_answer(desk: Desk) -> tuple[QuestionAsked, QuestionAnswered]:
     """Resume the run, and return its first question and the answer to it."""
     desk.run_podium("resume", desk.run_id(), "--park")
-    with StoreReader(desk.store) as reader:
-        events = [entry.event for entry in reader.read_entries(desk.run_id())]
-    asked = next(one for one in events if isinstance(one, QuestionAsked))
-    return asked, next(one for one in events if isinstance(one, QuestionAnswered))
+    asked = read_events(desk.store, desk.run_id(), QuestionAsked)[0]
+    return asked, read_events(desk.store, desk.run_id(), QuestionAnswered)[0]
 
 
 def must_be_bound(asked: QuestionAsked, given: QuestionAnswered) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from podium.testing import ServedModel
+from podium.testing import ServedModel, make_repository, run_git
 from podium.testing.served_model import serve_model
 
 from .conftest import Desk
@@ -23,15 +22,12 @@ def model() -> Iterator[ServedModel]:
 
 
 def git(desk: Desk, *arguments: str) -> str:
-    return subprocess.run(["git", *arguments], cwd=desk.repo, check=True, capture_output=True, text=True).stdout
+    return run_git(desk.repo, *arguments)
 
 
 @pytest.fixture
 def yard(desk: Desk) -> Desk:
     """A repository with a commit, an uncommitted change and an untracked file, and an agent that may do anything."""
-    git(desk, "init", "--quiet", ".")
-    git(desk, "config", "user.email", "a@b")
-    git(desk, "config", "user.name", "a")
     folder = desk.repo / ".podium" / "agents"
     folder.mkdir(parents=True)
     (folder / "coder.md").write_text("---\ndescription: d\ntools: [Read, Write, Edit, Bash]\n---\nYou code.\n")
@@ -39,8 +35,7 @@ def yard(desk: Desk) -> Desk:
     (desk.repo / "tool.sh").write_text("#!/bin/sh\n")
     (desk.repo / "tool.sh").chmod(0o755)
     (desk.repo / "gone.txt").write_text("gone\n")
-    git(desk, "add", ".")
-    git(desk, "commit", "--quiet", "-m", "start")
+    make_repository(desk.repo, {}, message="start")
     (desk.repo / "kept.txt").write_text("kept, and changed by me\n")
     (desk.repo / "mine.txt").write_text("mine\n")
     (desk.repo / ".env").write_text("TOKEN=secret\n")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import AsyncIterator
 
 import pytest
@@ -15,6 +14,7 @@ from podium.core.placement import WorkerOptions
 from podium.core.timeline import Timeline
 from podium.runs.worker_lookup import RepoContext
 from podium.store.run_store import RunStore
+from podium.testing import make_repository
 from podium.values.errors import Mistake, RunOver
 from podium.values.event import RunEnded, RunPaused, RunResumed, WorkerReturned, WorkerSent
 from podium.views.worker_state import WorkerState, WorkerStateBuilder
@@ -282,9 +282,7 @@ def read_worker_state(lab: WorkerLab, run: str) -> WorkerState:
 
 async def test_the_workers_of_other_repositories_are_listed_only_when_asked_for(lab: WorkerLab) -> None:
     await lab.delegate("feat/a", SILENT)
-    other = lab.folder / "other"
-    other.mkdir()
-    lab.repo.git("init", "-q", str(other))
+    other = make_repository(lab.folder / "other")
 
     here = await invoke_podium(lab, "workers", "--repo", str(other))
     everywhere = await invoke_podium(lab, "workers", "--repo", str(other), "--all")
@@ -421,9 +419,7 @@ async def append_events(lab: WorkerLab, run: str, *events: WorkerSent | WorkerRe
 def test_invalid_worker_options_are_refused_and_no_worker_is_started(
     desk: Desk, words: list[str], sentence: str
 ) -> None:
-    git = ["git", "-C", str(desk.repo), "-c", "user.name=A", "-c", "user.email=a@b"]
-    subprocess.run(["git", "init", "-q", desk.repo], check=True)
-    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
+    make_repository(desk.repo, {})
 
     said = desk.run_podium("delegate", "feat/a", "go", *words)
 

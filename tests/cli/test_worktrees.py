@@ -11,23 +11,17 @@ import anyio
 import pytest
 
 from podium.store.worktree_ledger import Ledger
+from podium.testing import make_repository, run_git
 from podium.workspace.git.repository import Checkout, Repository
 from podium.workspace.worktrees.worktree import Worktrees
 
-from ..workspace.test_repository import run_git
 from .conftest import Desk
 
 
 @pytest.fixture
 def make_worktree(desk: Desk) -> Callable[..., Checkout]:
     """Make a worktree as for a worker, in a repository with a commit."""
-    subprocess.run(["rm", "-rf", desk.repo / ".git"], check=True)
-    run_git(desk.repo, "init", "-q", "-b", "main")
-    run_git(desk.repo, "config", "user.email", "t@example.com")
-    run_git(desk.repo, "config", "user.name", "T")
-    (desk.repo / "a.txt").write_text("one\n")
-    run_git(desk.repo, "add", ".")
-    run_git(desk.repo, "commit", "-q", "-m", "first")
+    make_repository(desk.repo, {"a.txt": "one\n"})
 
     def make(branch: str, *, run: str = "") -> Checkout:
         worktrees = Worktrees(repository=Repository.at(desk.repo), ledger=Ledger(desk.store))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from podium import App, Result, Run
 from podium.policy import Mode
 from podium.store.fault_injection import refuse_after
 from podium.store.mailbox import post_to_mailbox
+from podium.testing import make_repository
 from podium.values.agent import Budget, Permissions
 from podium.values.errors import Mistake
 from podium.values.event import (
@@ -38,9 +38,7 @@ COUNT = {"calls": [{"name": "bash", "arguments": {"command": "echo x >> count.tx
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
-    (tmp_path / "repo").mkdir()
-    subprocess.run(["git", "init", "-q", tmp_path / "repo"], check=True)
-    return tmp_path / "repo"
+    return make_repository(tmp_path / "repo")
 
 
 def set_rules(studio: Studio, *, mode: Mode = "default", **rules: Sequence[str]) -> None:

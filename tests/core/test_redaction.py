@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from podium import Agent, App, Settings
 from podium.core.redaction import Redaction
-from podium.testing import ModelServer
+from podium.testing import ModelServer, make_repository
 from podium.values.agent import Permissions
 
 CANARY = 'sk-canary-"7\\f3-Ω'
@@ -186,7 +186,7 @@ def test_looking_for_urls_takes_time_in_proportion_to_the_text(piece: str) -> No
 
 async def test_credentials_of_a_remote_reach_neither_the_model_nor_the_timeline(tmp_path: Path) -> None:
     repo, token, extra = tmp_path / "repo", "ghp_0123456789abcdef", "x-access-token:ghs_987654321"
-    subprocess.run(["git", "init", "-q", repo], check=True)
+    make_repository(repo)
     for key, value in {
         "remote.origin.url": f"https://x-access-token:{token}@git.example/o/r.git",
         "remote.other.url": f"https://{token}@git.example/o/r.git",
@@ -224,7 +224,7 @@ async def test_credentials_of_a_remote_reach_neither_the_model_nor_the_timeline(
 async def test_a_canary_key_appears_nowhere(tmp_path: Path) -> None:
     repo = tmp_path / "repo"
     repo.mkdir()
-    subprocess.run(["git", "init", "-q", repo], check=True)
+    make_repository(repo)
     (repo / "notes.txt").write_text(f"the key is {CANARY}, do not tell\n")
     script: list[Any] = [
         {"says": "looking", "calls": [{"name": "read_file", "arguments": {"path": "notes.txt"}}]},

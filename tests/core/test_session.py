@@ -25,8 +25,8 @@ from podium.core.scope import Scope
 from podium.core.session import MAX_QUEUED_PROMPTS, Session
 from podium.core.timeline import Timeline
 from podium.store.follower import Follower
-from podium.store.reader import StoreReader
 from podium.store.run_store import RunStore
+from podium.testing import read_events
 from podium.values.agent import Agent
 from podium.values.errors import AgentFailed, OutsideFailed
 from podium.values.event import SessionRevived, TextStreamed, TextSuperseded, ToolUse, TurnEnded
@@ -109,8 +109,7 @@ class Bench:
                 await session.aclose()
 
     def events(self, *kinds: type) -> list[object]:
-        with StoreReader(self.path) as reader:
-            return [entry.event for entry in reader.read_entries("r") if isinstance(entry.event, kinds)]
+        return read_events(self.path, "r", *kinds)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from podium import Agent, App, Settings
 from podium.config.model_role import Role
 from podium.config.settings_document import ProviderLimits
 from podium.store.reader import StoreReader
-from podium.testing import ModelServer
+from podium.testing import ModelServer, read_events
 from podium.values.agent import Budget, Member, Team
 from podium.values.errors import Mistake
 from podium.values.event import CallFailed, ModelReplied, Noticed, TurnStarted
@@ -101,8 +101,7 @@ def write_agent_file(repo: Path, name: str, frontmatter: str) -> None:
 
 
 def read_notices(settings: Settings, run: str) -> list[str]:
-    with StoreReader(settings.store) as reader:
-        return [entry.event.text for entry in reader.read_entries(run) if isinstance(entry.event, Noticed)]
+    return [event.text for event in read_events(settings.store, run, Noticed)]
 
 
 @pytest.mark.parametrize("model", ["mistral:none", "nobody:knows", "gpt-nobody-knows"])

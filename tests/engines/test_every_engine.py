@@ -26,7 +26,7 @@ from podium.engines.script import ScriptedWire
 from podium.store.follower import Follower
 from podium.store.reader import StoreReader
 from podium.store.run_store import RunStore
-from podium.testing import ModelServer
+from podium.testing import ModelServer, read_events
 from podium.values.agent import Agent
 from podium.values.errors import AgentFailed
 from podium.values.event import CallCut, CallFailed, ModelReplied, TextStreamed, ToolAnswered, ToolUse
@@ -101,8 +101,7 @@ class EngineLab:
                     return
 
     def events(self, *kinds: type) -> list[Any]:
-        with StoreReader(self.store) as reader:
-            return [entry.event for entry in reader.read_entries("r") if isinstance(entry.event, kinds)]
+        return read_events(self.store, "r", *kinds)
 
 
 @pytest.fixture(params=["scripted", *WIRES])

@@ -18,8 +18,8 @@ from podium.engines.model.provider_throttle import ProviderThrottle
 from podium.engines.model.tool_loop import ModelEngine
 from podium.engines.script import ScriptedWire
 from podium.store.reader import StoreReader
-from podium.testing import ModelServer
-from podium.values.event import CallFailed, Event, Noticed, TurnStarted
+from podium.testing import ModelServer, read_events
+from podium.values.event import CallFailed, Noticed, TurnStarted
 from podium.values.limits import TurnLimits
 
 
@@ -47,11 +47,6 @@ async def test_a_local_server_is_found_confirmed_and_used(tmp_path: Path) -> Non
             entry.event.engine for entry in reader.read_entries(result.run_id) if isinstance(entry.event, TurnStarted)
         ]
     assert engines == ["ollama:llama3.2"]
-
-
-def read_events(settings: Settings, run: str, *kinds: type[Event]) -> list[Event]:
-    with StoreReader(settings.store) as reader:
-        return [entry.event for entry in reader.read_entries(run) if isinstance(entry.event, kinds)]
 
 
 def load_local_settings(home: Path, server: ModelServer, **limits: Any) -> Settings:
@@ -84,7 +79,7 @@ async def test_a_silent_server_is_called_once_more_and_the_turn_waits_for_it(
             result = await app.run(Agent(name="local"), "hello")
 
     assert len(server.calls) == 2
-    assert len(read_events(settings, result.run_id, CallFailed)) == failures
+    assert len(read_events(settings.store, result.run_id, CallFailed)) == failures
     if failures == 1:
         assert result.text == "awake"
     else:
@@ -105,9 +100,7 @@ async def test_a_call_that_waits_for_a_busy_server_says_so_on_the_timeline(tmp_p
         for name in ("first", "second", "third"):
             group.start_soon(run_agent, name)
 
-    notices = [
-        event.text for run in runs for event in read_events(settings, run, Noticed) if isinstance(event, Noticed)
-    ]
+    notices = [event.text for run in runs for event in read_events(settings.store, run, Noticed)]
     assert sorted(text.partition(" ")[2] for text in notices if "is waiting" in text) == [
         "is waiting for ollama (1 call ahead).",
         "is waiting for ollama (2 calls ahead).",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,8 @@ from podium.engines.model.model_wire import ModelCall
 from podium.engines.script import Move, last_request
 from podium.runs.decision_lookup import find_decision, list_decisions
 from podium.runs.fork_position import HOW_DECIDED
-from podium.store.reader import StoreReader
-from podium.testing import ModelServer
+from podium.testing import ModelServer, read_events
+from podium.testing import run_git as git
 from podium.values.event import (
     DecisionCommitted,
     ModelReplied,
@@ -251,13 +250,9 @@ async def test_a_fork_builds_on_the_branches_of_finished_steps_and_delivers_its_
         fork = await app.fork(source.run_id, at=at)
         result = await finish(app, fork)
 
-    def read_events(run: str, *kinds: Any) -> list[Any]:
-        with StoreReader(settings.store) as reader:
-            return [entry.event for entry in reader.read_entries(run) if isinstance(entry.event, kinds)]
-
     assert result.succeeded, result.error
-    assert [one.step for one in read_events(fork, PlanStepCompleted)][-1] == "s3"
-    (theirs,), (ours,) = (read_events(run, WorkEnded) for run in (source.run_id, fork))
+    assert [one.step for one in read_events(settings.store, fork, PlanStepCompleted)][-1] == "s3"
+    (theirs,), (ours,) = (read_events(settings.store, run, WorkEnded) for run in (source.run_id, fork))
     assert (theirs.branch, ours.branch) == (f"podium/{source.run_id}/result", f"podium/{fork}/result")
     assert list_files(repo, theirs.branch) == ["a.txt", "b.txt", "c.txt", "kept.txt"]
     assert list_files(repo, ours.branch) == ["a.txt", "b.txt", "d.txt", "kept.txt"]
@@ -288,10 +283,6 @@ async def test_a_fork_merges_the_finished_work_of_deleted_branches_and_its_reque
     owner = next(call.call for call in server.calls if "Mention the price." in last_request(call.call))
     assert owner.messages[-1].text.startswith("You own one step")
     assert "[message from ada lovelace]\n> Mention the price." in owner.messages[-1].text
-
-
-def git(repo: Path, *arguments: str) -> str:
-    return subprocess.check_output(["git", "-C", str(repo), *arguments], text=True)
 
 
 async def test_an_owner_knows_the_request_of_a_fork_even_if_it_first_heard_it_as_a_reviewer(

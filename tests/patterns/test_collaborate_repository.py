@@ -14,6 +14,7 @@ from podium.engines.model.providers import KEY_NAMES
 from podium.engines.script import Move
 from podium.store.fault_injection import refuse_after
 from podium.store.reader import StoreReader
+from podium.testing import make_repository
 from podium.values.agent import Permissions
 from podium.values.event import (
     ActionRefused,
@@ -39,13 +40,7 @@ CODER = {"tools": ("Read", "Write", "Edit", "Bash")}
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
-    folder = tmp_path / "r"
-    folder.mkdir()
-    (folder / "kept.txt").write_text("kept\n")
-    for words in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-qm", "x"]):
-        identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
-        subprocess.run(["git", "-C", folder, *identity, *words], check=True)
-    return folder
+    return make_repository(tmp_path / "r", {"kept.txt": "kept\n"}, message="x")
 
 
 @pytest.fixture

@@ -19,13 +19,12 @@ from podium import Agent, App, Result, Settings
 from podium.cli.root import podium
 from podium.store.follower import Follower
 from podium.store.reader import StoreReader
-from podium.testing import ModelServer
+from podium.testing import ModelServer, make_repository, read_events
 from podium.values.agent import Member, Permissions, Team
 from podium.values.event import (
     BallotCast,
     DecisionCommitted,
     DecisionProposed,
-    Event,
     PlanStepCompleted,
     PlanStepHandedOver,
     PlanStepReopened,
@@ -42,13 +41,7 @@ from ..collaboration import Play, make_plan, make_step, use_tool
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
-    folder = tmp_path / "r"
-    folder.mkdir()
-    (folder / "kept.txt").write_text("kept\n")
-    for words in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-qm", "x"]):
-        identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
-        subprocess.run(["git", "-C", folder, *identity, *words], check=True)
-    return folder
+    return make_repository(tmp_path / "r", {"kept.txt": "kept\n"}, message="x")
 
 
 @pytest.fixture
@@ -92,11 +85,6 @@ async def run_team(settings: Settings, repo: Path, agents: list[Agent]) -> Resul
         return await app.run(agents[0], "ship it", agents=agents, repo=repo)
 
 
-def read_events(settings: Settings, result: Result, *kinds: type[Event]) -> list[Any]:
-    with StoreReader(settings.store) as reader:
-        return [entry.event for entry in reader.read_entries(result.run_id) if isinstance(entry.event, kinds)]
-
-
 def write(path: str, text: str = "x\n") -> Any:
     return use_tool("write_file", path=path, content=text)
 
@@ -122,7 +110,7 @@ async def test_dependent_steps_begin_at_the_merged_result_and_all_of_it_is_one_b
     result = await run_team(settings, repo, make_agents("ada", "bob"))
 
     assert result.succeeded, result.error
-    (ended,) = read_events(settings, result, WorkEnded)
+    (ended,) = read_events(settings.store, result, WorkEnded)
     assert ended.branch == f"podium/{result.run_id}/result"
     assert list_files(repo, ended.branch) == ["a.txt", "b.txt", "c.txt", "kept.txt"]
     assert sorted(path.name for path in repo.iterdir()) == [".git", "kept.txt"]
@@ -169,7 +157,7 @@ async def test_all_that_may_be_merged_is_the_result_of_a_team_with_its_records_a
     owners = [structs.replace(one, tools=(*(one.tools or ()), *tools)) for one in members]
     result = await run_team(settings, repo, [lead, *owners])
     assert result.succeeded, result.error
-    rejected, *_, accepted = [one.branch for one in read_events(settings, result, WorkerSent)]
+    rejected, *_, accepted = [one.branch for one in read_events(settings.store, result, WorkerSent)]
 
     merged, said = await merge_all(settings, repo)
 
@@ -195,7 +183,7 @@ async def test_the_result_of_a_team_that_left_work_undone_is_reached_only_by_nam
     result = await run_team(settings, repo, make_agents("ada", "bob", max_attempts=1))
     assert not result.succeeded
     branch = f"podium/{result.run_id}/result"
-    [theirs] = [one.branch for one in read_events(settings, result, PlanStepSubmitted) if one.step == "s2"][:1]
+    [theirs] = [one.branch for one in read_events(settings.store, result, PlanStepSubmitted) if one.step == "s2"][:1]
 
     merged, said = await merge_all(settings, repo)
     _, named = await merge_all(settings, repo, branch)
@@ -221,21 +209,21 @@ async def test_a_handover_and_a_reopened_step_begin_at_the_commit_of_the_earlier
     result = await run_team(settings, repo, make_agents("ada", "bob"))
 
     assert result.succeeded, result.error
-    (over,) = read_events(settings, result, PlanStepHandedOver)
+    (over,) = read_events(settings.store, result, PlanStepHandedOver)
     assert (over.sender, over.receiver, over.refused) == ("ada", "bob", "")
-    assert len(read_events(settings, result, PlanStepReopened)) == 1
-    first, second = read_events(settings, result, PlanStepSubmitted)
+    assert len(read_events(settings.store, result, PlanStepReopened)) == 1
+    first, second = read_events(settings.store, result, PlanStepSubmitted)
     assert first.branch != second.branch
     assert list_files(repo, second.commit) == ["a.txt", "b.txt", "c.txt", "kept.txt"]
-    theirs, *ours = (one.task for one in read_events(settings, result, WorkerSent))
+    theirs, *ours = (one.task for one in read_events(settings.store, result, WorkerSent))
     assert "earlier work" not in theirs
     for task in ours:
         work = task.partition("[context for you only: earlier work by ada on this step]\n")[2]
         assert work.startswith("> Files changed (1):\n> - a.txt\n> Tool calls (2):\n> - write_file path=a.txt")
     assert "> - it works: c is missing" in ours[1]
     assert "[context for you only: earlier work by bob on this step]\n> Files changed (1):\n> - b.txt" in ours[1]
-    assert read_events(settings, result, PlanStepReviewed)[0].reviewer == "lead"
-    assert read_events(settings, result, PlanStepCompleted)[0].owner == "bob"
+    assert read_events(settings.store, result, PlanStepReviewed)[0].reviewer == "lead"
+    assert read_events(settings.store, result, PlanStepCompleted)[0].owner == "bob"
 
 
 def invoke_podium(settings: Settings, *arguments: str, **variables: str) -> str:
@@ -307,7 +295,7 @@ async def test_a_reviewer_reads_the_files_of_the_step_and_not_those_of_the_runs_
     result = await run_team(settings, repo, make_agents("ada", "bob"))
 
     assert result.succeeded, result.error
-    read, shell = read_events(settings, result, ToolAnswered)
+    read, shell = read_events(settings.store, result, ToolAnswered)
     assert "written by ada" in read.text
     assert shell.is_error  # no sandbox is prepared for this checkout, so the reviewer cannot run commands in it
     worktrees = subprocess.check_output(["git", "-C", repo, "worktree", "list", "--porcelain"], text=True)
@@ -336,17 +324,17 @@ async def test_an_owner_in_a_worktree_lets_the_team_decide_and_continues_with_th
     result = await run_team(settings, repo, [lead, ada, bob])
 
     assert result.succeeded, result.error
-    (proposed,) = read_events(settings, result, DecisionProposed)
+    (proposed,) = read_events(settings.store, result, DecisionProposed)
     assert (proposed.by, proposed.step, proposed.rule) == ("ada", "s1", "unanimous")
     assert (proposed.options, proposed.evidence) == (("comma", "tab"), "RFC 4180")
-    assert {one.voter for one in read_events(settings, result, BallotCast)} == {"ada", "bob"}
-    (made,) = read_events(settings, result, DecisionCommitted)
+    assert {one.voter for one in read_events(settings.store, result, BallotCast)} == {"ada", "bob"}
+    (made,) = read_events(settings.store, result, DecisionCommitted)
     assert (made.option, made.how) == ("tab", "unanimous")
-    first, second = read_events(settings, result, WorkerSent)
+    first, second = read_events(settings.store, result, WorkerSent)
     assert "The team decided (unanimous):" in second.task
     with StoreReader(settings.store) as reader:
         answers = [entry.event for entry in reader.read_entries(first.run) if isinstance(entry.event, ToolAnswered)]
     assert [one.is_error for one in answers] == [False, True, False]
     assert "This cannot be decided: the option 'comma' is listed twice" in answers[1].text
-    (ended,) = read_events(settings, result, WorkEnded)
+    (ended,) = read_events(settings.store, result, WorkEnded)
     assert list_files(repo, ended.branch) == ["a.txt", "b.txt", "kept.txt"]

@@ -12,6 +12,7 @@ from msgspec import structs
 from podium import Result
 from podium.patterns.expected_changes import is_test
 from podium.store.fault_injection import refuse_after
+from podium.testing import make_repository
 from podium.values.agent import Member, Team
 from podium.values.event import ChangesExpected
 
@@ -28,12 +29,7 @@ NOTHING = "lead: it changed no files, but it must change files (expects: changes
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
-    folder = tmp_path / "r"
-    folder.mkdir()
-    (folder / "a.txt").write_text("a\n")
-    for words in (["init", "-q"], ["add", "-A"], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x"]):
-        subprocess.run(["git", "-C", folder, *words], check=True)
-    return folder
+    return make_repository(tmp_path / "r", {"a.txt": "a\n"}, message="x")
 
 
 async def run_lead(studio: Studio, repo: Path, **given: Any) -> Result:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -21,7 +20,8 @@ from podium.store.follower import Follower
 from podium.store.mailbox import post_to_mailbox
 from podium.store.reader import StoreReader
 from podium.store.worker_index import WorkerIndex
-from podium.testing import ModelServer
+from podium.testing import ModelServer, make_repository
+from podium.testing import run_git as git
 from podium.values.agent import Budget, Member, Permissions, Team
 from podium.values.errors import Mistake
 from podium.values.event import (
@@ -43,12 +43,7 @@ from ..studio import expire_leases
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
-    folder = tmp_path / "r"
-    folder.mkdir()
-    (folder / "kept.txt").write_text("kept\n")
-    for words in (["init", "-q"], ["add", "-A"], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x"]):
-        subprocess.run(["git", "-C", folder, *words], check=True)
-    return folder
+    return make_repository(tmp_path / "r", {"kept.txt": "kept\n"}, message="x")
 
 
 @pytest.fixture
@@ -82,10 +77,6 @@ def script_block(*moves: Any) -> str:
 
 def write_move(name: str) -> dict[str, Any]:
     return {"calls": [{"name": "write_file", "arguments": {"path": name, "content": f"{name}\n"}}]}
-
-
-def git(repo: Path, *words: str) -> str:
-    return subprocess.run(["git", "-C", repo, *words], check=True, capture_output=True, text=True).stdout
 
 
 async def test_a_member_with_a_process_of_its_own_answers_and_leaves_its_work_on_a_branch(

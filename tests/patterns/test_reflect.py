@@ -12,6 +12,7 @@ from msgspec import structs
 from podium import Result
 from podium.store.fault_injection import refuse_after
 from podium.store.mailbox import post_to_mailbox
+from podium.testing import make_repository
 from podium.values.agent import Budget, Permissions
 from podium.values.errors import Mistake
 from podium.values.event import (
@@ -44,13 +45,7 @@ def get_reflect_ended(studio: Studio, result: Result) -> ReflectEnded:
 # Evidence
 
 
-def make_repository(folder: Path) -> Path:
-    folder.mkdir()
-    (folder / "kept.txt").write_text("kept")
-    (folder / ".gitignore").write_text("ignored.txt\n")
-    for words in (["init", "-q"], ["add", "-A"], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x"]):
-        subprocess.run(["git", "-C", folder, *words], check=True)
-    return folder
+FILES = {"kept.txt": "kept", ".gitignore": "ignored.txt\n"}
 
 
 async def run_with_checks(
@@ -63,7 +58,7 @@ async def run_with_checks(
 
 
 async def test_a_claim_holds_only_where_the_checks_pass_on_a_clean_checkout(studio: Studio, tmp_path: Path) -> None:
-    repo = make_repository(tmp_path / "repo")
+    repo = make_repository(tmp_path / "repo", FILES)
     (repo / "new.txt").write_text("part of the work")
     (repo / "ignored.txt").write_text("not part of it")
 
@@ -89,7 +84,7 @@ async def test_a_claim_holds_only_where_the_checks_pass_on_a_clean_checkout(stud
 
 
 async def test_checks_that_fail_hold_the_claim_back_and_go_into_the_next_plan(studio: Studio, tmp_path: Path) -> None:
-    repo = make_repository(tmp_path / "repo")
+    repo = make_repository(tmp_path / "repo", FILES)
 
     result = await run_with_checks(
         studio,
@@ -115,7 +110,7 @@ def write_move(path: str) -> list[Any]:
 async def test_checks_run_in_each_iteration_that_changed_files_and_their_outcome_is_the_evaluation(
     studio: Studio, tmp_path: Path
 ) -> None:
-    repo = make_repository(tmp_path / "repo")
+    repo = make_repository(tmp_path / "repo", FILES)
     studio.agent("a", says=[*write_move("one.txt"), "nothing to do", *write_move("wanted.txt")], tools=["Write"])
     add_lead(
         studio,
@@ -143,7 +138,7 @@ async def test_checks_run_in_each_iteration_that_changed_files_and_their_outcome
 
 
 async def test_the_end_of_a_loop_says_that_the_checks_failed(studio: Studio, tmp_path: Path) -> None:
-    repo = make_repository(tmp_path / "repo")
+    repo = make_repository(tmp_path / "repo", FILES)
     studio.agent("a", says=[*write_move("one.txt"), *write_move("two.txt")], tools=["Write"])
     says = [plan(("a", "x")), "half", plan(("a", "y")), "the rest"]
 
@@ -156,7 +151,7 @@ async def test_the_end_of_a_loop_says_that_the_checks_failed(studio: Studio, tmp
 
 
 async def test_a_loop_with_checks_that_dies_at_any_entry_checks_the_same(studio: Studio, tmp_path: Path) -> None:
-    repo = make_repository(tmp_path / "repo")
+    repo = make_repository(tmp_path / "repo", FILES)
     says = [plan(("a", "x")), "half", plan(("a", "y")), f"whole\n{DONE}"]
     studio.agent("a", says=[*write_move("one.txt"), *write_move("two.txt")], tools=["Write"])
     whole = await run_with_checks(studio, repo, "test -e two.txt", says=says, allow=("Bash(test *)", "Write"))
@@ -174,7 +169,7 @@ async def test_a_loop_with_checks_that_dies_at_any_entry_checks_the_same(studio:
 
 
 async def test_checks_that_are_not_allowed_are_not_run(studio: Studio, tmp_path: Path) -> None:
-    repo = make_repository(tmp_path / "repo")
+    repo = make_repository(tmp_path / "repo", FILES)
 
     result = await run_with_checks(studio, repo, "touch ran.txt", says=[plan(("a", "x")), f"done\n{DONE}"] * 2)
 

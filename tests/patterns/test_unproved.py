@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from podium.engines.model.retry_policy import RetryPolicy
 from podium.engines.model.tool_loop import ModelEngine
 from podium.engines.script import ScriptedWire
 from podium.store.fault_injection import refuse_after
+from podium.testing import make_repository
 from podium.values.agent import Member, Permissions, Team
 from podium.values.event import ModelAskedAgain, OperationEnded
 
@@ -40,12 +40,7 @@ NOT_FOUND = "lead: its last edit changed nothing: a.txt is unchanged: `old` was 
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
-    folder = tmp_path / "r"
-    folder.mkdir()
-    (folder / "a.txt").write_text("a\n")
-    for words in (["init", "-q"], ["add", "-A"], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x"]):
-        subprocess.run(["git", "-C", folder, *words], check=True)
-    return folder
+    return make_repository(tmp_path / "r", {"a.txt": "a\n"}, message="x")
 
 
 @pytest.fixture

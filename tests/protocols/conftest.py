@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from podium.store.reader import StoreReader
-from podium.values.event import Entry
+from podium.testing import make_repository
 
 from ..web.conftest import Site, open_site
 
@@ -25,7 +24,7 @@ SILENT = {"silent": True}
 
 def write_agents(repo: Path) -> None:
     """Create a git repository with a few agents. Some of them have steps for a conversation of several requests."""
-    subprocess.run(["git", "init", "-q", repo], check=True)
+    make_repository(repo)
     write_agent(repo, "greeter", *["Hello there, friend."] * 4)
     write_agent(repo, "teller", {"says": "Once upon a time.", "pieces": 3, "pace": 0.2})
     write_agent(repo, "critic", *["Fine."] * 4)
@@ -52,12 +51,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     write_agents(folder / "repo")
     with open_site(folder) as site:
         yield site
-
-
-def read_entries(store: Path, run: str) -> list[Entry]:
-    """Return the entries of a run."""
-    with StoreReader(store) as reader:
-        return reader.read_entries(run)
 
 
 def find_newest_run(store: Path) -> str:

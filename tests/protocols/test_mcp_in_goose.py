@@ -13,10 +13,10 @@ import pexpect  # type: ignore[import-untyped]  # it has no types
 import yaml
 from anyio import to_thread
 
-from podium.testing import ModelServer
+from podium.testing import ModelServer, read_entries
 
 from ..installed_agents import find_goose
-from .conftest import find_newest_run, read_entries, write_agents
+from .conftest import find_newest_run, write_agents
 
 TOO_LONG = 60
 

@@ -25,9 +25,10 @@ from podium.runs.run_lookup import derive_run_state
 from podium.store.mailbox import post_to_mailbox
 from podium.store.open_requests import list_open_requests
 from podium.store.reader import StoreReader
+from podium.testing import read_entries
 from podium.values.event import PermissionAnswered, QuestionAnswered, RunEnded
 
-from .conftest import WRITE, find_newest_run, read_entries, write_agent, write_agents
+from .conftest import WRITE, find_newest_run, write_agent, write_agents
 
 TOO_LONG = 60.0
 

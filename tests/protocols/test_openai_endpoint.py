@@ -16,13 +16,14 @@ import openai
 import pytest
 from openai import OpenAI
 
+from podium.testing import read_entries
 from podium.values.actor import AccessScope
 from podium.values.event import PermissionAsked, RunEnded, TurnStarted
 from podium.web.api.access_tokens import SCOPES
 
 from ..web.conftest import Site
 from ..web.test_serve import podium, serve
-from .conftest import find_newest_run, read_entries, write_agents
+from .conftest import find_newest_run, write_agents
 
 
 def connect(site: Site, *scopes: AccessScope) -> OpenAI:

@@ -17,7 +17,7 @@ from podium.core.scope import Scope
 from podium.runs.fork_position import HOW_DECIDED
 from podium.store.reader import StoreReader
 from podium.store.store_connection import open_connection
-from podium.testing import ModelServer
+from podium.testing import ModelServer, read_entries
 from podium.values.agent import Budget, Member, Team
 from podium.values.errors import NoSuchRun, StoreCorrupt
 from podium.values.event import (
@@ -66,8 +66,7 @@ class Lab:
             return await fork_and_finish(app, run, at)
 
     def entries(self, run: str) -> list[Entry]:
-        with StoreReader(self.settings.store) as reader:
-            return reader.read_entries(run)
+        return read_entries(self.settings.store, run)
 
     def calls(self, run: str, *, up_to: int) -> set[str]:
         """Return the keys of the model calls that a run had finished at an entry."""

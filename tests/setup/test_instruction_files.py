@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -16,13 +15,13 @@ from podium.setup.instruction_files import (
     format_instructions,
     read_instruction_files,
 )
+from podium.testing import make_repository
 from podium.tools.file_listing import holds_secrets
 
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
-    subprocess.run(["git", "init", "--quiet", str(tmp_path / "repo")], check=True)
-    return tmp_path / "repo"
+    return make_repository(tmp_path / "repo")
 
 
 def write(repo: Path, **files: str) -> None:

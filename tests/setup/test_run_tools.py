@@ -10,6 +10,7 @@ import pytest
 from msgspec import structs
 
 from podium import Result
+from podium.testing import make_repository, run_git
 from podium.values.event import ActionBegan, ModelReplied, ToolAnswered
 
 from ..studio import Studio
@@ -17,11 +18,9 @@ from ..studio import Studio
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
-    repo = tmp_path / "repo"
-    repo.mkdir()
+    repo = make_repository(tmp_path / "repo")
     (repo / "a.txt").write_text("a\n")
-    subprocess.run(["git", "init", "-q", repo], check=True)
-    subprocess.run(["git", "add", "."], cwd=repo, check=True)
+    run_git(repo, "add", ".")
     return repo
 
 

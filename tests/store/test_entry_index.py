@@ -14,8 +14,8 @@ import pytest
 from podium.core.scope import Scope
 from podium.core.timeline import Timeline
 from podium.store.entry_index import BATCH, PAGE, EntryIndex, build_newest_query
-from podium.store.reader import StoreReader
 from podium.store.run_store import RunStore
+from podium.testing import read_entries
 from podium.values.agent import Agent
 from podium.values.event import Entry, Noticed, PlanStepStarted, RunStarted, TurnEnded, TurnStarted, decode_entry
 from podium.values.request import Request
@@ -68,11 +68,6 @@ async def write_runs(path: StoreAddress, *runs: str) -> None:
             await timeline.wait_written()
 
 
-def read_all(path: StoreAddress, run: str) -> list[Entry]:
-    with StoreReader(path) as reader:
-        return reader.read_entries(run)
-
-
 def find(path: StoreAddress, run: str, wanted: EntryFilter, *, after: int = 0) -> list[Entry]:
     with EntryIndex(path) as index:
         return list(map(decode_entry, index.find_lines(run, wanted, after=after)))
@@ -89,14 +84,14 @@ async def test_the_index_finds_what_the_filter_accepts(path: StoreAddress, wante
 
     found = find(path, "a", wanted)
 
-    assert found == [entry for entry in read_all(path, "a") if wanted.accepts(entry)]
-    everywhere = [entry for run in ("a", "b") for entry in read_all(path, run) if wanted.accepts(entry)]
+    assert found == [entry for entry in read_entries(path, "a") if wanted.accepts(entry)]
+    everywhere = [entry for run in ("a", "b") for entry in read_entries(path, run) if wanted.accepts(entry)]
     assert find_newest(path, wanted) == sorted(everywhere, key=lambda one: (one.at, one.run, one.seq), reverse=True)
 
 
 async def test_entries_are_found_from_a_time_and_after_a_position(path: StoreAddress) -> None:
     await write_runs(path, "a")
-    entries = read_all(path, "a")
+    entries = read_entries(path, "a")
     since = EntryFilter(since=entries[6].at)
 
     assert find(path, "a", since) == [entry for entry in entries if entry.at >= entries[6].at]

@@ -18,6 +18,8 @@ from podium.store.run_store import RunStore
 from podium.store.sqlite.schema import APPLICATION, MIGRATIONS
 from podium.store.store_connection import open_connection
 from podium.store.worker_index import WorkerIndex, build_worker_insert
+from podium.testing import make_repository
+from podium.testing import run_git as git
 from podium.values.agent import Agent, Member, Team
 from podium.values.errors import Mistake, NoSuchRun
 from podium.values.event import RunEnded, RunStarted
@@ -112,16 +114,9 @@ async def test_an_agent_that_reflects_alone_is_no_team(path: StoreAddress) -> No
     assert read_group_keys(path) == {"aa": GroupKey("default"), "bb": GroupKey("repo", "/shop/app")}
 
 
-def git(repo: Path, *words: str) -> None:
-    named = ("-c", "user.name=x", "-c", "user.email=x@example.org")
-    subprocess.run(["git", "-C", str(repo), *named, *words], check=True, capture_output=True)
-
-
 async def test_a_worktree_counts_to_its_repository_also_when_it_is_gone(path: StoreAddress, tmp_path: Path) -> None:
     repo, elsewhere, beside = tmp_path / "app", tmp_path / "x" / "elsewhere", tmp_path / "app-worker-fix"
-    repo.mkdir()
-    git(repo, "init", "-q")
-    git(repo, "commit", "-q", "--allow-empty", "-m", "first")
+    make_repository(repo, {})
     for worktree in (elsewhere, beside):
         git(repo, "worktree", "add", "-q", "--detach", str(worktree))
     await record_runs(path, "aa", repo=elsewhere)

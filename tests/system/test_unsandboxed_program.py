@@ -1,7 +1,6 @@
 """What a program outside the sandbox runs does not depend on any checkout."""
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from podium.system.unsandboxed_program import (
     find_unsandboxed_program,
     open_start_folder,
 )
+from podium.testing import make_repository, run_git
 from podium.values.errors import Mistake
 
 
@@ -64,11 +64,9 @@ def test_a_path_leads_into_a_checkout_by_its_name_and_by_every_link_on_its_way(
 
 def test_all_worktrees_of_a_repository_are_checkouts(tmp_path: Path) -> None:
     main, linked, other = tmp_path / "main", tmp_path / "linked", tmp_path / "other"
-    identity = ("-c", "user.name=x", "-c", "user.email=x@example.com")
-    subprocess.run(["git", "init", "-q", main], check=True)
-    subprocess.run(["git", *identity, "-C", main, "commit", "-q", "--allow-empty", "-m", "first"], check=True)
+    make_repository(main, {})
     for folder in (linked, other):
-        subprocess.run(["git", "-C", main, "worktree", "add", "-q", "--detach", folder], check=True)
+        run_git(main, "worktree", "add", "-q", "--detach", folder)
 
     for start in (main, linked, other):
         assert set(find_checkouts(start).folders) == {str(main), str(linked), str(other)}

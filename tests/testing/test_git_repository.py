@@ -32,7 +32,9 @@ def test_a_repository_without_files_has_no_commit_and_one_with_an_empty_choice_o
 def test_git_settings_of_the_person_do_not_reach_the_repository(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "settings").write_text("[commit]\n\tgpgsign = true\n[gpg]\n\tprogram = false\n[core]\n\tautocrlf = true\n")
+    (tmp_path / "settings").write_text(
+        "[commit]\n\tgpgsign = true\n[gpg]\n\tprogram = false\n[core]\n\tautocrlf = true\n"
+    )
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "settings"))
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
 

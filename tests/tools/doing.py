@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-from pathlib import Path
 from typing import Any
 
 from podium.core.engine import ToolAnswer
@@ -31,19 +29,3 @@ def make_started_action(tool: ActingTool, prepared: PreparedCall) -> Action:
         inputs=dict(prepared.inputs),
         outputs=dict(prepared.outputs),
     )
-
-
-def make_repository(directory: Path) -> Path:
-    """Make a real git repository with one commit."""
-    directory.mkdir(parents=True, exist_ok=True)
-    run_git(directory, "init", "-q", "-b", "main")
-    run_git(directory, "config", "user.email", "t@example.com")
-    run_git(directory, "config", "user.name", "T")
-    (directory / "a.txt").write_text("one\ntwo\n")
-    run_git(directory, "add", ".")
-    run_git(directory, "commit", "-q", "-m", "first")
-    return directory
-
-
-def run_git(directory: Path, *args: str) -> None:
-    subprocess.run(["git", *args], cwd=directory, check=True, capture_output=True)

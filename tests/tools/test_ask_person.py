@@ -11,8 +11,8 @@ from anyio.lowlevel import checkpoint
 from podium.core.engine import Tool, ToolAnswer
 from podium.core.scope import Scope
 from podium.core.timeline import Timeline
-from podium.store.reader import StoreReader
 from podium.store.run_store import RunStore
+from podium.testing import read_events
 from podium.tools.ask_person import NOBODY, ask_person_tool, report_status_tool
 from podium.values.event import QuestionAnswered, QuestionAsked, StatusReported, ToolUse
 
@@ -25,17 +25,9 @@ async def call_tool(tool: Tool, scope: Scope, **arguments: Any) -> ToolAnswer:
     return await tool.answer(ToolUse(id="c", name=tool.name, arguments=arguments), scope)
 
 
-def read_events(path: Path, kind: type[Any]) -> list[Any]:
-    from podium.values.event import decode_entry
-
-    with StoreReader(path) as reader:
-        events = [decode_entry(row.line).event for row in reader.read_rows("r")]
-    return [event for event in events if isinstance(event, kind)]
-
-
 async def wait_question(path: Path) -> QuestionAsked:
     while True:
-        if found := read_events(path, QuestionAsked):
+        if found := read_events(path, "r", QuestionAsked):
             question = found[0]
             assert isinstance(question, QuestionAsked)
             return question
@@ -83,7 +75,7 @@ async def test_a_resumed_run_waits_on_the_same_question_and_knows_its_answer(tmp
         await resumed.wait_written()
 
     assert answer.text == "this"
-    assert len(read_events(path, QuestionAsked)) == 1
+    assert len(read_events(path, "r", QuestionAsked)) == 1
 
 
 async def test_in_an_unattended_run_the_agent_decides_itself(tmp_path: Path) -> None:
@@ -106,7 +98,7 @@ async def test_a_status_is_recorded_once(tmp_path: Path) -> None:
         await timeline.wait_written()
 
     assert first == again == ToolAnswer(text="noted")
-    assert read_events(path, StatusReported) == [StatusReported(text="half done")]
+    assert read_events(path, "r", StatusReported) == [StatusReported(text="half done")]
 
 
 async def test_a_question_without_text_is_refused(tmp_path: Path) -> None:

@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from podium.core.gate import InvalidCall
+from podium.testing import make_repository, run_git
 from podium.tools.git_diff import GitDiff
 
-from .doing import call_tool, make_repository, run_git
+from .doing import call_tool
 
 
 async def test_changes_and_new_files_are_shown(tmp_path: Path) -> None:
-    repo = make_repository(tmp_path)
+    repo = make_repository(tmp_path, {"a.txt": "one\ntwo\n"})
     (repo / "a.txt").write_text("one\n2\n")
     (repo / "new.txt").write_text("new\n")
 
@@ -24,7 +25,7 @@ async def test_changes_and_new_files_are_shown(tmp_path: Path) -> None:
 
 
 async def test_staged_changes_are_shown_only_on_request(tmp_path: Path) -> None:
-    repo = make_repository(tmp_path)
+    repo = make_repository(tmp_path, {"a.txt": "one\ntwo\n"})
     (repo / "a.txt").write_text("one\n2\n")
     run_git(repo, "add", ".")
 
@@ -33,7 +34,7 @@ async def test_staged_changes_are_shown_only_on_request(tmp_path: Path) -> None:
 
 
 async def test_a_path_narrows_the_diff_even_when_its_file_was_deleted(tmp_path: Path) -> None:
-    repo = make_repository(tmp_path)
+    repo = make_repository(tmp_path, {"a.txt": "one\ntwo\n"})
     (repo / "*.txt").write_text("odd name\n")
     run_git(repo, "add", ".")
     run_git(repo, "commit", "-q", "-m", "second")
@@ -50,7 +51,7 @@ async def test_a_path_narrows_the_diff_even_when_its_file_was_deleted(tmp_path: 
 
 
 async def test_a_file_that_usually_holds_secrets_is_left_out_unless_it_is_named(tmp_path: Path) -> None:
-    repo = make_repository(tmp_path)
+    repo = make_repository(tmp_path, {"a.txt": "one\ntwo\n"})
     (repo / ".env").write_text("KEY=canary\n")
     run_git(repo, "add", "-f", ".env")
 
@@ -61,7 +62,7 @@ async def test_a_file_that_usually_holds_secrets_is_left_out_unless_it_is_named(
 
 
 async def test_a_long_diff_is_cut_and_says_so(tmp_path: Path) -> None:
-    repo = make_repository(tmp_path)
+    repo = make_repository(tmp_path, {"a.txt": "one\ntwo\n"})
     (repo / "a.txt").write_text("line\n" * 100_000)
 
     answer = await call_tool(GitDiff(repo))
@@ -76,7 +77,7 @@ async def test_outside_a_repository_it_says_so(tmp_path: Path) -> None:
 
 
 async def test_a_configured_worktree_elsewhere_is_ignored(tmp_path: Path) -> None:
-    repo, elsewhere = make_repository(tmp_path / "repo"), tmp_path / "elsewhere"
+    repo, elsewhere = make_repository(tmp_path / "repo", {"a.txt": "one\ntwo\n"}), tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "a.txt").write_text("secret\n")
     run_git(repo, "config", "core.worktree", str(elsewhere))

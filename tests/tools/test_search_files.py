@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from podium import Agent, App, Settings
 from podium.core.gate import InvalidCall
-from podium.testing import ModelServer
+from podium.testing import ModelServer, make_repository, run_git
 from podium.tools.file_listing import holds_secrets
 from podium.tools.line_search import GrepQuery, Hit, parse_ripgrep_hits, search_files
 from podium.tools.search_files import SHOWN_FILES, Glob, Grep, compile_glob
 
-from .doing import call_tool, make_repository, make_tool_use, run_git
+from .doing import call_tool, make_tool_use
 
 PROGRAMS = [
     pytest.param(
@@ -74,7 +74,7 @@ def test_a_pattern_of_many_stars_takes_no_time() -> None:
 
 
 async def test_files_come_newest_first_without_what_git_ignores(tmp_path: Path) -> None:
-    repo = make_repository(tmp_path)
+    repo = make_repository(tmp_path, {"a.txt": "one\ntwo\n"})
     write_tree(repo, {"src/new.py": "", "src/old.py": "", "build/out.py": "", "gone.py": ""})
     (repo / ".gitignore").write_text("build/\n")
     run_git(repo, "add", "gone.py")
@@ -147,7 +147,7 @@ TREE = {
 async def test_lines_are_found_alike_with_either_program(
     tmp_path: Path, ripgrep: bool, arguments: dict[str, Any], expected: str
 ) -> None:
-    repo = write_tree(make_repository(tmp_path), TREE)
+    repo = write_tree(make_repository(tmp_path, {"a.txt": "one\ntwo\n"}), TREE)
 
     answer = await call_tool(Grep(repo, ripgrep=ripgrep), **arguments)
 
@@ -226,7 +226,7 @@ def test_files_that_only_look_like_secrets_are_not(path: str) -> None:
 
 @pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep is not installed")
 async def test_a_file_with_secrets_that_git_does_not_ignore_stops_no_search(tmp_path: Path) -> None:
-    repo = make_repository(tmp_path / "repo")
+    repo = make_repository(tmp_path / "repo", {"a.txt": "one\ntwo\n"})
     write_tree(repo, {".env": "needle", "sub/.env": "needle", "b.txt": "needle"})
     calls: list[Any] = [
         {"calls": [{"name": "grep", "arguments": arguments}]}

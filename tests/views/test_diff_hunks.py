@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from podium.testing import make_repository
 from podium.views.diff_hunks import LONGEST_LINE, parse_diff
 
 SETTINGS = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "core.quotePath=false", "-c", "core.autocrlf=false")
@@ -22,7 +23,7 @@ class Repo:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.git("init", "-q")
+        make_repository(folder)
 
     def git(self, *words: str) -> str:
         return os.fsdecode(subprocess.check_output(["git", *SETTINGS, *words], cwd=self.folder))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from podium.core.timeline import Timeline
 from podium.store.mailbox import post_to_mailbox
 from podium.store.open_requests import OpenRequest, list_open_requests
 from podium.store.run_store import RunStore
+from podium.testing import make_repository
 from podium.values.event import Decision, Event, PermissionAnswered, RunEnded
 from podium.values.store_address import StoreAddress
 from podium.web.serving import RunningServer, ServeOptions, open_server
@@ -133,7 +133,7 @@ class Site:
 def open_site(folder: Path, *, port: int = 0, store: StoreAddress | None = None) -> Iterator[Site]:
     """Serve the store in this folder, with a git repository, until the block ends. Both are created if necessary."""
     repo = folder / "repo"
-    subprocess.run(["git", "init", "-q", repo], check=True)
+    make_repository(repo)
     studio = Studio(folder / "home", store=store)
     options = ServeOptions(repo=repo, port=port)
     with (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import subprocess
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from msgspec import structs
 
 from podium import Agent
 from podium.store.worker_index import build_worker_insert
+from podium.testing import run_git
 from podium.values.errors import Failure
 from podium.values.event import (
     ArtifactStored,
@@ -60,8 +60,7 @@ CSV_RUN, TSV_RUN, READER_RUN = "bb01", "bb02", "bb03"
 
 
 def git(repo: Path, *words: str) -> str:
-    own = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "core.autocrlf=false")
-    return subprocess.check_output(["git", *own, *words], cwd=repo, text=True).strip()
+    return run_git(repo, *words).strip()
 
 
 def start(site: Site, text: str, agent: str = "lead", **keys: Any) -> list[Event]:

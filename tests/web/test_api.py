@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 
 from podium import Agent
 from podium.store.reader import StoreReader
-from podium.testing import calls
+from podium.testing import calls, read_entries
 from podium.values.event import (
     BudgetChanged,
     MessageReceived,
@@ -260,8 +260,7 @@ def check_operation(operation: Any, address: str, secret: str) -> None:
 
 
 def events_of(site: Site, run: str) -> list[object]:
-    with StoreReader(site.store) as reader:
-        return [entry.event for entry in reader.read_entries(run)]
+    return [entry.event for entry in read_entries(site.store, run)]
 
 
 def wait_for_requests(site: Site, client: ApiClient, run: str) -> list[dict[str, str]]:

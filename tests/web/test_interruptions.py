@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from playwright.sync_api import Page, expect
 
 from podium.core.timeline import Timeline
 from podium.store.run_store import RunStore
+from podium.testing import make_repository
 from podium.values.event import Noticed, OperationStarted, RunStarted
 from podium.values.request import Request
 
@@ -59,7 +59,7 @@ def read_numbers(page: Page) -> list[int]:
 def test_a_stream_that_is_silent_for_a_minute_is_told_and_then_nothing_is_missing_or_doubled(
     visitor: Visitor, tmp_path: Path
 ) -> None:
-    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    make_repository(tmp_path)
     (tmp_path / "home").mkdir()
     with (
         write_run(tmp_path / "home" / "podium.db") as append,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 
 from podium.runs.known_repositories import KnownRepositories
+from podium.testing import make_repository
 
 from .api_client import ApiClient
 from .conftest import Site, open_site
@@ -19,7 +19,7 @@ from .conftest import Site, open_site
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("known")
     for name in ("unknown", "worked-in"):
-        subprocess.run(["git", "init", "-q", folder / name], check=True)
+        make_repository(folder / name)
         (folder / name / "src").mkdir()
     with open_site(folder) as site:
         site.studio.agent("speaker", says=("Hello.",))
@@ -109,7 +109,7 @@ def test_a_repository_with_a_run_of_the_person_may_be_named(site: Site) -> None:
 
 def test_a_repository_inside_a_known_one_is_not_known(site: Site) -> None:
     inner = site.repo / "vendor"
-    subprocess.run(["git", "init", "-q", inner], check=True)
+    make_repository(inner)
 
     with ApiClient(site, scopes=("read", "act")) as client:
         refused = client.get("/api/agents", params={"repo": str(inner)})

@@ -14,14 +14,15 @@ from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-unt
 from playwright.sync_api import Locator, Page, expect
 
 from podium.store.reader import StoreReader
-from podium.values.event import BudgetChanged, Entry, MessageReceived, PermissionAsked, RunStarted, StopAsked
+from podium.testing import read_entries, read_events
+from podium.values.event import BudgetChanged, Event, MessageReceived, PermissionAsked, RunStarted, StopAsked
 from podium.views.run_view import OperationNode, RunView
 from podium.views.run_view_fields import run_view_fields
 
 from .conftest import PHONE, Site, Visitor, find_sideways_scroll
 from .run_timelines import write_busy_run, write_live_run
 
-E = TypeVar("E")
+E = TypeVar("E", bound=Event)
 
 BUSY = "b05700000000"
 LONG = "105600000000"
@@ -38,14 +39,9 @@ def _runs(site: Site) -> None:
     site.studio.agent("writer", says=[write, "The file is written."] * 9, tools=("Write",))
 
 
-def read_entries(site: Site, run: str) -> list[Entry]:
-    with StoreReader(site.store) as reader:
-        return reader.read_entries(run)
-
-
 def find_event(site: Site, run: str, kind: type[E]) -> E:
     """Return the only event of this kind."""
-    [found] = [entry.event for entry in read_entries(site, run) if isinstance(entry.event, kind)]
+    [found] = read_events(site.store, run, kind)
     return found
 
 
@@ -67,7 +63,7 @@ def test_a_run_shows_its_operations_their_tools_and_every_entry(site: Site, visi
     expect(page).to_have_title("lead: Rewrite the importer and test it")
     expect(page.locator(".run-title .badge")).to_have_text("succeeded")
     expect(page.get_by_role("region", name="Answer")).to_contain_text("The importer is rewritten and tested.")
-    view = RunView.from_entries(read_entries(site, BUSY))
+    view = RunView.from_entries(read_entries(site.store, BUSY))
     expect(find_figure(page, "Tokens")).to_have_text(f"{view.usage.tokens:,}")
     expect(find_figure(page, "Spend")).to_have_text(f"${view.usage.usd:.2f}")
     expect(page.locator(".run-labels li")).to_have_text(
@@ -91,7 +87,7 @@ def test_a_run_shows_its_operations_their_tools_and_every_entry(site: Site, visi
 
 
 def test_an_entry_opens_in_a_drawer_with_its_output_and_its_json(site: Site, visitor: Visitor) -> None:
-    entries = read_entries(site, BUSY)
+    entries = read_entries(site.store, BUSY)
     asked = next(entry for entry in entries if isinstance(entry.event, PermissionAsked))
     page = visitor.open(site, f"/run/{BUSY}?entry={asked.seq}", permissions=["clipboard-read", "clipboard-write"])
 
@@ -203,7 +199,7 @@ def read_rows(page: Page) -> list[tuple[str, str, str]]:
 
 
 def test_the_run_at_a_past_entry_is_what_python_folds_up_to_it(site: Site, visitor: Visitor) -> None:
-    entries = read_entries(site, BUSY)
+    entries = read_entries(site.store, BUSY)
     page = visitor.open(site, f"/run/{BUSY}?at=400")
     slider = page.get_by_role("slider", name="Entry")
     expect(page.locator(".run-replay-state")).to_contain_text("Replay at")
@@ -256,7 +252,7 @@ async (run) => {
 def test_missing_entries_are_fetched_repeated_ones_skipped_and_forgotten_ones_loaded_again(
     site: Site, visitor: Visitor
 ) -> None:
-    entries = read_entries(site, LONG)
+    entries = read_entries(site.store, LONG)
     page = visitor.open(site, "/now")
 
     found = page.evaluate(GAP, LONG)
@@ -323,7 +319,7 @@ def test_what_happened_while_the_stream_was_cut_is_shown_when_it_is_back(site: S
     page.unroute("**/api/events*")
 
     expect(page.locator(".run-title .badge")).to_have_text("succeeded")
-    last = len(read_entries(site, run))
+    last = len(read_entries(site.store, run))
     expect(page.locator(".run-replay-count")).to_have_text(f"{last} of {last}")
 
 
@@ -333,7 +329,7 @@ def test_stopping_needs_a_second_click(site: Site, visitor: Visitor) -> None:
 
     page.get_by_role("button", name="Stop", exact=True).click()
     page.get_by_role("button", name="Keep running").click()
-    assert not any(isinstance(entry.event, StopAsked) for entry in read_entries(site, run))
+    assert not any(isinstance(entry.event, StopAsked) for entry in read_entries(site.store, run))
     page.get_by_role("button", name="Stop", exact=True).click()
     page.get_by_role("button", name="Stop the run").click()
 
@@ -359,7 +355,7 @@ def test_a_run_is_paused_and_forked_at_the_entry_shown(site: Site, visitor: Visi
     expect(page.get_by_role("link", name=f"{run}@3")).to_be_visible()
     forked = re.search(r"#/run/(\w+)", page.url)
     assert forked is not None
-    started = read_entries(site, forked[1])[0].event
+    started = read_entries(site.store, forked[1])[0].event
     assert isinstance(started, RunStarted)
     assert started.forked_from == f"{run}@3"
     assert find_event(site, forked[1], MessageReceived).text == "Write another file."

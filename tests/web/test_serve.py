@@ -18,6 +18,8 @@ from typing import Any
 import httpx
 import pytest
 
+from podium.testing import make_repository
+
 PODIUM = (sys.executable, "-m", "podium")
 
 
@@ -76,8 +78,7 @@ def sign_in(printed: dict[str, Any], **options: Any) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    subprocess.run(["git", "init", "-q", tmp_path], check=True)
-    return tmp_path
+    return make_repository(tmp_path)
 
 
 def test_a_browser_stays_signed_in_when_the_server_restarts_and_until_it_is_revoked(folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from anyio import fail_after, sleep
 from podium.core.placement import WorkerOptions
 from podium.store.reader import StoreReader
 from podium.store.worktree_ledger import Ledger
+from podium.testing import make_repository
 from podium.values.event import (
     ActionBegan,
     ActionRefused,
@@ -225,8 +225,7 @@ def _folder(path: Path) -> Path:
 
 
 def _empty(path: Path) -> Path:
-    subprocess.run(["git", "init", "-q", str(path)], check=True)
-    return path
+    return make_repository(path)
 
 
 def _nested(lab: WorkerLab) -> Path:

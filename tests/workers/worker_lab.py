@@ -24,7 +24,7 @@ from podium.store.reader import StoreReader
 from podium.store.run_leases import read_process_start
 from podium.store.wakeup import ensure_socket_folder
 from podium.store.worker_index import WorkerIndex
-from podium.testing import ModelServer
+from podium.testing import ModelServer, read_entries
 from podium.values.agent import Permissions
 from podium.values.event import (
     CallFailed,
@@ -197,8 +197,7 @@ class WorkerLab:
     # Watching
 
     def entries(self, run: str) -> list[Entry]:
-        with StoreReader(self.store) as reader:
-            return reader.read_entries(run)
+        return read_entries(self.store, run)
 
     def events(self, run: str, *kinds: type[Event]) -> list[Any]:
         return [entry.event for entry in self.entries(run) if not kinds or isinstance(entry.event, kinds)]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+from podium.testing import make_repository, run_git
 from podium.workspace.merging.merge_train import CheckResult, TrainBranch
 
 LINES = "".join(f"{number}\n" for number in range(30))
@@ -16,15 +16,10 @@ class Repo:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        path.mkdir()
-        self.git("init", "-q", "-b", "main")
-        self.git("config", "user.email", "t@example.com")
-        self.git("config", "user.name", "T")
-        self.commit({"a.txt": LINES, "b.txt": LINES, "old.txt": LINES}, "first")
+        make_repository(path, {"a.txt": LINES, "b.txt": LINES, "old.txt": LINES})
 
     def git(self, *args: str, at: Path | None = None) -> str:
-        done = subprocess.run(["git", *args], cwd=at or self.path, check=True, capture_output=True)
-        return done.stdout.decode(errors="replace").strip()
+        return run_git(at or self.path, *args).strip()
 
     def commit(self, files: Mapping[str, str | bytes | None], message: str = "more", at: Path | None = None) -> str:
         """Write, or remove, these files and commit them."""

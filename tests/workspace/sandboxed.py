@@ -19,6 +19,7 @@ from typing import Any
 import anyio
 
 from podium.system.child_process import ProcessExit, build_environment, run_process
+from podium.testing import make_repository
 from podium.workspace.sandbox.bubblewrap import Sandbox
 
 USER = "podium-test"
@@ -150,12 +151,9 @@ def new_place(who: str) -> Iterator[Place]:
     """Make a repository with one commit that belongs to the given user."""
     with tempfile.TemporaryDirectory(prefix="sandbox-") as name:
         place = Place(who, Path(name).resolve())
-        for folder in (place.repo, place.home, place.folder / "person"):
+        for folder in (place.home, place.folder / "person"):
             folder.mkdir()
-        (place.repo / "a.txt").write_text("one\n")
+        make_repository(place.repo, {"a.txt": "one\n"})
         if who == "user" and os.geteuid() == 0:
             subprocess.run(["chown", "-R", USER, name], check=True)
-        place.git("init", "-q", "-b", "main")
-        place.git("add", ".")
-        place.git("-c", "user.name=T", "-c", "user.email=t@example.com", "commit", "-q", "-m", "first")
         yield place

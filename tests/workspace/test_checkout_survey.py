@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from podium.testing import make_repository
 from podium.workspace.sandbox.checkout_survey import survey_checkout
 
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    subprocess.run(["git", "init", "-q", tmp_path / "repo"], check=True)
-    return tmp_path / "repo"
+    return make_repository(tmp_path / "repo")
 
 
 def write_files(checkout: Path, *names: str) -> None:
@@ -80,13 +80,13 @@ async def test_files_are_tracked_by_the_repository_that_a_subfolder_belongs_to(c
 @pytest.mark.parametrize("how", ["file", "commondir"])
 async def test_another_repository_does_not_say_what_is_tracked_here(tmp_path: Path, how: str) -> None:
     other, unpacked = tmp_path / "other", tmp_path / "unpacked"
-    subprocess.run(["git", "init", "-q", other], check=True)
+    make_repository(other)
     track(other, ".env")
     write_files(unpacked, ".env")
     if how == "file":
         (unpacked / ".git").write_text(f"gitdir: {other / '.git'}\n")
     else:
-        subprocess.run(["git", "init", "-q", unpacked], check=True)
+        make_repository(unpacked)
         (unpacked / ".git" / "commondir").write_text(str(other / ".git"))
 
     assert (await survey_checkout(unpacked)).secrets == (".env",)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from podium.store.worktree_ledger import Ledger
+from podium.testing import make_repository
 from podium.workspace.git.repository import Checkout, Repository
 from podium.workspace.travel.checkpoint import list_left_out, object_folder, restore_checkpoint, take_checkpoint
 from podium.workspace.travel.repository_cache import RepositoryCache, run_ref
@@ -88,8 +89,7 @@ async def test_nothing_new_is_the_same_checkpoint_and_a_commit_is_a_new_one(repo
 async def test_files_that_a_checkpoint_leaves_out_are_listed_and_limited(repo: Repo, checkout: Checkout) -> None:
     (checkout.path / "build").mkdir()
     (checkout.path / "build" / "out.o").touch()
-    (checkout.path / "nested").mkdir()
-    repo.git("init", "-q", at=checkout.path / "nested")
+    make_repository(checkout.path / "nested")
     (checkout.path / "nested" / "file").touch()
 
     assert await list_left_out(checkout) == ("build/", "nested/")

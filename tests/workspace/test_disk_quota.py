@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from podium.store.worktree_ledger import Ledger
+from podium.testing import run_git
 from podium.values.errors import Mistake
 from podium.workspace.git.repository import Repository
 from podium.workspace.worktrees.cleanup import clean_up_worktrees, list_worktrees
 from podium.workspace.worktrees.disk_quota import measure_folder, read_disk_usage
 from podium.workspace.worktrees.worktree import Worktrees
 
-from .test_repository import repo, run_git
+from .test_repository import repo
 
 __all__ = ["repo"]
 

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from podium.testing import run_git
 from podium.values.errors import JournalMismatch, Mistake, OutsideFailed
 from podium.workspace.git.repository import Checkout, Repository, call_git, read_git_output, resolve_location
 
-from .test_repository import canary, repo, run_git
+from .test_repository import canary, repo
 
 __all__ = ["canary", "repo"]
 

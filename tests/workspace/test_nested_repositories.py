@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from podium.testing import make_repository
 from podium.workspace.sandbox.checkout_survey import MOST, survey_checkout
 from podium.workspace.sandbox.nested_repositories import MOST_TOLD, NestedRepositories
 
@@ -38,7 +39,7 @@ async def test_nothing_is_lost_and_git_finds_no_repository_any_more(tmp_path: Pa
     (checkout / "src").mkdir(parents=True)
     survey = await survey_checkout(checkout)
     nested = NestedRepositories(checkout, aside=aside, folders=survey.folders, unexamined=survey.unexamined)
-    subprocess.run(["git", "init", "-q", checkout / "src" / "new"], check=True)
+    make_repository(checkout / "src" / "new")
     (checkout / "src" / "new" / "file").write_text("work")
     (checkout / "src" / "new" / ".git" / "description").write_text("described")
 
@@ -60,7 +61,7 @@ async def test_nothing_is_moved_through_a_link(tmp_path: Path) -> None:
     nested = NestedRepositories(
         checkout, aside=tmp_path / "aside", folders=survey.folders, unexamined=survey.unexamined
     )
-    subprocess.run(["git", "init", "-q", other], check=True)
+    make_repository(other)
     (checkout / "src" / "link").symlink_to(other)
     (checkout / "linked").symlink_to(other)
 
@@ -150,7 +151,7 @@ async def test_new_folders_that_are_too_many_to_search_are_moved_out_of_the_chec
     )
     for number in range(30):
         (checkout / "src" / "many" / f"{number}" / "deep").mkdir(parents=True)
-    subprocess.run(["git", "init", "-q", checkout / "src" / "many" / "29" / "deep" / "r"], check=True)
+    make_repository(checkout / "src" / "many" / "29" / "deep" / "r")
 
     [sentence] = nested.move_aside()
 
@@ -187,7 +188,7 @@ async def test_a_repository_is_found_below_a_folder_behind_many_files(tmp_path: 
     nested = NestedRepositories(
         checkout, aside=tmp_path / "aside", folders=survey.folders, unexamined=survey.unexamined
     )
-    subprocess.run(["git", "init", "-q", checkout / "a" / "b" / "c"], check=True)
+    make_repository(checkout / "a" / "b" / "c")
 
     [sentence] = nested.move_aside()
 

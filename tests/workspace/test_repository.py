@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import anyio
 import pytest
 
+from podium.testing import make_repository, run_git
 from podium.values.errors import Mistake, OutsideFailed
 from podium.workspace.git.repository import Repository, call_git, find_trusted_program
 
 from ..system.descriptors import few_descriptors
 
 
-def run_git(directory: Path, *args: str) -> None:
-    subprocess.run(["git", *args], cwd=directory, check=True, capture_output=True)
-
-
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
-    directory = tmp_path / "repo"
-    directory.mkdir()
-    run_git(directory, "init", "-q", "-b", "main")
-    run_git(directory, "config", "user.email", "t@example.com")
-    run_git(directory, "config", "user.name", "T")
-    (directory / "a.txt").write_text("one\n")
-    run_git(directory, "add", ".")
-    run_git(directory, "commit", "-q", "-m", "first")
-    return directory
+    return make_repository(tmp_path / "repo", {"a.txt": "one\n"})
 
 
 @pytest.fixture
@@ -208,7 +196,7 @@ async def test_git_that_is_cancelled_removes_its_lock(repo: Path, tmp_path: Path
 def test_a_submodule_of_another_folder_is_not_taken_for_this_one(tmp_path: Path) -> None:
     outer, unpacked = tmp_path / "outer", tmp_path / "outer" / "unpacked"
     unpacked.mkdir(parents=True)
-    run_git(outer, "init", "-q")
+    make_repository(outer)
     (outer / ".git" / "modules").mkdir()
     run_git(outer, "init", "-q", "sub", f"--separate-git-dir={outer}/.git/modules/sub")
     run_git(outer / "sub", "config", "core.worktree", "../../../sub")

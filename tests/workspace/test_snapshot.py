@@ -13,19 +13,18 @@ import anyio
 import pytest
 
 from podium.system.owned_files import WRITTEN, make_owned_name
+from podium.testing import make_repository, run_git
 from podium.values.errors import Mistake
 from podium.workspace.git.repository import Repository
 from podium.workspace.git.snapshot import PREFIX, find_nested_repositories, take_snapshot, temporary_checkout
 
-from .test_repository import canary, repo, run_git
+from .test_repository import canary, repo
 
 __all__ = ["canary", "repo"]
 
 
 def git_output(directory: Path, *args: str) -> str:
-    return subprocess.run(
-        ["git", "--no-optional-locks", *args], cwd=directory, check=True, capture_output=True, text=True
-    ).stdout
+    return run_git(directory, "--no-optional-locks", *args)
 
 
 def read_state(directory: Path) -> dict[str, object]:
@@ -173,7 +172,7 @@ async def test_a_snapshot_is_made_whatever_has_replaced_a_file(repo: Path) -> No
     (repo / "folder" / "below").write_text("now a folder\n")
     (repo / "link").rmdir()
     (repo / "link").symlink_to("folder")
-    run_git(repo, "init", "-q", "inner")
+    make_repository(repo / "inner")
     (repo / "inner" / "own.txt").write_text("of another repository\n")
 
     commit = await take_snapshot(repo)
@@ -198,7 +197,7 @@ async def test_a_snapshot_in_the_middle_of_a_conflict_has_the_files_as_they_are(
 
 async def test_without_commits_or_a_repository_there_is_no_snapshot(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    run_git(tmp_path, "init", "-q", "unborn")
+    make_repository(tmp_path / "unborn")
 
     with pytest.raises(Mistake, match=r"has no commits yet"):
         await take_snapshot(tmp_path / "unborn")

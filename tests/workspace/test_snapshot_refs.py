@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from podium.testing import run_git
 from podium.values.errors import OutsideFailed
 from podium.workspace.git.snapshot import resolve_commit, take_snapshot
 from podium.workspace.git.snapshot_refs import SNAPSHOT_REFS, keep_snapshot
 
-from .test_repository import repo, run_git
+from .test_repository import repo
 from .test_snapshot import git_output
 
 __all__ = ["repo"]

@@ -14,6 +14,7 @@ import anyio
 import pytest
 
 from podium.store.worktree_ledger import Ledger
+from podium.testing import make_repository, run_git
 from podium.values.errors import Mistake, OutsideFailed
 from podium.workspace.git.repository import Checkout, Repository
 from podium.workspace.worktrees.cleanup import clean_up_worktrees, list_worktrees
@@ -21,7 +22,7 @@ from podium.workspace.worktrees.saved_work import list_saved_work
 from podium.workspace.worktrees.worktree import Worktrees
 from podium.workspace.worktrees.worktree_folder import resolve_worktree_folder
 
-from .test_repository import repo, run_git
+from .test_repository import repo
 from .test_snapshot import git_output
 
 __all__ = ["repo"]
@@ -258,7 +259,7 @@ async def test_obstacles_to_making_a_worktree_are_reported(worktrees: Worktrees,
 
 async def test_without_a_repository_or_a_commit_there_is_no_worktree(tmp_path: Path) -> None:
     (tmp_path / "plain").mkdir()
-    run_git(tmp_path, "init", "-q", "unborn")
+    make_repository(tmp_path / "unborn")
     unborn = Worktrees(repository=Repository.at(tmp_path / "unborn"), ledger=Ledger(tmp_path / "podium.db"))
 
     with pytest.raises(Mistake, match=r"plain is not in a git repository"):
@@ -450,7 +451,7 @@ async def test_nested_repositories_locked_worktrees_and_those_that_are_not_ours_
     worktrees: Worktrees, repo: Path, tmp_path: Path
 ) -> None:
     checkout = await worktrees.create("feat")
-    run_git(checkout.path, "init", "-q", "inner")
+    make_repository(checkout.path / "inner")
     (checkout.path / "inner" / "work").write_text("of its own")
     locked = await worktrees.create("locked")
     run_git(repo, "worktree", "lock", str(locked.path))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .moves import calls, fails
     from .scripted import Scripted
     from .served_model import ServedModel
+    from .timeline_reader import read_entries, read_events
 
     Patience = TurnLimits
 
@@ -34,6 +35,8 @@ __all__ = [
     "calls",
     "fails",
     "make_repository",
+    "read_entries",
+    "read_events",
     "run_git",
 ]
 
@@ -47,6 +50,8 @@ _MODULES = {
     "calls": ".moves",
     "fails": ".moves",
     "make_repository": ".git_repository",
+    "read_entries": ".timeline_reader",
+    "read_events": ".timeline_reader",
     "run_git": ".git_repository",
 }
 

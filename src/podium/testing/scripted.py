@@ -35,6 +35,7 @@ from ..values.event import Entry, Event, event_kind
 from ..values.limits import TurnLimits
 from ..values.result import Result
 from .script_queue import MutableScriptSet
+from .timeline_reader import get_run_id, read_entries, read_events
 
 SILENCE_SECONDS = 10.0
 """The timeout in seconds for a silent turn or an unanswered question, so that neither blocks a test for minutes."""
@@ -113,7 +114,7 @@ class Scripted:
     async def aresume(self, run: str | Result, *, dies_after: int | None = None) -> Result:
         """Resume an interrupted run and wait for the result, like `resume`, but in an async test."""
         started = self.entries(run)[0].started
-        async with self._make_app(started.agents, dies_after) as app, app.resume(_run_id(run)) as resumed:
+        async with self._make_app(started.agents, dies_after) as app, app.resume(get_run_id(run)) as resumed:
             result = await resumed.result()
         return self._finish_run(result, dies_after)
 
@@ -130,12 +131,12 @@ class Scripted:
     def entries(self, run: str | Result) -> list[Entry]:
         """Return the timeline of a run."""
         with StoreReader(self._settings.store) as reader:
-            reader.read_summary(_run_id(run))
-            return reader.read_entries(_run_id(run))
+            reader.read_summary(get_run_id(run))
+        return read_entries(self._settings.store, run)
 
     def events(self, run: str | Result, kind: type[E]) -> list[E]:
         """Return the events of this type in a run, such as `podium.values.event.HandedOff`."""
-        return [entry.event for entry in self.entries(run) if isinstance(entry.event, kind)]
+        return read_events(self._settings.store, run, kind)
 
     def kinds(self, run: str | Result) -> list[str]:
         """Return the kinds of all events in a run, as named in the documentation."""
@@ -205,10 +206,6 @@ class _InstantClock:
 
     async def sleep(self, seconds: float) -> None:
         self._passed += seconds
-
-
-def _run_id(run: str | Result) -> str:
-    return run if isinstance(run, str) else run.run_id
 
 
 def _run_blocking(name: str, work: Callable[[], Awaitable[Result]]) -> Result:

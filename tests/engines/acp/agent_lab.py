@@ -40,7 +40,7 @@ from podium.store.follower import Follower
 from podium.store.reader import StoreReader
 from podium.store.run_store import RunStore
 from podium.system.process_group import ChildProcess
-from podium.testing import ModelServer
+from podium.testing import ModelServer, read_events
 from podium.values.action import Action
 from podium.values.agent import Agent, Budget
 from podium.values.event import Decision, PermissionAnswered, PermissionAsked
@@ -201,8 +201,7 @@ class AgentLab:
         raise AssertionError("the run has ended")
 
     def events(self, *kinds: type) -> list[Any]:
-        with StoreReader(self.store) as reader:
-            return [entry.event for entry in reader.read_entries("r") if isinstance(entry.event, kinds)]
+        return read_events(self.store, "r", *kinds)
 
     def forget_sessions(self) -> None:
         """Remove what agents have saved in their homes."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,7 +16,7 @@ from podium.engines.acp.agent_processes import AgentProcesses
 from podium.engines.acp.agent_program import AGENT_PROGRAMS
 from podium.engines.model.model_wire import ModelCall
 from podium.engines.script import Move, parse_script
-from podium.testing import ModelServer
+from podium.testing import ModelServer, make_repository
 
 from ...installed_agents import build_search_path, find_agent
 from .agent_lab import KEY, AgentLab
@@ -52,7 +51,7 @@ class RealAgentLab(AgentLab):
     def __init__(self, kind: str, folder: Path) -> None:
         super().__init__(kind, folder, program=AGENT_PROGRAMS[kind], is_sandboxed=True)
         self.executable = find_agent(kind)
-        subprocess.run(["git", "init", "-q", self.repo], check=True)
+        make_repository(self.repo)
         self.patience = 120.0  # some of them take long to start
 
     def write(self, path: str = "made.txt") -> dict[str, Any]:

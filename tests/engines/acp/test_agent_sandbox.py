@@ -15,12 +15,12 @@ from podium.policy import Rules
 from podium.runs.engine_listing import list_open_points
 from podium.setup.agent_programs import list_agent_programs
 from podium.setup.agent_sandbox import choose_agent_sandbox
+from podium.testing import make_repository
 from podium.values.errors import AgentFailed, Mistake
 from podium.values.event import ActionBegan, ActionRefused, Noticed, PermissionAsked, ToolAnswered
 from podium.workspace.sandbox import bubblewrap
 
 from ...installed_agents import find_goose
-from ...tools.doing import run_git
 from .agent_lab import KEY, AgentLab
 
 CALL_HOME = "python3 -c \"import socket; socket.create_connection(('127.0.0.1', {port}), 2)\" 2>&1 | tail -1"
@@ -60,7 +60,7 @@ async def test_an_agent_that_ignores_denials_changes_nothing_outside_and_reaches
 
 async def test_nobody_is_asked_about_a_commit_that_the_sandbox_prevents(tmp_path: Path) -> None:
     lab = AgentLab("scripted", tmp_path, is_sandboxed=True)
-    run_git(lab.repo, "init", "-q")
+    make_repository(lab.repo)
     calls = [{"name": "bash", "arguments": {"command": "git add -A && git commit -m x"}}]
 
     async with lab.session([{"says": "", "calls": calls}, "Done."]) as session:

@@ -30,8 +30,8 @@ from podium.engines.coordination.coordination_session import (
 )
 from podium.engines.coordination.mcp_service import open_coordination_service
 from podium.engines.coordination.stdio_shim import TOKEN_VARIABLE, build_shim_command
-from podium.store.reader import StoreReader
 from podium.store.run_store import RunStore
+from podium.testing import read_events
 from podium.tools.ask_person import ask_person_tool, report_status_tool
 from podium.values.errors import AgentFailed, Failure
 from podium.values.event import (
@@ -42,7 +42,6 @@ from podium.values.event import (
     ToolAnswered,
     ToolCalled,
     ToolUse,
-    decode_entry,
 )
 from podium.workspace.relay.asgi_service import make_asgi_service
 
@@ -65,9 +64,7 @@ class Desk:
         return Scope(self.timeline, "lead/turn#1", operation="lead", digest="d")
 
     def events(self, *kinds: type[Any]) -> list[Any]:
-        with StoreReader(self.path) as reader:
-            found = [decode_entry(row.line).event for row in reader.read_rows("r")]
-        return [event for event in found if isinstance(event, kinds)]
+        return read_events(self.path, "r", *kinds)
 
     @asynccontextmanager
     async def connect(self, token: str | None = None) -> AsyncIterator[Client]:

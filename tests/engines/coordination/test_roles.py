@@ -19,10 +19,11 @@ from podium.core.scope import Scope
 from podium.engines.coordination.coordination_router import PATH
 from podium.engines.coordination.coordination_session import CoordinationSession, select_coordination_tools
 from podium.engines.coordination.mcp_service import open_coordination_service
+from podium.testing import run_git as git
 from podium.values.event import DecisionProposed, DiscussionEnded, Voted
 from podium.workspace.relay.asgi_service import make_asgi_service
 
-from ...patterns.test_in_worker import git, repo, script_block, server, settings, write_move
+from ...patterns.test_in_worker import repo, script_block, server, settings, write_move
 from ...patterns.test_teams import add_lead, ready_moves
 from ...studio import Studio
 from .test_coordination import read_text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from typing import Any
 import anyio
 
 from podium.system.process_group import ChildProcess
+from podium.testing import make_repository
 from podium.workspace.relay.sandbox_relay import RelayConfiguration
 from podium.workspace.sandbox.agent_process import start_agent
 from podium.workspace.sandbox.bubblewrap import Sandbox
@@ -90,8 +90,7 @@ def new_agent_lab() -> Iterator[AgentLab]:
     """Make a repository with its sandbox."""
     folder = Path(tempfile.mkdtemp(prefix="agents-")).resolve()
     try:
-        (folder / "repo").mkdir()
-        subprocess.run(["git", "init", "-q"], cwd=folder / "repo", check=True)
+        make_repository(folder / "repo")
         sandbox = anyio.run(find_sandbox, folder)
         yield AgentLab(folder, sandbox)
         sandbox.remove_placeholders()
