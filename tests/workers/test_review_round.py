@@ -23,10 +23,10 @@ async def test_a_working_worker_gets_the_review_and_a_part_of_its_work_is_merged
     lab.start_commander()
     asked = await lab.wait_asked(run)
     context = RepoContext(lab.repo.path, lab.settings())
-    working = context.find_worker("feat/a")
+    working = context.load_worker("feat/a")
 
     async def read_diff(*, in_checkout: bool) -> WorkerDiff:
-        return await read_worker_diff(context, context.find_worker("feat/a"), in_checkout=in_checkout)
+        return await read_worker_diff(context, context.load_worker("feat/a"), in_checkout=in_checkout)
 
     shown = await read_diff(in_checkout=True)
     sent = send_review(lab.store, working, "A review: use tabs.", by="me", ref="r1")
@@ -41,7 +41,7 @@ async def test_a_working_worker_gets_the_review_and_a_part_of_its_work_is_merged
 
     assert (sent.run, sent.text) == (run, "hand will receive the message with its next model call")
     assert [one.text for one in lab.events(run, MessageReceived)] == ["A review: use tabs."]
-    ended = context.find_worker("feat/a")
+    ended = context.load_worker("feat/a")
     final = await read_diff(in_checkout=False)
     assert (final.digest, final.tree) == (shown.digest, shown.tree)
     candidate = await choose_shown_changes(context, ended, "main", [ChosenFile(path="one.txt")], shown=shown.digest)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Annotated, Any
@@ -26,8 +27,9 @@ from pydantic import Field
 from .. import __version__
 from ..app import App
 from ..roster.discovery import load_roster
+from ..runs import find
 from ..runs.request_fields import whole_request_fields
-from ..runs.run_lookup import derive_run_state, find_run_id, open_reader
+from ..runs.run_lookup import derive_run_state, open_reader
 from ..runs.run_wait import POLL_SECONDS, wait_for_end_or_pause
 from ..runs.worker_lookup import RepoContext, worker_fields
 from ..setup.settings import Settings
@@ -139,7 +141,7 @@ class PodiumTools:
 
     async def get_result(
         self,
-        run: Annotated[str, Field(description="Id of a run, the beginning of one, or the branch of a worker.")],
+        run: Annotated[str, Field(description="Id of a run, the beginning of one, the branch of a worker, or last.")],
         wait_seconds: Annotated[float, Field(ge=0, le=MOST_WAIT_SECONDS)] = 0.0,
     ) -> dict[str, Any]:
         """Wait up to `wait_seconds` for a run or a worker to end, and return its state and answer."""
@@ -153,7 +155,7 @@ class PodiumTools:
             return {**fields, "draft": report.draft, "data": to_json_fields(report.data)}
 
         try:
-            id = await to_thread.run_sync(find_run_id, settings.store, run)
+            id = (await to_thread.run_sync(partial(find.resolve, settings.store, run, repo=self._place))).run
             with move_on_after(wait_seconds):
                 while await wait_for_end_or_pause(settings.store, id) is None:  # noqa: ASYNC110 - nothing wakes it
                     await sleep(POLL_SECONDS)  # a worker that has not started yet

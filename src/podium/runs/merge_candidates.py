@@ -137,7 +137,7 @@ async def _find_named_candidate(
         notice = "not a worker's branch; merging its current commit" if result is None else result.describe(tip)
         run = "" if result is None else result.run
         return MergeCandidate(branch=name, base=target, run=run, notice=f"{name}: {notice}")
-    worker = newest.get(name) or context.find_worker(name)
+    worker = newest.get(name) or context.load_worker(name)
     part = (await to_thread.run_sync(team_runs.find_parts, newest.values())).get(worker.worker_task.branch)
     notice = "" if part is None else f"{worker.name}: {part}"
     if worker.state != "complete":

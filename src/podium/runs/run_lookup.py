@@ -1,8 +1,7 @@
-"""Look up runs in the store, and derive their states. These functions never create a store."""
+"""Open the store for reading, and derive the states of runs. These functions never create a store."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Literal
 
 from ..store.progress_files import require_no_recorded_runs
 from ..store.reader import RunSummary, StoreReader
-from ..system.locations import find_repo
 from ..values.agent import collect_agent_names
 from ..values.errors import Mistake, NoSuchRun
 from ..values.event import LimitReached, Noticed, RunEnded, RunPaused, RunStarted
@@ -31,50 +29,6 @@ def open_reader(store: StoreAddress) -> Iterator[StoreReader]:
         raise NoSuchRun(NO_RUNS)
     with StoreReader(store) as reader:
         yield reader
-
-
-def find_run_id(store: StoreAddress, name: str) -> str:
-    """Return the id of a run, given the branch or name of a worker in this repository, or a prefix of the id.
-
-    Raise NoSuchRun unless exactly one run matches, and StoreCorrupt if the store was deleted.
-    """
-    if not store.exists():
-        require_no_recorded_runs(store)
-        raise NoSuchRun(
-            f"no runs yet, so there is no run {name!r}: the store {store} does not exist; the first run creates it. If "
-            "it was moved, set PODIUM_HOME or PODIUM_STORE to where it is now"
-        )
-    with open_reader(store) as reader:
-        return find_named_run(reader, name)
-
-
-def find_named_run(reader: StoreReader, name: str, *, repo: Path | None = None) -> str:
-    """Return the id of a run, given the branch or name of a worker in a repository, or a prefix of the id.
-
-    The branch with a team's result stands for the team's run. Raise NoSuchRun unless exactly one run matches.
-    """
-    # A full name takes precedence over a prefix of an id, as in commands about workers.
-    if run := find_worker_run(reader.path, name, repo=repo):
-        return run
-    result = _RESULT_BRANCH.fullmatch(name)
-    return reader.find_run(name if result is None else result[1])
-
-
-_RESULT_BRANCH = re.compile(r"podium/([0-9a-f]+)/(?:result|best)")
-
-
-def find_worker_run(store: StoreAddress, name: str, *, repo: Path | None = None) -> str:
-    """Return the run of the newest worker with this branch or name in a repository, or an empty string."""
-    # Imported here to keep start-up fast: most commands do not look up workers.
-    from ..store.worker_index import WorkerIndex
-    from ..workspace.git.repository import Repository
-
-    try:
-        root = Repository.at(find_repo(repo or Path())).main_folder
-    except Mistake:
-        return ""  # not in a repository, so there are no branches
-    known = WorkerIndex(store).find_by_name(str(root), name) if name else []
-    return known[-1].run if known else ""
 
 
 def find_main_folder(started: RunStarted) -> str:

@@ -14,10 +14,10 @@ from msgspec import structs
 from ..setup.settings import Settings
 from ..setup.worktree_setup import make_worktree_hook
 from ..store.reader import StoreReader
-from ..store.worker_index import WorkerIndex, WorkerRow
+from ..store.worker_index import WorkerIndex
 from ..store.worktree_ledger import Ledger
 from ..system.locations import find_repo
-from ..values.errors import Mistake, NoSuchRun, PodiumError, StoreCorrupt
+from ..values.errors import NoSuchRun, PodiumError, StoreCorrupt
 from ..values.event import decode_entry
 from ..values.store_address import StoreAddress
 from ..views.worker_state import RELEVANT_KINDS, WorkerState, build_worker_state
@@ -25,6 +25,7 @@ from ..workspace.git.repository import Repository
 from ..workspace.worktrees.worktree import Worktrees
 from ..workspace.worktrees.worktree_folder import DEFAULT_FOLDER_PATTERN
 from ..workspace.worktrees.worktree_status import WorktreeStatus
+from . import find
 
 
 def open_worktrees(repository: Repository, settings: Settings | None = None) -> Worktrees:
@@ -86,12 +87,13 @@ class RepoContext:
         """Return the workers in the repository, in the order in which their tasks were delegated."""
         return load_readable_states(self.store, (row.run for row in WorkerIndex(self.store).list_all(self.root)))
 
-    def find_worker(self, name: str) -> WorkerState:
-        """Return the newest worker with the branch or name `name`, or else the worker whose run id starts with `name`.
+    def load_worker(self, ref: str) -> WorkerState:
+        """Return a worker, given its branch or name, its run id or a prefix of it, or `last`.
 
-        Raise Mistake if there is no such worker, or if several run ids match.
+        Raise Mistake unless exactly one worker matches.
         """
-        return load_worker_states(self.store, [find_newest_worker(WorkerIndex(self.store), self.root, name).run])[0]
+        run = find.resolve(self.store, ref, repo=self.folder, wanted="worker").run
+        return load_worker_states(self.store, [run])[0]
 
 
 def load_worker_states(store: StoreAddress, runs: Iterable[str]) -> list[WorkerState]:
@@ -202,22 +204,3 @@ def worker_fields(worker: WorkerState, status: WorktreeStatus | None = None) -> 
         values |= {"added": status.added, "removed": status.removed, "new_files": status.untracked}
         values["files"] = [file.path for file in status.files]
     return values
-
-
-def find_newest_worker(worker_index: WorkerIndex, root: str, name: str) -> WorkerRow:
-    """Return the newest worker with the branch or name `name`, or else the worker whose run id starts with `name`.
-
-    Raise Mistake if there is no such worker, or if several run ids match.
-    """
-    if known := worker_index.find_by_name(root, name):
-        return known[-1]
-    if known := [row for row in worker_index.list_all(root) if row.name == name]:
-        return known[-1]  # started by a worker on a host
-    matches = [row for row in worker_index.list_all() if name and row.run.startswith(name)]
-    if len(matches) == 1:
-        return matches[0]
-    if matches:
-        several = ", ".join(f"{row.run} ({row.name})" if row.name else row.run for row in matches)
-        raise Mistake(f"{name!r} matches several workers: {several}; give more characters of the id")
-    there = ", ".join(dict.fromkeys(row.name or row.run for row in worker_index.list_all(root))) or "none yet"
-    raise Mistake(f"worker {name!r} not found in this repository; available: {there}")

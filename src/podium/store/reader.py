@@ -190,6 +190,11 @@ class StoreReader:
         with translate_errors(self.path):
             return [str(row[0]) for row in self._connection.execute("SELECT id FROM run ORDER BY created DESC, id")]
 
+    def has_run(self, id: str) -> bool:
+        """Return whether the store has a run with this id."""
+        with translate_errors(self.path):
+            return self._connection.execute("SELECT 1 FROM run WHERE id = ?", (id,)).fetchone() is not None
+
     def find_run(self, prefix: str) -> str:
         """Return the run id that equals `prefix`, or the only run id that starts with it.
 

@@ -83,6 +83,13 @@ class WorkerIndex:
         """Return the workers on the branch `name`, or the read-only workers called `name`, oldest first."""
         return self._query_rows("WHERE worker.root = ? AND worker.branch = ?", (root, name))
 
+    def list_named(self, root: str, name: str) -> list[WorkerRow]:
+        """Return the workers in the repository `root` on the branch `name` or with that name, oldest first.
+
+        The workers in a repository include those that its workers have started on other machines.
+        """
+        return self._query_rows(f"WHERE {self._in_root} AND worker.branch = ?", (root, name))
+
     def list_fleet_runs(self) -> set[str]:
         """Return the unfinished runs that are queued for the hosts of a fleet or are running on one of them."""
         if not isinstance(self._store, PostgresAddress):

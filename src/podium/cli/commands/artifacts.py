@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from ...runs.run_lookup import find_named_run, open_reader
+from ...runs import find
+from ...runs.run_lookup import open_reader
 from ...runs.work_lookup import iter_work_runs
 from ...setup.settings import Settings
 from ...values.errors import Mistake
@@ -22,7 +23,7 @@ def artifacts_command(run: str, name: str | None, is_json: bool) -> None:
     NAME is the name of an artifact, or the beginning of its digest.
     """
     with open_reader(Settings.load().store) as reader:
-        id = find_named_run(reader, run)
+        id = find.resolve(reader, run).run
         events = [entry.event for work in iter_work_runs(reader, id) for entry in work.entries]
         artifacts = [event for event in events if isinstance(event, ArtifactStored)]
         if name is not None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from ...runs.run_lookup import find_named_run, open_reader
+from ...runs import find
+from ...runs.run_lookup import open_reader
 from ...setup.settings import Settings
 from ...values.event import SCHEMA
 from ...views.audit import audit_actions
@@ -20,7 +21,7 @@ from ..terminal.text import as_json, escape_for_terminal, print_to_stderr, trunc
 def audit_command(run: str, is_json: bool) -> None:
     """List every action in RUN that was allowed or denied, the person or rule that decided, and the outcome."""
     with open_reader(Settings.load().store) as reader:
-        id = find_named_run(reader, run)
+        id = find.resolve(reader, run).run
         acts = list(audit_actions(reader.read_entries(id)))
     if is_json:
         click.echo(as_json({"schema": SCHEMA, "run": id, "actions": acts}))

@@ -10,7 +10,8 @@ from anyio import move_on_after, to_thread
 from msgspec import structs
 
 from ...core.budget import BUDGET_UNCHANGED
-from ...runs.run_lookup import derive_run_state, find_run_id, is_over, is_worker_run, open_reader
+from ...runs import find
+from ...runs.run_lookup import derive_run_state, is_over, is_worker_run, open_reader
 from ...runs.run_wait import POLL_SECONDS
 from ...setup.settings import Settings
 from ...store.follower import Follower
@@ -38,7 +39,7 @@ def budget_command(run: str, limits: Budget | None, is_json: bool) -> None:
     """
     store = Settings.load().store
     with open_reader(store) as reader:
-        summary = reader.read_summary(find_run_id(store, run))
+        summary = reader.read_summary(find.resolve(reader, run).run)
     if limits is not None:
         print_to_stderr(change_budget(store, summary, limits))
     if limits is None or is_json:

@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import click
 
+from ...runs import find
 from ...runs.run_cost import RunCost, cost_tree_fields, costs_fields, node_usage, read_run_cost
-from ...runs.run_lookup import NO_RUNS, derive_run_state, find_named_run, open_reader
+from ...runs.run_lookup import NO_RUNS, derive_run_state, open_reader
 from ...setup.settings import Settings
 from ...store.reader import DamagedRun
 from ...values.errors import StoreCorrupt
@@ -58,7 +59,7 @@ def cost_command(run: str | None, is_json: bool) -> int:
             print_to_stderr(f"run {one.id} is not counted: {one.error}")
         return exit_codes.INTEGRITY if damaged else exit_codes.GOAL_MET
     with open_reader(store) as reader:
-        id = find_named_run(reader, run)
+        id = find.resolve(reader, run).run
         word = derive_run_state(reader.read_summary(id))
         run_view = RunView.from_entries(reader.read_entries(id))
     now = time.time() if word == "running" else run_view.at

@@ -9,7 +9,8 @@ import click
 from anyio import create_task_group, move_on_after, sleep, to_thread
 from msgspec import structs
 
-from ...runs.run_lookup import derive_run_state, find_run_id, is_worker_run
+from ...runs import find
+from ...runs.run_lookup import derive_run_state, is_worker_run
 from ...runs.run_notices import RunNotices
 from ...runs.run_wait import POLL_SECONDS
 from ...setup.settings import Settings
@@ -39,7 +40,7 @@ def follow_command(run: str, **output: bool) -> int:
     """
     shown = OutputOptions(**output)
     settings = Settings.load()
-    id = find_run_id(settings.store, run)
+    id = find.resolve(settings.store, run).run
     run_view = RunView()
     terminal = make_terminal_notifier(settings.notify, is_shown=shown.shows_notifications)
     with terminal, RunNotices(terminal) as notices, shown.make_view(run_view) as view:

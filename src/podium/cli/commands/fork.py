@@ -10,8 +10,9 @@ import anyio
 import click
 
 from ...app import App
+from ...runs import find
 from ...runs.run_fork import ForkedRun, fork_run
-from ...runs.run_lookup import find_run_id, open_reader
+from ...runs.run_lookup import open_reader
 from ...setup.settings import Settings
 from ...system.username import get_username
 from ...values.agent import Budget
@@ -100,7 +101,7 @@ class Source(NamedTuple):
 def open_source(run: str, overrides: dict[str, Any]) -> Source:
     """Find a run to fork, and load the settings of its repository."""
     settings = Settings.load(**overrides)
-    id = find_run_id(settings.store, run)
+    id = find.resolve(settings.store, run).run
     with open_reader(settings.store) as reader:
         started = reader.read_summary(id).started
     return Source(id, load_run_settings(settings, started, overrides))

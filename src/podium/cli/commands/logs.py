@@ -12,7 +12,8 @@ from pathlib import Path
 import anyio
 import click
 
-from ...runs.run_lookup import NO_RUNS, derive_run_state, find_named_run, open_reader
+from ...runs import find
+from ...runs.run_lookup import NO_RUNS, derive_run_state, open_reader
 from ...runs.run_notices import RunNotices
 from ...setup.settings import Settings
 from ...store.entry_index import EntryIndex
@@ -93,7 +94,7 @@ def _require_known_kinds(kinds: tuple[str, ...]) -> None:
 def follow_run(settings: Settings, run: str, wanted: EntryFilter, *, after: int, is_jsonl: bool) -> None:
     """Print the entries that meet all criteria until the run ends or pauses. Send notifications about the run."""
     with open_reader(settings.store) as reader:
-        id = find_named_run(reader, run)
+        id = find.resolve(reader, run).run
         if derive_run_state(reader.read_summary(id)) == "resumable":
             print_to_stderr(f"run {id} is not running; waiting until it is resumed (Ctrl-C exits)")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import anyio
 import click
 
-from ...runs.run_lookup import derive_run_state, find_run_id, is_over, open_reader
+from ...runs import find
+from ...runs.run_lookup import derive_run_state, is_over, open_reader
 from ...runs.run_wait import wait_for_end_or_pause
 from ...setup.settings import Settings
 from ...store.mailbox import post_to_mailbox
@@ -36,7 +37,7 @@ def pause_command(run: str) -> None:
     settings = Settings.load()
     store = settings.store
     with open_reader(store) as reader:
-        summary = reader.read_summary(find_run_id(store, run))
+        summary = reader.read_summary(find.resolve(reader, run).run)
     id, word = summary.id, derive_run_state(summary)
     if is_over(summary):
         raise Mistake(f"run {id} has ended ({word}) and cannot be paused")

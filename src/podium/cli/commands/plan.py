@@ -9,8 +9,9 @@ from typing import Any
 import click
 
 from ...core.plan_state import StepProgress
+from ...runs import find
 from ...runs.plan_document import find_team_members, parse_plan_document, render_plan_document
-from ...runs.run_lookup import find_named_run, open_reader
+from ...runs.run_lookup import open_reader
 from ...runs.work_lookup import WorkRun, iter_work_runs
 from ...setup.settings import Settings
 from ...store.open_requests import OpenRequest, list_run_requests
@@ -45,7 +46,7 @@ def plan_command(run: str, is_edited: bool, is_full: bool, is_json: bool) -> int
     """
     store = Settings.load().store
     with open_reader(store) as reader:
-        id = find_named_run(reader, run)
+        id = find.resolve(reader, run).run
         runs = list(iter_work_runs(reader, id))
         requests = [one for work in runs for one in list_run_requests(reader, reader.read_summary(work.id))]
     waiting = [one for one in requests if _is_plan(one)]

@@ -11,7 +11,8 @@ from typing import Any
 import click
 from msgspec import Struct, to_builtins
 
-from ...runs.run_lookup import RunState, derive_run_state, find_named_run, open_reader
+from ...runs import find
+from ...runs.run_lookup import RunState, derive_run_state, open_reader
 from ...runs.worker_lookup import RepoContext
 from ...runs.workers_report import build_sent_workers_report, build_workers_report, workers_report_fields
 from ...setup.settings import Settings
@@ -120,7 +121,7 @@ def build_run_page(run: str, repo: Path | None) -> ResultsPage:
     """Build the report on a run and the workers that it started."""
     store = Settings.load(repo=repo).store
     with open_reader(store) as reader:
-        id = find_named_run(reader, run, repo=repo)
+        id = find.resolve(reader, run, repo=repo).run
         summary = reader.read_summary(id)
         entries = reader.read_entries(id)
     run_state, report, workers = (

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from ...runs.run_lookup import find_main_folder, find_run_id, is_worker_run, open_reader
+from ...runs import find
+from ...runs.run_lookup import find_main_folder, is_worker_run, open_reader
 from ...runs.worker_lookup import load_worker_states
 from ...setup.settings import Settings
 from ...store.run_creators import confirm_run
@@ -76,7 +77,7 @@ def resume_command(
         if accepts_loss:
             raise click.UsageError("--accept-loss needs RUN; accept the loss for one run at a time")
         return _resume_interrupted_runs(settings, shown, overrides, is_all=is_all)
-    id = find_run_id(settings.store, run)
+    id = find.resolve(settings.store, run).run
     if confirm_run(settings.store, id):
         print_to_stderr(f"confirmed run {id}: its record is used, although a host of the fleet may have written it")
     _require_intact_run(settings.store, id, accepts_loss=accepts_loss)

@@ -6,7 +6,8 @@ import anyio
 import click
 
 from ...app import App
-from ...runs.run_lookup import derive_run_state, find_run_id, is_over, open_reader
+from ...runs import find
+from ...runs.run_lookup import derive_run_state, is_over, open_reader
 from ...runs.run_snapshot import take_run_snapshot
 from ...setup.settings import Settings
 from ...values.errors import Mistake, RunHeld
@@ -25,7 +26,7 @@ def snapshot_command(run: str, name: str | None) -> None:
     """
     settings = Settings.load()
     with open_reader(settings.store) as reader:
-        summary = reader.read_summary(find_run_id(settings.store, run))
+        summary = reader.read_summary(find.resolve(reader, run).run)
     id = summary.id
     if is_over(summary):
         raise Mistake(

@@ -8,7 +8,7 @@ import anyio
 import click
 
 from ...app import App
-from ...runs.run_lookup import find_run_id
+from ...runs import find
 from ...runs.run_wait import wait_for_end_or_pause
 from ...setup.settings import Settings
 from ...values.errors import RunOver
@@ -25,7 +25,7 @@ def stop_command(run: str) -> None:
     RUN can also be the branch or name of a worker in this repository.
     """
     settings = Settings.load()
-    id = find_run_id(settings.store, run)
+    id = find.resolve(settings.store, run).run
     ended = anyio.run(stop_run_and_wait, settings, id)
     print_to_stderr(f"run {id} has ended ({ended.outcome}); run podium show {id} to see its results")
 

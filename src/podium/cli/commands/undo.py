@@ -8,7 +8,7 @@ import anyio
 import click
 import msgspec
 
-from ...runs.run_lookup import find_run_id
+from ...runs import find
 from ...runs.run_undo import UndoPlan, plan_undo, save_ref, undo_files
 from ...setup.settings import Settings
 from ...values.event import SCHEMA
@@ -30,7 +30,7 @@ def undo_command(run: str, is_trial: bool, is_agreed: bool, is_json: bool) -> in
     A file that was changed after RUN ended, or is not a regular file, is not restored; the exit code is then 1.
     """
     store = Settings.load().store
-    plan = anyio.run(plan_undo, store, find_run_id(store, run))
+    plan = anyio.run(plan_undo, store, find.resolve(store, run).run)
     if not is_json:
         click.echo(escape_for_terminal("\n".join(format_plan(plan))))
     if plan.undoable and not is_trial:

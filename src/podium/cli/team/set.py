@@ -12,6 +12,7 @@ from ...engines.model.providers import parse_model
 from ...roster.presets import PRESETS_FILE
 from ...roster.squad_agents import is_model_name
 from ...roster.team_definition import change_team_member, find_team
+from ...runs import find
 from ...runs.run_lookup import derive_run_state, open_reader, resolve_recipient
 from ...setup.settings import Settings
 from ...store.mailbox import post_to_mailbox
@@ -85,11 +86,11 @@ def validate_model_name(model: str, repo: Path) -> str:
 
 def change_running_member(name: str, *, model: str, prompt: str) -> None:
     """Change the member RUN/MEMBER of an unfinished run. Raise Mistake if the member cannot be changed."""
-    prefix, _, member = name.partition("/")
     store = Settings.load().store
     with open_reader(store) as reader:
-        summary = reader.read_summary(reader.find_run(prefix))
-    to = resolve_recipient(summary, member)
+        found = find.resolve(reader, name, wanted="agent")
+        summary = reader.read_summary(found.run)
+    to = resolve_recipient(summary, found.agent)
     _require_not_first_agent(to, summary)
     post_to_mailbox(store, summary.id, MemberChanged(member=to, model=model, prompt=prompt))
     when = (

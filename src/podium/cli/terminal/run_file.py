@@ -9,7 +9,8 @@ from tempfile import TemporaryDirectory
 
 import click
 
-from ...runs.run_lookup import find_named_run, open_reader
+from ...runs import find
+from ...runs.run_lookup import open_reader
 from ...setup.settings import Settings
 from ...store.reader import StoreReader
 from ...values.errors import Mistake
@@ -29,7 +30,7 @@ def open_run(run: str, file: Path | None) -> Iterator[tuple[StoreReader, str]]:
         if not run:
             raise click.UsageError("Missing argument 'RUN'.")
         with open_reader(Settings.load().store) as reader:
-            yield reader, find_named_run(reader, run)
+            yield reader, find.resolve(reader, run).run
         return
     from ...store.store_import import import_store  # imported here for start-up time
 
@@ -40,4 +41,4 @@ def open_run(run: str, file: Path | None) -> Iterator[tuple[StoreReader, str]]:
             runs = reader.list_run_ids()
             if not run and len(runs) != 1:
                 raise Mistake(f"{file} has {len(runs)} runs; give the id of one of them")
-            yield reader, reader.find_run(run or runs[0])
+            yield reader, find.resolve(reader, run or runs[0]).run

@@ -22,7 +22,7 @@ def workers_cancel_command(context: RepoContext, branch: str) -> int:
 
     Its changes so far are committed to its branch. The exit code is 1 if it ended before it was cancelled.
     """
-    return cancel_worker(context, context.find_worker(branch))
+    return cancel_worker(context, context.load_worker(branch))
 
 
 def cancel_worker(context: RepoContext, worker: WorkerState) -> int:

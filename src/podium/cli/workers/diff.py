@@ -24,7 +24,7 @@ def workers_diff_command(context: RepoContext, branch: str, is_stat: bool) -> No
 
     Changes in additional repositories follow, each preceded by a line that names the repository.
     """
-    worker = context.find_worker(branch)
+    worker = context.load_worker(branch)
     require_own_branch(worker)
     is_gone = not Path(worker.worker_task.path).is_dir()
     text = anyio.run(diff_worker, context, worker, is_stat, not worker.is_over and not is_gone)

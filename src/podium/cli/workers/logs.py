@@ -16,5 +16,5 @@ from ..commands import logs
 def workers_logs_command(ctx: click.Context, branch: str, is_following: bool, is_jsonl: bool) -> None:
     """Print the timeline of the worker on BRANCH, one line per entry. Some entries appear only with --jsonl."""
     context: RepoContext = ctx.obj
-    run = context.find_worker(branch).run
+    run = context.load_worker(branch).run
     ctx.invoke(logs.logs_command, run=run, is_following=is_following, is_jsonl=is_jsonl, after=0)

@@ -17,7 +17,7 @@ from ..terminal.text import print_to_stderr
 @click.pass_obj
 def workers_output_command(context: RepoContext, branch: str) -> int:
     """Print the answer from the worker on BRANCH. If there is none, print why and exit with code 1."""
-    worker = context.find_worker(branch)
+    worker = context.load_worker(branch)
     if worker.answer is None:
         print_to_stderr(f"{worker.name} has no answer ({worker.state}): {worker.why}")
         return exit_codes.GOAL_NOT_MET

@@ -26,7 +26,7 @@ def workers_resume_command(context: RepoContext, branches: tuple[str, ...], is_j
     A paused worker is continued only if you specify it. A worker that is waiting for a provider's limit to reset
     continues automatically after the reset; specify the worker to continue it now.
     """
-    named = [context.find_worker(branch) for branch in branches]
+    named = [context.load_worker(branch) for branch in branches]
     states = ("queued", "resumable", "waiting_limit")
     to_resume = named or [worker for worker in context.load_workers() if worker.state in states]
     resumed = resume_workers(context.settings, to_resume, wakes_early=bool(named))

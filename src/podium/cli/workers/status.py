@@ -35,7 +35,7 @@ LONGEST_TASK = 300
 @click.pass_obj
 def workers_status_command(context: RepoContext, branch: str | None, is_json: bool) -> None:
     """Show the worker on BRANCH in detail; without BRANCH, show every worker that has not ended."""
-    named = [context.find_worker(branch)] if branch else [one for one in context.load_workers() if not one.is_over]
+    named = [context.load_worker(branch)] if branch else [one for one in context.load_workers() if not one.is_over]
     statuses = anyio.run(read_worktree_statuses, context.store, named)
     if is_json:
         items = [worker_fields(worker, statuses.get(worker.run)) for worker in named]

@@ -62,7 +62,7 @@ def workers_wait_command(context: RepoContext, branches: tuple[str, ...], timeou
     started. The command does not wait for paused workers or workers that depend on them. Ctrl-C stops the wait,
     not the workers.
     """
-    named = [context.find_worker(branch) for branch in branches] or [
+    named = [context.load_worker(branch) for branch in branches] or [
         one for one in context.load_workers() if not one.is_over
     ]
     if not named:
