@@ -26,6 +26,7 @@ from podium.fleet.host_loop import HandBack, HostLoop
 from podium.fleet.pgqueuer_placement import PgQueuerPlacement
 from podium.store.postgres.schema import load_migrations
 from podium.store.run_leases import OwnerId
+from podium.values.actor import Actor
 from podium.values.errors import RunHeld, RunOver
 from podium.values.fleet_job import FleetJob, HostOffer, JobClaim
 from podium.values.store_address import PostgresAddress
@@ -63,7 +64,9 @@ async def create_run(app: App, folder: Path) -> FleetJob:
     """Write a worker's run to the store, for a host."""
     job = FleetJob(run=secrets.token_hex(6), store_version=VERSION)
     task = WorkerTask(root=str(folder), path=str(folder), name=job.run)
-    created = await app.launcher.create_run(AGENT, "Say something.", {}, worker_task=task, id=job.run, job=job)
+    created = await app.launcher.create_run(
+        AGENT, "Say something.", {}, worker_task=task, id=job.run, job=job, by=Actor(name="benchmark", channel="api")
+    )
     await created.release()
     return job
 
@@ -97,7 +100,9 @@ class Host:
     async def _run_job(self, claim: JobClaim, epoch: int) -> HandBack | None:
         self.begun.set()
         with suppress(RunHeld, RunOver):
-            await (await self._app.launcher.take_over_run(claim.job.run)).drive()
+            await (
+                await self._app.launcher.take_over_run(claim.job.run, by=Actor(name="benchmark", channel="api"))
+            ).drive()
         return None
 
 

@@ -14,6 +14,7 @@ from msgspec import structs
 from podium import App, Settings
 from podium.roster.discovery import load_roster
 from podium.store.follower import Follower
+from podium.values.actor import Actor
 from podium.values.event import RunEnded
 from podium.values.store_address import StoreAddress
 from podium.workers.delegate import delegate_to_worker
@@ -60,7 +61,9 @@ async def _delegate(app: App, request: dict[str, Any], branch: str, task: str) -
     repo = Path(request["repo"])
     agent, *others = load_roster(repo, app.settings.home).resolve_team(AGENT)
     agent = structs.replace(agent, expects="")  # its model only answers
-    return await delegate_to_worker(app.launcher, agent, task, at=repo, branch=branch, agents=others)
+    return await delegate_to_worker(
+        app.launcher, agent, task, at=repo, branch=branch, agents=others, by=Actor(name="benchmark", channel="api")
+    )
 
 
 async def _wait_for_success(store: StoreAddress, run: str) -> bool:

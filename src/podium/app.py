@@ -35,6 +35,7 @@ from .store.fault_injection import Fault, parse_fault
 from .store.run_leases import OwnerId
 from .store.run_store import RunStore
 from .system.trace_parent import VARIABLE
+from .system.username import get_local_actor
 from .values.agent import Agent, Budget, as_budget
 from .values.event import RunStarted
 from .values.limits import Unattended
@@ -111,14 +112,24 @@ class App:
         self._background_tasks.cancel_scope.cancel()
         await self._exit_stack.aclose()
 
-    async def run(self, agent: str | Agent, request: str, **options: Unpack[RunOptions]) -> Result:
-        """Send a request to an agent and wait for the result."""
-        return await (await self.launcher.create_run(agent, request, options)).drive()
+    async def run(self, agent: str | Agent, request: str, *, by: str = "", **options: Unpack[RunOptions]) -> Result:
+        """Send a request to an agent and wait for the result.
+
+        `by` is the name of who starts the run, by default the user of this process.
+        """
+        started = await self.launcher.create_run(agent, request, options, by=get_local_actor("api", by))
+        return await started.drive()
 
     @asynccontextmanager
-    async def start(self, agent: str | Agent, request: str, **options: Unpack[RunOptions]) -> AsyncIterator[Run]:
-        """Send a request to an agent and yield the run. Exiting the block before the run has ended stops the run."""
-        async with drive_run(await self.launcher.create_run(agent, request, options)) as run:
+    async def start(
+        self, agent: str | Agent, request: str, *, by: str = "", **options: Unpack[RunOptions]
+    ) -> AsyncIterator[Run]:
+        """Send a request to an agent and yield the run. Exiting the block before the run has ended stops the run.
+
+        `by` is the name of who starts the run, by default the user of this process.
+        """
+        started = await self.launcher.create_run(agent, request, options, by=get_local_actor("api", by))
+        async with drive_run(started) as run:
             yield run
 
     @asynccontextmanager
@@ -126,6 +137,7 @@ class App:
         self,
         run: str,
         *,
+        by: str = "",
         tools: Sequence[Callable[..., object]] = (),
         patterns: Sequence[Pattern] = (),
         is_attended: bool = False,
@@ -133,11 +145,16 @@ class App:
     ) -> AsyncIterator[Run]:
         """Resume a run that was interrupted or paused, and yield it. Exiting the block before the run ends stops it.
 
-        `tools` contains the functions passed to `start`; `patterns` contains the custom patterns used by the run's
-        agents.
+        `by` is the name of who resumes the run, by default the user of this process. `tools` contains the functions
+        passed to `start`; `patterns` contains the custom patterns used by the run's agents.
         """
         claimed = await self.launcher.take_over_run(
-            run, tools=tools, patterns=patterns, is_attended=is_attended, on_discussion=on_discussion
+            run,
+            by=get_local_actor("api", by),
+            tools=tools,
+            patterns=patterns,
+            is_attended=is_attended,
+            on_discussion=on_discussion,
         )
         async with drive_run(claimed) as resumed:
             yield resumed
@@ -162,7 +179,9 @@ class App:
         from .runs.run_fork import fork_run  # imported here to keep start-up fast: most programs do not fork
 
         limits = None if budget is None else as_budget(budget)
-        forked = await fork_run(self.launcher, run, at=at, request=request, decide=decide, budget=limits, by=by)
+        forked = await fork_run(
+            self.launcher, run, at=at, request=request, decide=decide, budget=limits, by=get_local_actor("api", by)
+        )
         return forked.id
 
     async def retry(
@@ -175,11 +194,11 @@ class App:
         from .runs.run_fork import retry_run  # imported here to keep start-up fast: most programs do not retry
 
         limits = None if budget is None else as_budget(budget)
-        return (await retry_run(self.launcher, run, start=start, budget=limits, by=by)).id
+        return (await retry_run(self.launcher, run, start=start, budget=limits, by=get_local_actor("api", by))).id
 
     async def stop(self, run: str, by: str = "") -> None:
         """Stop a run, even if another process, or no process, is working on it. Its partial results are kept."""
-        await self.launcher.stop_run(run, by)
+        await self.launcher.stop_run(run, by=get_local_actor("api", by))
 
     def _open_traces(self, resources: AsyncExitStack) -> TraceRun:
         from .runs.run_trace import RunTraces  # imported here to keep start-up fast: traces are rarely recorded

@@ -17,6 +17,8 @@ from podium.values.agent import Budget, Member, Team
 from podium.values.errors import Mistake
 from podium.values.event import CallFailed, ModelReplied, Noticed, TurnStarted
 
+from ..actors import ADA
+
 
 def load_settings(tmp_path: Path, environ: dict[str, str], **given: Any) -> Settings:
     return Settings.load(environ, home=tmp_path, **given)
@@ -154,7 +156,7 @@ async def test_a_model_that_is_in_no_list_is_mentioned_at_the_start_with_the_fal
         notices = []
         for fallbacks in (("sonnet",), ()):
             agent = Agent(name="a", model="openai:gpt-5-minj", fallback_models=fallbacks)
-            created = await app.launcher.create_run(agent, "hello", {})
+            created = await app.launcher.create_run(agent, "hello", {}, by=ADA)
             await created.release()
             notices.append(read_notices(settings, created.id))
 

@@ -15,6 +15,7 @@ from podium.store.fault_injection import refuse_after
 from podium.values.event import DecisionProposed, RunStarted, ToolAnswered, encode_entry
 from podium.values.worker_task import WorkerTask
 
+from ..actors import ADA
 from ..studio import Studio
 
 HEADING = "# Decisions in force in this repository"
@@ -161,7 +162,7 @@ async def test_a_worker_is_told_about_the_decisions_of_its_repository(studio: St
 
     async with studio.app() as app:
         created = await app.launcher.create_run(
-            Agent(name="worker", engine="scripted"), "go", {"repo": repo}, worker_task=task
+            Agent(name="worker", engine="scripted"), "go", {"repo": repo}, worker_task=task, by=ADA
         )
         await created.release()
 

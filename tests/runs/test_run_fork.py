@@ -37,6 +37,7 @@ from podium.values.event import (
     ToolAnswered,
 )
 
+from ..actors import ADA
 from ..studio import Studio
 from ..test_crash import ANSWER, make_script_prompt, team
 
@@ -148,7 +149,7 @@ async def test_the_time_before_a_fork_does_not_count_as_its_own(lab: Lab) -> Non
 
     async with lab.app() as app:
         fork = await app.fork(source, at="2")
-        driver = await app.launcher.take_over_run(fork)
+        driver = await app.launcher.take_over_run(fork, by=ADA)
         seconds = driver.timeline.earlier_seconds
         await driver.drive()
 

@@ -12,6 +12,8 @@ from podium.values.store_address import StoreAddress
 from podium.values.worker_task import WorkerTask
 from podium.workers.delegate import enqueue_worker_run
 
+from ..actors import ADA
+
 
 @pytest.fixture
 async def runs(address: StoreAddress, tmp_path: Path) -> list[str]:
@@ -19,7 +21,7 @@ async def runs(address: StoreAddress, tmp_path: Path) -> list[str]:
     async with App(Settings.load({}, home=tmp_path, store=address, model="rehearsal"), environ={}) as app:
         return [
             await enqueue_worker_run(
-                app.launcher, Agent(name="a"), "go", WorkerTask(root=root, path=root, branch=branch)
+                app.launcher, Agent(name="a"), "go", WorkerTask(root=root, path=root, branch=branch), by=ADA
             )
             for root, branch in (("/one", "x"), ("/one", "y"), ("/two", "x"))
         ]

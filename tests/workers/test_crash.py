@@ -21,6 +21,7 @@ from podium.workers.wire.link import LinkLimits
 from podium.workspace.git.repository import Repository
 from podium.workspace.worktrees.worktree import Worktrees
 
+from ..actors import ADA
 from ..studio import expire_leases
 from .worker_lab import WorkerLab, bash, call, wait_exited, write
 
@@ -122,16 +123,19 @@ import os, sys
 
 def end(code, end=os._exit):
     import anyio
+    from functools import partial
     from pathlib import Path
     from podium.workers.worker_resumption import mark_runs_resumed
     from podium.setup.settings import Settings
+    from podium.values.actor import PODIUM
 
     resumed = Path(__file__).with_name("resumed")
     if not resumed.exists():
         resumed.touch()
         somebody = os.fork()
         if somebody == 0:
-            anyio.run(mark_runs_resumed, Settings.load().store, [Path(__file__).with_name("run").read_text()])
+            run = Path(__file__).with_name("run").read_text()
+            anyio.run(partial(mark_runs_resumed, Settings.load().store, [run], by=PODIUM))
             end(0)
         os.waitpid(somebody, 0)
     end(code)
@@ -251,7 +255,7 @@ async def interrupt_after_entries(lab: WorkerLab, run: str, branch: str, entries
     async with App(lab.settings(), environ=lab.environ, fault=refuse_after(entries)) as app:
         worktrees = Worktrees(repository=Repository.at(lab.repo.path), ledger=Ledger(lab.store))
         checkout = await worktrees.create(branch, run=run)
-        driver = await app.launcher.take_over_run(run, is_attended=True)
+        driver = await app.launcher.take_over_run(run, is_attended=True, by=ADA)
         driver.record_checkout(checkout.base)
         async with drive_run(driver) as work:
             assert (await work.result()).outcome == "interrupted"

@@ -18,6 +18,7 @@ from podium.values.worker_task import WorkerTask
 from podium.workers.delegate import delegate_to_worker, enqueue_worker_run
 from podium.workers.unfinished_workers import load_unfinished_workers
 
+from ..actors import ADA
 from .worker_lab import WorkerLab, make_scripted_agent
 
 
@@ -30,7 +31,7 @@ async def test_of_several_concurrent_delegations_to_one_branch_one_is_accepted(l
             try:
                 accepted.append(
                     await delegate_to_worker(
-                        app.launcher, make_scripted_agent("done"), "go", at=lab.repo.path, branch="feat/one"
+                        app.launcher, make_scripted_agent("done"), "go", at=lab.repo.path, branch="feat/one", by=ADA
                     )
                 )
             except Mistake as error:
@@ -84,7 +85,7 @@ async def test_a_worker_is_left_to_a_commander_even_if_its_delegation_is_cancell
         with CancelScope() as scope:
             scope.cancel()
             await enqueue_worker_run(
-                app.launcher, make_scripted_agent("done"), "go", WorkerTask(root=lab.root, path=lab.root)
+                app.launcher, make_scripted_agent("done"), "go", WorkerTask(root=lab.root, path=lab.root), by=ADA
             )
 
         unfinished = load_unfinished_workers(lab.store, ours=())
@@ -104,6 +105,7 @@ async def test_a_worker_can_be_delegated_to_a_shared_checkout_that_is_still_bein
             at=lab.repo.path,
             branch=branch,
             options=WorkerOptions(is_shared=True),
+            by=ADA,
         )
         lab.repo.git("worktree", "add", "-q", "-b", branch, str(path))  # and that is not recorded anywhere yet
         other = await delegate_to_worker(
@@ -113,6 +115,7 @@ async def test_a_worker_can_be_delegated_to_a_shared_checkout_that_is_still_bein
             at=lab.repo.path,
             branch=branch,
             options=WorkerOptions(is_shared=True),
+            by=ADA,
         )
 
     assert [row.run for row in WorkerIndex(lab.store).list_all()] == [one, other]

@@ -21,6 +21,7 @@ from podium.values.event import CallFailed, LimitReached, ModelReplied, Noticed,
 from podium.workers.commander_socket import commander_socket_path, is_commander_listening
 from podium.workers.worker_resumption import mark_runs_resumed
 
+from ..actors import ADA
 from .worker_lab import KEY, LONG, WorkerLab, bash, make_scripted_agent, wait_exited
 
 pytestmark = pytest.mark.anyio
@@ -119,7 +120,7 @@ async def test_the_daily_budget_of_a_repository_limits_its_workers(lab: WorkerLa
 async def test_a_time_that_passed_while_no_process_was_there_is_said(lab: WorkerLab) -> None:
     run = await lab.delegate("feat/x", "done")
     async with App(lab.settings(), environ=lab.environ) as app:
-        claimed = await app.launcher.claim_idle_run(run)
+        claimed = await app.launcher.claim_idle_run(run, by=ADA)
         await claimed.record_and_release(RunPaused(until=time.time() - 7205, reason="the limit of openai:m"))
 
     lab.start_commander()
@@ -170,7 +171,7 @@ async def test_processes_that_resume_a_waiting_run_at_once_continue_it_once(lab:
     # This process competes with the commander's worker for the run until the worker has it.
     with suppress(RunHeld, RunOver), fail_after(LONG):
         while True:
-            await mark_runs_resumed(lab.store, [run])
+            await mark_runs_resumed(lab.store, [run], by=ADA)
             send_wakeup(lab.store, "owner")
     ended = await lab.wait_ended(run)
     await lab.wait_finished()

@@ -15,6 +15,7 @@ from podium.processes.commander_main import open_and_command
 from podium.values.event import RunEnded, RunResumed
 from podium.workers.delegate import delegate_to_worker
 
+from ..actors import ADA
 from .worker_lab import SILENT, WorkerLab, make_scripted_agent, wait_exited
 
 
@@ -127,6 +128,7 @@ async def test_no_worker_is_lost_that_is_delegated_while_a_commander_exits(lab: 
                 "go",
                 at=lab.repo.path,
                 branch=f"feat/{number}",
+                by=ADA,
             )
             run = await delegate(options=WorkerOptions(is_reader=True))
             group.start_soon(open_and_command, lab.environ)

@@ -25,6 +25,7 @@ from podium.values.event import (
 )
 from podium.workers.delegate import delegate_to_worker
 
+from ..actors import ADA
 from ..collaboration import make_plan, make_step
 from ..installed_agents import find_agent, find_goose
 from .worker_lab import WorkerLab
@@ -71,7 +72,9 @@ class MixedTeam:
     async def delegate(self, branch: str, agent: Agent, *members: Agent) -> str:
         async with App(self._lab.settings(), environ=self._lab.environ) as app:
             options: dict[str, Any] = {"agents": (agent, *members)} if members else {}
-            return await delegate_to_worker(app.launcher, agent, "go", at=self._lab.repo.path, branch=branch, **options)
+            return await delegate_to_worker(
+                app.launcher, agent, "go", at=self._lab.repo.path, branch=branch, by=ADA, **options
+            )
 
 
 def make_played(name: str, moves: list[Any], **keys: Any) -> Agent:

@@ -32,6 +32,7 @@ from podium.workers.work_push import WorkPush
 from podium.workers.worker_checkout import ensure_worker_checkout
 from podium.workspace.travel.run_location import locate_task
 
+from ..actors import ADA
 from ..studio import expire_leases
 from .travel_lab import TravelLab
 from .worker_lab import bash, make_scripted_agent, write
@@ -215,9 +216,9 @@ async def test_a_process_that_has_lost_its_run_changes_nothing_that_its_successo
         assert started.errand is not None
         checkout = await ensure_worker_checkout(owner.launcher, lab.environ, run, started.errand)
         assert checkout is not None
-        old = await zombie.launcher.take_over_run(run)
+        old = await zombie.launcher.take_over_run(run, by=ADA)
         expire_leases(lab.store)
-        new = await owner.launcher.take_over_run(run)
+        new = await owner.launcher.take_over_run(run, by=ADA)
         pushes = [
             WorkPush(one.timeline, lab.settings(), zombie._background_tasks, started.errand) for one in (old, new)
         ]
@@ -238,7 +239,9 @@ async def test_a_recorded_remote_that_could_run_a_command_ends_only_its_own_run(
     origin = RepositoryOrigin(path=lab.root, host="elsewhere", remote=f"ext::touch {mark}", base=lab.repo.tip())
     task = WorkerTask(root=lab.root, path=f"{lab.root}-w", branch="feat/one", base=lab.repo.tip(), origin=origin)
     async with App(lab.settings(), environ=lab.environ) as app:
-        run = await enqueue_worker_run(app.launcher, make_scripted_agent("done"), "go", task, repo=lab.repo.path)
+        run = await enqueue_worker_run(
+            app.launcher, make_scripted_agent("done"), "go", task, repo=lab.repo.path, by=ADA
+        )
 
     lab.start_commander()
 

@@ -41,6 +41,7 @@ from podium.values.event import (
 from podium.values.store_address import StoreAddress, make_postgres_address
 from podium.workers.delegate import delegate_to_worker
 
+from ..actors import ADA
 from ..preloaded_podium import ForkedProcess, run_podium_command, start_commander_process
 from ..workspace.merging import Repo
 
@@ -167,6 +168,7 @@ class WorkerLab:
                     f"work on {branch}",
                     at=self.repo.path,
                     branch=branch,
+                    by=ADA,
                     **options,
                 )
                 for branch, moves in moves_by_branch.items()

@@ -19,6 +19,7 @@ from ..runs.run_handle import Run, drive_run
 from ..setup.settings import Settings
 from ..store.saved_rules import read_rules_for_run
 from ..store.store_connection import expect_store
+from ..values.actor import PODIUM
 from ..values.errors import (
     JournalMismatch,
     LeaseLost,
@@ -57,7 +58,7 @@ async def resume_run(run: str, config: WorkerConfig, on_waiting: Callable[[str],
     settings = Settings.load(environ, repo=Path(config.root), approval_seconds=inf, permission_mode=mode)
     expect_store(settings.store)
     async with App(settings, environ=environ, owner=config.owner) as app:
-        driver = await app.launcher.take_over_run(run, is_attended=config.is_attended, continues_pause=False)
+        driver = await app.launcher.take_over_run(run, by=PODIUM, is_attended=config.is_attended, continues_pause=False)
         if (worker_task := driver.worker_task) is not None and worker_task.origin is not None and config.base:
             await _record_machine(app, driver, worker_task, config.base)
         else:

@@ -34,6 +34,7 @@ from ..system.json_rpc import (
 )
 from ..system.line_stream import DescriptorStream
 from ..system.locations import find_repo
+from ..system.username import get_local_actor
 from ..values.errors import NoSuchRun
 from ..values.event import Entry, PermissionAsked
 from ..values.request import quote_lines
@@ -166,7 +167,9 @@ class AcpAgent:
             raise RpcError(INVALID_PARAMS, "the session is still answering a prompt; cancel it or wait until it ends")
         text = build_prompt_text(given.prompt)
         id = "" if session.last_run else session.id
-        starting = self._runs.start(session.settings, session.place, self._agent, text, id=id, after=session.last_run)
+        starting = self._runs.start(
+            session.settings, session.place, self._agent, text, by=get_local_actor("acp"), id=id, after=session.last_run
+        )
         session.is_answering = True
         try:
             async with starting as run:

@@ -20,6 +20,7 @@ from ..runs.run_handle import Run, drive_run
 from ..runs.run_notices import follow_with_notices
 from ..setup.settings import Settings
 from ..store.follower import Follower
+from ..values.actor import Actor
 from ..values.errors import OutsideFailed, PodiumError, find_first_error
 from ..values.request import describe_outcome
 from ..values.result import Result
@@ -70,19 +71,27 @@ class ClientRuns:
 
     @asynccontextmanager
     async def start(
-        self, settings: Settings, place: Path, agent: str, request: str, *, id: str = "", **options: Unpack[RunOptions]
+        self,
+        settings: Settings,
+        place: Path,
+        agent: str,
+        request: str,
+        *,
+        by: Actor,
+        id: str = "",
+        **options: Unpack[RunOptions],
     ) -> AsyncIterator[ClientRun]:
         """Start a run in the folder `place` and yield it. Exiting the block before the run has ended stops the run.
 
-        `id` is an id chosen in advance. Raise PodiumError if the run cannot start, and TooManyRuns if the server has
-        the maximum number of runs.
+        `by` is who starts the run, and `id` is an id chosen in advance. Raise PodiumError if the run cannot start, and
+        TooManyRuns if the server has the maximum number of runs.
         """
         if len(self._open) >= MOST_RUNS:
             raise TooManyRuns(f"the server is already working on {MOST_RUNS} runs; try again when one has ended")
         task = _RunTask()
         self._open.add(task)
         options["repo"], options["is_attended"] = place, True
-        self._tasks.start_soon(self._work_on, settings, agent, request, options, id, task)
+        self._tasks.start_soon(self._work_on, settings, agent, request, options, by, id, task)
         try:
             await task.is_ready.wait()
             if task.started is None:
@@ -97,13 +106,13 @@ class ClientRuns:
             task.scope.cancel()
 
     async def _work_on(
-        self, settings: Settings, agent: str, request: str, options: RunOptions, id: str, task: _RunTask
+        self, settings: Settings, agent: str, request: str, options: RunOptions, by: Actor, id: str, task: _RunTask
     ) -> None:
         try:
             with task.scope:
                 async with (
                     App(settings) as app,
-                    drive_run(await app.launcher.create_run(agent, request, options, id=id)) as run,
+                    drive_run(await app.launcher.create_run(agent, request, options, by=by, id=id)) as run,
                 ):
                     task.started = ClientRun(run, settings.store)
                     task.is_ready.set()

@@ -23,6 +23,7 @@ from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, Inpu
 from ..core.open_requests import Asked
 from ..runs.inbox import AnswerMailbox
 from ..setup.settings import Settings
+from ..system.username import get_local_actor
 from ..values.errors import find_first_error
 from ..values.event import (
     Entry,
@@ -84,7 +85,9 @@ class RunCall:
     async def start(cls, runs: ClientRuns, settings: Settings, place: Path, agent: str, request: str) -> RunCall:
         """Start a run for a call."""
         resources = AsyncExitStack()
-        run = await resources.enter_async_context(runs.start(settings, place, agent, request))
+        run = await resources.enter_async_context(
+            runs.start(settings, place, agent, request, by=get_local_actor("mcp"))
+        )
         return cls(run, settings, resources)
 
     def keep(self) -> Self:

@@ -34,6 +34,7 @@ from ..runs.run_wait import POLL_SECONDS, wait_for_end_or_pause
 from ..runs.worker_lookup import RepoContext, worker_fields
 from ..setup.settings import Settings
 from ..store.open_requests import list_open_requests
+from ..system.username import get_local_actor
 from ..values.errors import PodiumError
 from ..values.worker_task import DEFAULT_WORKER_AGENT
 from ..views.run_report import Report
@@ -118,7 +119,14 @@ class PodiumTools:
             async with App(settings) as app:
                 with announce_keys(settings.store) as delivery:
                     run = await delegate_to_worker(
-                        app.launcher, first, task, at=self._place, branch=branch, run=delivery.run, agents=others
+                        app.launcher,
+                        first,
+                        task,
+                        at=self._place,
+                        branch=branch,
+                        by=get_local_actor("mcp"),
+                        run=delivery.run,
+                        agents=others,
                     )
                     start_commander(settings, delivery=delivery)
         except PodiumError as error:

@@ -21,6 +21,7 @@ from ..setup.preflight import validate_request
 from ..store.reader import StoreReader
 from ..store.run_creators import find_foreign_creator
 from ..store.run_integrity import require_intact_run
+from ..values.actor import Actor
 from ..values.agent import Budget
 from ..values.errors import Mistake
 from ..values.event import (
@@ -73,7 +74,7 @@ async def fork_run(
     request: str = "",
     decide: tuple[str, str] | None = None,
     budget: Budget | None = None,
-    by: str = "",
+    by: Actor,
     id: str = "",
 ) -> ForkedRun:
     """Write a fork of a run to the store and return the fork. Raise Mistake if the run cannot be forked.
@@ -81,10 +82,10 @@ async def fork_run(
     `at` is a snapshot or a sequence number; by default the last snapshot, or the last entry if there is none. `request`
     is a message for the first agent, and for all members of a collaborating team. `decide` is a decision and the new
     option to choose for it; in this case, the default position is just before the decision. `budget` changes the
-    limits. `by` is the user's name, and `id` is an id chosen in advance for the fork.
+    limits. `by` is who forks the run, and `id` is an id chosen in advance for the fork.
     """
     entries = await _load_source(launcher, source)
-    change = None if decide is None else find_decision_change(entries, *decide, by=by)
+    change = None if decide is None else find_decision_change(entries, *decide, by=by.name)
     if request:
         validate_request(request)
     position = _choose_position(entries, at, change)
@@ -92,12 +93,12 @@ async def fork_run(
 
 
 async def retry_run(
-    launcher: RunLauncher, source: str, *, start: str = "", budget: Budget | None = None, by: str = "", id: str = ""
+    launcher: RunLauncher, source: str, *, by: Actor, start: str = "", budget: Budget | None = None, id: str = ""
 ) -> ForkedRun:
     """Fork a run that has ended, at the position just before it failed or was stopped, and return the fork.
 
-    If `start` is the name of a plan step or an agent, the fork starts that step or agent again instead. `id` is an id
-    chosen in advance for the fork. Raise Mistake if the run cannot be retried.
+    If `start` is the name of a plan step or an agent, the fork starts that step or agent again instead. `by` is who
+    retries the run, and `id` is an id chosen in advance for the fork. Raise Mistake if the run cannot be retried.
     """
     entries = await _load_source(launcher, source)
     if not isinstance(entries[-1].event, RunEnded):
@@ -166,7 +167,7 @@ async def _write_fork(
     request: str = "",
     change: DecisionChange | None = None,
     budget: Budget | None = None,
-    by: str,
+    by: Actor,
     id: str,
 ) -> ForkedRun:
     id, started, source = id or secrets.token_hex(6), entries[0].started, entries[0].run
@@ -194,7 +195,7 @@ async def _write_fork(
             repo=checkout.directory,
             errand=None,
             servers=digest_servers(started.agents, launcher.settings.mcp_servers),
-        )
+        ).with_actor(by)
         await launcher.copy_run(begun, (*forked.kept, *added), id=id, source=source)
     return ForkedRun(id=id, source=source, at=at, forked=forked, checkout=checkout)
 
@@ -218,17 +219,17 @@ def _require_work_left(source: str, started: RunStarted, forked: ForkedEntries, 
         )
 
 
-def _iter_messages(started: RunStarted, request: str, by: str) -> Iterator[MessageReceived]:
+def _iter_messages(started: RunStarted, request: str, by: Actor) -> Iterator[MessageReceived]:
     """Yield one message with the new request for each recipient. If the request is empty, yield nothing."""
     if not request:
         return
     team = next((agent.team for agent in started.agents if agent.name == started.agent), None)
     members = map_member_names(team) if team is not None and team.mode == "collaborate" else ()
     for name in dict.fromkeys((started.agent, *members)):
-        yield MessageReceived(id=secrets.token_hex(6), to=name, text=request, by=by)
+        yield MessageReceived(id=secrets.token_hex(6), to=name, text=request).with_actor(by)
 
 
-def _change_budget(kept: Sequence[Entry], budget: Budget, *, run: str, by: str) -> Entry:
+def _change_budget(kept: Sequence[Entry], budget: Budget, *, run: str, by: Actor) -> Entry:
     number = 1 + sum(isinstance(entry.event, BudgetChanged) for entry in kept)
     key = f"/{KINDS[BudgetChanged]}#{number}"
-    return Entry(run=run, seq=0, at=time.time(), scope="", key=key, event=BudgetChanged(budget=budget, by=by))
+    return Entry(run=run, seq=0, at=time.time(), scope="", key=key, event=BudgetChanged(budget=budget).with_actor(by))

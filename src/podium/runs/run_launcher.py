@@ -53,6 +53,7 @@ from ..store.sql_connection import Statement
 from ..store.worker_index import build_worker_insert
 from ..system.host_id import read_machine_boot
 from ..system.locations import find_repo
+from ..values.actor import Actor
 from ..values.agent import Agent, Budget
 from ..values.errors import Mistake, RunHeld, RunIsPaused, RunOver, RunRefused, StoreFailed
 from ..values.event import (
@@ -133,6 +134,7 @@ class RunLauncher:
         request: str,
         options: RunOptions,
         *,
+        by: Actor,
         worker_task: WorkerTask | None = None,
         id: str = "",
         settings: Settings | None = None,
@@ -141,8 +143,9 @@ class RunLauncher:
     ) -> RunDriver:
         """Write a new run to the store and return its driver. The caller then drives or releases the run.
 
-        `id` is an id chosen in advance. `settings` replaces the launcher's settings. If `job` is given, the run is for
-        the hosts of a fleet. `notice` is added to the run's timeline. Raise Mistake if the run cannot start.
+        `by` is who starts the run. `id` is an id chosen in advance. `settings` replaces the launcher's settings. If
+        `job` is given, the run is for the hosts of a fleet. `notice` is added to the run's timeline. Raise Mistake if
+        the run cannot start.
         """
         require_known_options(options)
         # A worker's earlier turns are loaded by the process that takes over its run.
@@ -173,6 +176,8 @@ class RunLauncher:
             decisions="" if place is None else describe_decisions_in_force(self._store, place),
             guidance=guidance,
             servers=digest_servers(team, settings.mcp_servers, worker_task),
+            by=by.name,
+            channel=by.channel,
         )
         notices += describe_untrusted_hooks(team, place, settings.home)
         bypass_notices = [BYPASS_NOTICE] if settings.permission_mode == "bypass" else []
@@ -254,13 +259,14 @@ class RunLauncher:
         self,
         id: str,
         *,
+        by: Actor,
         tools: Sequence[Callable[..., object]] = (),
         patterns: Sequence[Pattern] = (),
         is_attended: bool = False,
         on_discussion: OnDiscussion | None = None,
         continues_pause: bool = True,
     ) -> RunDriver:
-        """Claim a run that was interrupted or paused and return it, ready to be driven.
+        """Claim a run that was interrupted or paused and return it, ready to be driven. `by` is who resumes it.
 
         Raise RunOver if the run has ended, RunHeld if a process is working on it, StoreCorrupt if entries were changed
         or lost, and Mistake if its folder is gone. If `continues_pause` is False, raise RunIsPaused for a paused run.
@@ -272,6 +278,7 @@ class RunLauncher:
         self._run_agents.check_agents(started.agents, self.settings.with_record(started.settings), own)
         return await self._claim_run(
             id,
+            by=by,
             functions=wrap_functions(tools),
             is_attended=is_attended,
             patterns=Patterns(on_discussion, own=own),
@@ -288,37 +295,37 @@ class RunLauncher:
         """Return the current timeline of a run."""
         return [decode_entry(row.line) for row in await self._store.read_rows(run)]
 
-    async def fail_run(self, run: str, why: str) -> None:
+    async def fail_run(self, run: str, why: str, *, by: Actor) -> None:
         """End a run as failed, because it cannot continue. Raise RunHeld if a process is working on it."""
-        await (await self.claim_idle_run(run)).record_failure(why)
+        await (await self.claim_idle_run(run, by=by)).record_failure(why)
 
-    async def pause_run(self, run: str, why: str = "") -> None:
+    async def pause_run(self, run: str, why: str = "", *, by: Actor) -> None:
         """Pause a run that no process is working on. `why` becomes a notice on its timeline.
 
         Raise RunHeld if a process is working on it.
         """
         notices = [Noticed(text=why)] if why else []
-        await (await self.claim_idle_run(run)).record_and_release(*notices, RunPaused())
+        await (await self.claim_idle_run(run, by=by)).record_and_release(*notices, RunPaused())
 
-    async def claim_idle_run(self, run: str, *, must_be_intact: bool = False) -> RunDriver:
-        """Claim a run that no process is working on, to record events about it.
+    async def claim_idle_run(self, run: str, *, by: Actor, must_be_intact: bool = False) -> RunDriver:
+        """Claim a run that no process is working on, to record events about it. `by` is who claims it.
 
         This is also possible if this machine refuses to execute the run. Raise RunOver if the run has ended, and
         RunHeld if a process is working on it. With `must_be_intact`, raise StoreCorrupt if entries were changed or
         lost.
         """
         await self._require_unfinished(run)
-        return await self._claim_run(run, must_be_intact=must_be_intact)
+        return await self._claim_run(run, by=by, must_be_intact=must_be_intact)
 
-    async def stop_run(self, run: str, by: str = "") -> None:
+    async def stop_run(self, run: str, *, by: Actor) -> None:
         """Stop a run and keep its partial results. If no process is working on it, this process ends it.
 
         Raise RunOver if the run has already ended, and StoreFailed if this process cannot end it.
         """
         await self._require_unfinished(run)
-        await to_thread.run_sync(partial(post_to_mailbox, self.settings.store, run, StopAsked(by=by)))
+        await to_thread.run_sync(partial(post_to_mailbox, self.settings.store, run, StopAsked().with_actor(by)))
         try:
-            claimed = await self._claim_run(run)
+            claimed = await self._claim_run(run, by=by)
         except (RunHeld, RunOver):  # its owner receives the stop request, and may have finished by now
             return
         result = await claimed.drive()
@@ -374,6 +381,7 @@ class RunLauncher:
         self,
         id: str,
         *,
+        by: Actor,
         functions: Sequence[ActingTool] = (),
         is_attended: bool = False,
         patterns: ExecutionPatterns = PATTERNS,
@@ -430,7 +438,7 @@ class RunLauncher:
             # that pause.
             await self._store.deliver_mail(lease)
             resumed = RunResumed(host=socket.gethostname(), pid=os.getpid(), boot=read_machine_boot())
-            timeline.append(resumed, scope="")
+            timeline.append(resumed.with_actor(by), scope="")
             for message in messages:
                 timeline.append(message, scope="")
             if settings.permission_mode == "bypass":

@@ -13,6 +13,7 @@ from pathlib import Path
 from anyio import CancelScope
 
 from ..setup.run_repository import RunRepository
+from ..values.actor import Actor
 from ..values.errors import Mistake, OutsideFailed
 from ..values.event import (
     Entry,
@@ -29,7 +30,9 @@ from .run_launcher import RunLauncher
 LONGEST_NAME = 64
 
 
-async def take_run_snapshot(launcher: RunLauncher, run: str, *, name: str | None = None) -> tuple[SnapshotTaken, str]:
+async def take_run_snapshot(
+    launcher: RunLauncher, run: str, *, by: Actor, name: str | None = None
+) -> tuple[SnapshotTaken, str]:
     """Take a snapshot of a run. Return it and, if the files could not be committed, the reason.
 
     Raise Mistake if the name cannot be used or the run belongs to a worker, RunOver if the run has ended, and RunHeld
@@ -38,7 +41,7 @@ async def take_run_snapshot(launcher: RunLauncher, run: str, *, name: str | None
     before = await launcher.read_entries(run)
     _require_no_worker(before)
     _choose_name(before, name)  # an error is reported before anything is recorded
-    claimed = await launcher.claim_idle_run(run, must_be_intact=True)
+    claimed = await launcher.claim_idle_run(run, by=by, must_be_intact=True)
     added: list[Event] = []
     try:
         entries = await launcher.read_entries(run)

@@ -11,6 +11,7 @@ from anyio import to_thread
 
 from ..store.mailbox import post_to_mailbox
 from ..store.reader import RunSummary, StoreReader
+from ..system.username import get_local_actor
 from ..values.agent import Agent, Budget
 from ..values.attachment import AttachedFile
 from ..values.errors import Mistake, NoSuchRun, RunHeld
@@ -159,7 +160,7 @@ async def pause_run(launcher: RunLauncher, run: str, *, by: str = "") -> str:
         return f"run {run} is already paused; continue it with: podium resume {run}"
     if derive_run_state(summary) != "running":
         try:
-            await launcher.pause_run(run)
+            await launcher.pause_run(run, by=get_local_actor("api", by))
         except RunHeld:
             pass  # a process has claimed it in the meantime
         else:

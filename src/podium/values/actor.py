@@ -32,7 +32,8 @@ Channel = Literal[
 """The interface through which something was done, or `rule`, `timeout` or `unattended` if Podium decided by itself.
 
 `terminal` is a question in the terminal, `command` is a command, `api` is the HTTP API or a Python program, and `agent`
-is a tool that an agent called. The channel is empty in the logs of early releases.
+is a tool that an agent called. The channel is empty for what Podium does by itself for other reasons, and in the logs
+of early releases.
 """
 
 AccessScope = Literal["read", "act", "approve"]
@@ -46,6 +47,10 @@ class Actor(Struct, frozen=True, kw_only=True):
 
     name: str
     channel: Channel
+
+
+PODIUM = Actor(name="Podium", channel="")
+"""Podium itself, for example when a worker's process takes over the run that it was started for."""
 
 
 def act(scope: AccessScope) -> Callable[[Function], Function]:

@@ -8,6 +8,7 @@ from typing import Unpack
 from ..runs.run_launcher import RunLauncher
 from ..runs.run_options import RunOptions
 from ..setup.settings import Settings
+from ..values.actor import Actor
 from ..values.agent import Agent
 from ..values.worker_task import WorkerTask
 from .delegate import enqueue_worker_run, start_commander
@@ -21,6 +22,7 @@ async def enqueue_background_run(
     request: str,
     *,
     place: Path,
+    by: Actor,
     is_unattended: bool = False,
     endpoint: str = "",
     run: str = "",
@@ -28,8 +30,8 @@ async def enqueue_background_run(
 ) -> str:
     """Queue a run in the folder `place`, make sure that a commander is running, and return the id of the run.
 
-    `endpoint` is where a client of the server asked for it, such as `a2a/lead`. `run` is an id chosen in advance; if
-    that run exists, it is not queued again.
+    `by` is who starts the run. `endpoint` is where a client of the server asked for it, such as `a2a/lead`. `run` is an
+    id chosen in advance; if that run exists, it is not queued again.
     """
     worker_task = WorkerTask(
         root=str(place),
@@ -42,7 +44,7 @@ async def enqueue_background_run(
     with announce_keys(settings.store, run) as delivery:
         run_options["repo"] = place
         queued = await enqueue_worker_run(
-            launcher, agent, request, worker_task, run=delivery.run, settings=settings, **run_options
+            launcher, agent, request, worker_task, by=by, run=delivery.run, settings=settings, **run_options
         )
         start_commander(settings, delivery=delivery)
     return queued

@@ -27,6 +27,7 @@ from ..store.reader import StoreReader
 from ..store.run_leases import OwnerId
 from ..store.wakeup import Wakeup, open_wakeup, send_wakeup
 from ..store.worker_index import WorkerIndex
+from ..values.actor import PODIUM
 from ..values.errors import OutsideFailed, PodiumError, RunHeld, RunOver
 from ..values.event import RunStarted
 from ..values.plain_text import escape_unprintable
@@ -167,7 +168,7 @@ class Commander:
             for run in unfinished.stop_requested:
                 await self._stop_worker(run, group)
             for run, why in plan.unstartable:
-                await self._end_run(run, partial(self._launcher.fail_run, run, why))
+                await self._end_run(run, partial(self._launcher.fail_run, run, why, by=PODIUM))
                 await self._notifications.notify_end(run)
             if plan.start:
                 group.start_soon(self._spawner.warm_up)
@@ -245,7 +246,12 @@ class Commander:
                 return
             await self._end_run(
                 worker.run,
-                partial(self._launcher.fail_run, worker.run, f"the commander could not continue this worker: {error}"),
+                partial(
+                    self._launcher.fail_run,
+                    worker.run,
+                    f"the commander could not continue this worker: {error}",
+                    by=PODIUM,
+                ),
             )
 
     async def _run_with_restarts(self, worker: ActiveWorker) -> None:
@@ -264,10 +270,10 @@ class Commander:
             if self._host_owner is not None:
                 worker.refusal = str(error)
             else:
-                await self._end_run(worker.run, partial(self._launcher.fail_run, worker.run, str(error)))
+                await self._end_run(worker.run, partial(self._launcher.fail_run, worker.run, str(error), by=PODIUM))
             return
         if worker.checkout_scope.cancelled_caught:
-            await self._end_run(worker.run, partial(self._launcher.stop_run, worker.run))
+            await self._end_run(worker.run, partial(self._launcher.stop_run, worker.run, by=PODIUM))
             return
         crashes = 0
         while crashes <= worker.worker_task.max_restarts:
@@ -278,14 +284,14 @@ class Commander:
                 worker.needs_keys_again = not ending.how and status in ("waiting", "open")
                 return
             if worker.is_ending:
-                await self._end_run(worker.run, partial(self._launcher.stop_run, worker.run))
+                await self._end_run(worker.run, partial(self._launcher.stop_run, worker.run, by=PODIUM))
                 return
             if ending.is_refused:
                 why = self._logs.read_tail(worker.run)
                 if self._host_owner is not None:
                     worker.refusal = why
                 else:
-                    await self._end_run(worker.run, partial(self._launcher.pause_run, worker.run, why))
+                    await self._end_run(worker.run, partial(self._launcher.pause_run, worker.run, why, by=PODIUM))
                 return
             self._logs.write_line(worker.run, f"{ending.how} (attempt {crashes + 1})")
             if ending.is_crash:
@@ -293,7 +299,7 @@ class Commander:
             elif self._host_owner is not None:
                 return  # this host hands the run back, and a host that can reach the store continues it
         why = f"{ending.how}: {self._logs.read_tail(worker.run)}"
-        await self._end_run(worker.run, partial(self._launcher.fail_run, worker.run, why))
+        await self._end_run(worker.run, partial(self._launcher.fail_run, worker.run, why, by=PODIUM))
 
     async def _run_process_once(self, worker: ActiveWorker) -> ProcessEnding:
         """Run a worker's process once. Return how it ended, or why it could not be started.
@@ -364,7 +370,7 @@ class Commander:
         """Stop a worker. If it is not active, end its run."""
         worker = self._active_workers.get(run)
         if worker is None:
-            await self._end_run(run, partial(self._launcher.stop_run, run))
+            await self._end_run(run, partial(self._launcher.stop_run, run, by=PODIUM))
         elif not worker.is_ending:
             worker.is_ending = True
             group.start_soon(self._terminate_worker, worker)

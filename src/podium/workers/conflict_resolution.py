@@ -17,6 +17,7 @@ from ..core.placement import WorkerOptions
 from ..runs.run_launcher import RunLauncher
 from ..runs.run_options import RunOptions
 from ..store.worker_index import WorkerIndex
+from ..values.actor import Actor
 from ..values.agent import Agent
 from ..values.errors import Mistake
 from ..values.plain_text import escape_unprintable, fence_output
@@ -52,6 +53,7 @@ async def delegate_resolution(
     result: Train,
     *,
     at: Path,
+    by: Actor,
     run: str = "",
     **run_options: Unpack[RunOptions],
 ) -> ResolverRun:
@@ -76,7 +78,15 @@ async def delegate_resolution(
         )
     on = await choose_branch_name(repository, WorkerIndex(launcher.settings.store), left_out.branch, SUFFIX)
     run = await delegate_to_worker(
-        launcher, agent, task, at=at, branch=on, options=WorkerOptions(base=beginning.commit), run=run, **run_options
+        launcher,
+        agent,
+        task,
+        at=at,
+        branch=on,
+        by=by,
+        options=WorkerOptions(base=beginning.commit),
+        run=run,
+        **run_options,
     )
     return ResolverRun(branch=left_out.branch, run=run, on=on)
 

@@ -24,6 +24,7 @@ from ..store.wakeup import send_wakeup
 from ..store.worker_index import WorkerIndex
 from ..system.private_folder import make_private_folder
 from ..system.trace_parent import trace_parent
+from ..values.actor import Actor
 from ..values.agent import Agent
 from ..values.errors import Mistake
 from ..values.store_address import StoreAddress, format_store_setting
@@ -43,6 +44,7 @@ async def delegate_to_worker(
     *,
     at: Path,
     branch: str,
+    by: Actor,
     options: WorkerOptions = DEFAULT_OPTIONS,
     parent: str = "",
     operation: str = "",
@@ -52,10 +54,10 @@ async def delegate_to_worker(
 ) -> str:
     """Delegate a task to a worker on its own branch and return the id of its run.
 
-    `at` is a folder in the repository. A read-only worker gets no branch; `branch` is then only its name. `parent` is
-    the run that starts the worker, and `operation` is the operation in that run. `run` is an id chosen in advance; if
-    that run exists, nothing is done. `settings` is used instead of the launcher's settings. Raise Mistake if the
-    worker or its checkout cannot be created.
+    `at` is a folder in the repository. `by` is who delegates the task. A read-only worker gets no branch; `branch` is
+    then only its name. `parent` is the run that starts the worker, and `operation` is the operation in that run. `run`
+    is an id chosen in advance; if that run exists, nothing is done. `settings` is used instead of the launcher's
+    settings. Raise Mistake if the worker or its checkout cannot be created.
     """
     if run and await launcher.has_run(run):
         return run
@@ -91,7 +93,7 @@ async def delegate_to_worker(
         team = await to_thread.run_sync(_find_parent_team, launcher.settings.store, parent) if fleet.hosts else ""
         place = choose_place(fleet, run, agent, worker_task, options, settings, team=team)
         return await enqueue_worker_run(
-            launcher, agent, task, worker_task, run=run, settings=settings, place=place, **run_options
+            launcher, agent, task, worker_task, by=by, run=run, settings=settings, place=place, **run_options
         )
 
 
@@ -118,6 +120,7 @@ async def enqueue_worker_run(
     request: str,
     worker_task: WorkerTask,
     *,
+    by: Actor,
     run: str = "",
     settings: Settings | None = None,
     place: WorkerPlace = HERE,
@@ -125,8 +128,8 @@ async def enqueue_worker_run(
 ) -> str:
     """Write a worker's run to the store, so that a commander or a host starts it, and return its id.
 
-    `run` is an id chosen in advance; if that run exists, nothing is done. `settings` is used instead of the launcher's
-    settings.
+    `by` is who starts the run. `run` is an id chosen in advance; if that run exists, nothing is done. `settings` is
+    used instead of the launcher's settings.
     """
     if run and await launcher.has_run(run):
         return run
@@ -134,6 +137,7 @@ async def enqueue_worker_run(
         agent,
         request,
         run_options,
+        by=by,
         worker_task=worker_task,
         id=run,
         settings=settings,

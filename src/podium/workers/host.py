@@ -28,6 +28,7 @@ from ..store.postgres.schema import load_migrations
 from ..store.reader import StoreReader
 from ..store.run_leases import OwnerId
 from ..store.wakeup import Wakeup
+from ..values.actor import PODIUM
 from ..values.errors import Mistake, PlacementUnavailable, PodiumError, RunRefused
 from ..values.event import Noticed, RunStarted
 from ..values.fleet_job import HostOffer, JobClaim, check_name
@@ -222,7 +223,7 @@ class HostWork:
         if waiting == "not yet":
             return HandBack(delay=WAITING_SECONDS)
         if waiting:
-            await self._launcher.fail_run(run, waiting)
+            await self._launcher.fail_run(run, waiting, by=PODIUM)
             return None
         try:
             started = await to_thread.run_sync(load_run_start, self._launcher.settings.store, run)
@@ -277,7 +278,7 @@ class HostWork:
         notice = Noticed(text=f"Host {self._name} cannot work on this run: {reason}")
         entries = await self._launcher.read_entries(run)
         if not any(entry.event == notice for entry in entries):
-            await (await self._launcher.claim_idle_run(run)).record_and_release(notice)
+            await (await self._launcher.claim_idle_run(run, by=PODIUM)).record_and_release(notice)
 
     async def _release_run(self, run: str) -> None:
         with suppress(PlacementUnavailable):  # the lease expires

@@ -13,6 +13,7 @@ from ..roster.discovery import Roster
 from ..runs.run_launcher import RunLauncher
 from ..setup.settings import Settings
 from ..store.issue_rows import IssueClaim
+from ..values.actor import Actor
 from ..values.agent import Agent
 from ..values.errors import Mistake
 from ..workspace.git.repository import Repository
@@ -40,6 +41,7 @@ class IssueStart:
         *,
         place: Path,
         source: str,
+        by: Actor,
         is_delegated: bool | None,
     ) -> None:
         self.candidates = candidates
@@ -48,6 +50,7 @@ class IssueStart:
         self._roster = roster
         self._place = place
         self._source = source
+        self._by = by
         self._is_delegated = is_delegated
 
     async def start_triage(self, claim: IssueClaim) -> None:
@@ -60,6 +63,7 @@ class IssueStart:
             triage,
             request,
             place=self._place,
+            by=self._by,
             run=claim.triage_run,
             agents=others,
         )
@@ -80,13 +84,20 @@ class IssueStart:
         request = build_work_request(claim, self._source)
         if not branch:
             await enqueue_background_run(
-                self._launcher, self._settings, claim.agent, request, place=self._place, run=claim.run
+                self._launcher, self._settings, claim.agent, request, place=self._place, by=self._by, run=claim.run
             )
             return
         agent, *others = self._roster.resolve_team(claim.agent)
         with announce_keys(self._settings.store, claim.run) as delivery:
             await delegate_to_worker(
-                self._launcher, agent, request, at=self._place, branch=branch, run=claim.run, agents=others
+                self._launcher,
+                agent,
+                request,
+                at=self._place,
+                branch=branch,
+                by=self._by,
+                run=claim.run,
+                agents=others,
             )
             start_commander(self._settings, delivery=delivery)
 

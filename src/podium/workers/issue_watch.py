@@ -28,6 +28,7 @@ from ..store.issue_rows import IssueClaim, IssueClaims
 from ..store.open_requests import list_run_requests
 from ..store.reader import StoreReader
 from ..store.store_lock import hold_store_lock
+from ..system.username import get_local_actor
 from ..values.agent import Agent
 from ..values.errors import Mistake, NoSuchRun, OutsideFailed, PodiumError, StoreFailed
 from ..values.event import Routed, RunEnded, decode_entry
@@ -163,6 +164,7 @@ class IssueWatch:
             candidates,
             place=self._place,
             source=self._source.name,
+            by=get_local_actor("watch"),
             is_delegated=self._options.is_delegated,
         )
 

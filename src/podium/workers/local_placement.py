@@ -26,6 +26,7 @@ from ..store.follower import Follower
 from ..store.mailbox import post_to_mailbox
 from ..store.reader import StoreReader
 from ..store.worker_index import WorkerIndex
+from ..values.actor import Actor
 from ..values.agent import Agent, Permissions
 from ..values.attachment import AttachedFile
 from ..values.errors import Mistake
@@ -117,6 +118,7 @@ class LocalPlacement:
                 sent.task,
                 at=self._directory,
                 branch=sent.branch,
+                by=Actor(name=_find_sender(operation, first), channel="agent"),
                 options=options,
                 parent=self._run,
                 operation=operation,
@@ -293,6 +295,12 @@ def _list_unread_messages(entries: Sequence[Entry]) -> tuple[str, ...]:
     delivered = {id for entry in entries if isinstance(entry.event, MessagesDelivered) for id in entry.event.ids}
     received = (entry.event for entry in entries if isinstance(entry.event, MessageReceived))
     return tuple(message.text for message in received if message.id not in delivered)
+
+
+def _find_sender(operation: str, agent: Agent) -> str:
+    """Return the name of the agent that sends a worker: of this operation or, if the worker does it, of its parent."""
+    name = parse_agent_name(operation)
+    return parse_agent_name(parse_team_operation(operation)) if name == agent.name else name
 
 
 def _add_restrictions(own: Permissions | None, restrictions: Permissions) -> Permissions:

@@ -16,6 +16,7 @@ from ..runs.worker_lookup import load_worker_states
 from ..setup.settings import Settings
 from ..store.reader import StoreReader
 from ..store.worker_index import WorkerIndex
+from ..values.actor import Actor
 from ..values.errors import Mistake, RunOver
 from ..values.plain_text import escape_unprintable, fence_output
 from ..values.store_address import StoreAddress
@@ -55,12 +56,13 @@ def send_review(store: StoreAddress, worker: WorkerState, review: str, *, by: st
 
 
 async def delegate_review(
-    launcher: RunLauncher, settings: Settings, worker: WorkerState, review: str, *, run: str = ""
+    launcher: RunLauncher, settings: Settings, worker: WorkerState, review: str, *, by: Actor, run: str = ""
 ) -> SentReview:
     """Start a worker with the same agent to continue from the branch of a worker that has ended.
 
-    The new worker works on a new branch, so the reviewed branch does not change. `run` is the id for the new run; if a
-    run with this id already exists, no other run is started. Raise Mistake if no worker can be started.
+    The new worker works on a new branch, so the reviewed branch does not change. `by` is who sends the review. `run` is
+    the id for the new run; if a run with this id already exists, no other run is started. Raise Mistake if no worker
+    can be started.
     """
     require_own_branch(worker)
     if worker.also:
@@ -84,6 +86,7 @@ async def delegate_review(
             format_review_task(worker, review),
             at=root,
             branch=name,
+            by=by,
             options=options,
             run=delivery.run,
             settings=settings,

@@ -21,6 +21,7 @@ from ..store.schedule_key import has_host_on_this_machine, read_schedule_secret
 from ..store.schedule_rows import Schedule, Schedules
 from ..store.store_lock import hold_store_lock
 from ..system.host_id import read_host_id
+from ..values.actor import Actor
 from ..values.cron_expression import CronExpression
 from ..values.errors import Mistake, PodiumError, StoreFailed
 from ..values.fleet_job import FleetJob
@@ -130,6 +131,7 @@ class ScheduleFiring:
                 schedule.agent,
                 schedule.request,
                 worker_task,
+                by=Actor(name=schedule.author, channel="schedule"),
                 run=schedule.next_run,
                 settings=settings,
                 place=self._choose_place(schedule.next_run),

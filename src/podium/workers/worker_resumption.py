@@ -11,6 +11,7 @@ from ..setup.preflight import require_not_ended
 from ..setup.settings import Settings
 from ..store.run_store import RunStore
 from ..store.wakeup import send_wakeup
+from ..values.actor import Actor
 from ..values.errors import Mistake
 from ..values.event import RunResumed, decode_entry
 from ..values.store_address import StoreAddress
@@ -20,7 +21,7 @@ from .fleet_jobs import find_missing_jobs
 
 
 async def resume_workers(
-    settings: Settings, workers: Iterable[WorkerState], *, wakes_early: bool = True
+    settings: Settings, workers: Iterable[WorkerState], *, by: Actor, wakes_early: bool = True
 ) -> list[WorkerState]:
     """Start a commander to resume workers, including paused ones. Raise Mistake if a worker has ended or is active.
 
@@ -35,7 +36,7 @@ async def resume_workers(
             raise Mistake(f"{worker.name} is active ({worker.state}); {how}")
     states = {"paused", "waiting_limit"} if wakes_early else {"paused"}
     if paused := [worker.run for worker in selected if worker.state in states]:
-        await mark_runs_resumed(settings.store, paused)
+        await mark_runs_resumed(settings.store, paused, by=by)
     if selected:
         await find_missing_jobs(settings.store, queues=True)
         send_wakeup(settings.store, "owner")  # wake a commander that is already running
@@ -43,7 +44,7 @@ async def resume_workers(
     return selected
 
 
-async def mark_runs_resumed(store: StoreAddress, runs: list[str]) -> None:
+async def mark_runs_resumed(store: StoreAddress, runs: list[str], *, by: Actor) -> None:
     """Record that paused runs are resumed, so that a commander can continue them. Raise RunOver if one has ended."""
     async with RunStore(store) as opened:
         for run in runs:
@@ -53,7 +54,7 @@ async def mark_runs_resumed(store: StoreAddress, runs: list[str]) -> None:
                 require_not_ended(run, decode_entry(rows[-1].line))  # the run may have been cancelled meanwhile
                 timeline = Timeline(run, lease)
                 timeline.load(rows)
-                timeline.append(RunResumed(host=socket.gethostname(), pid=os.getpid()), scope="")
+                timeline.append(RunResumed(host=socket.gethostname(), pid=os.getpid()).with_actor(by), scope="")
             finally:
                 opened.release_run(lease)
             await timeline.wait_written()

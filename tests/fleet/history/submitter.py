@@ -18,6 +18,7 @@ from podium.store.worker_index import WorkerIndex
 from podium.values.errors import PodiumError
 from podium.workers.delegate import delegate_to_worker
 
+from ...actors import ADA
 from ...workers.worker_lab import make_scripted_agent
 from .run_plan import HistoryPlan
 
@@ -40,6 +41,7 @@ async def submit_runs(plan: HistoryPlan, repo: Path) -> None:
                     branch=run.branch,
                     options=WorkerOptions(labels=(LABEL,)),
                     settings=Settings.load(repo=repo, permissions=run.permissions),
+                    by=ADA,
                 )
 
 

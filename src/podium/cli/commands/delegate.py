@@ -16,6 +16,7 @@ from ...core.placement import WorkerOptions
 from ...roster.discovery import load_roster
 from ...setup.settings import Settings
 from ...system.locations import find_repo
+from ...system.username import get_local_actor
 from ...values.agent import Agent
 from ...values.errors import Mistake
 from ...values.event import SCHEMA, Noticed
@@ -183,6 +184,7 @@ async def _delegate_task(
                 task,
                 at=place,
                 branch=branch,
+                by=get_local_actor("command"),
                 options=options,
                 run=delivery.run,
                 agents=others,

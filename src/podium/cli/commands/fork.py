@@ -14,7 +14,7 @@ from ...runs import find
 from ...runs.run_fork import ForkedRun, fork_run
 from ...runs.run_lookup import open_reader
 from ...setup.settings import Settings
-from ...system.username import get_username
+from ...system.username import get_local_actor
 from ...values.agent import Budget
 from ...values.plain_text import format_count
 from ..terminal.budget_text import BudgetParamType
@@ -82,7 +82,7 @@ def fork_command(
         request="" if request is None else read_text_argument(request),
         decide=None if choice is None else parse_choice(choice),
         budget=budget,
-        by=get_username(),
+        by=get_local_actor("command"),
     )
     return work_on_fork(source.settings, create, shown, overrides)
 

@@ -10,6 +10,7 @@ from ...runs.run_lookup import derive_run_state, is_over, open_reader
 from ...runs.run_wait import wait_for_end_or_pause
 from ...setup.settings import Settings
 from ...store.mailbox import post_to_mailbox
+from ...system.username import get_local_actor
 from ...values.errors import Mistake, RunHeld
 from ...values.event import PauseAsked, RunEnded, RunPaused
 from ..terminal.text import print_to_stderr
@@ -21,7 +22,7 @@ async def _pause_idle_run(settings: Settings, run: str) -> bool:
 
     async with App(settings) as app:
         try:
-            await app.launcher.pause_run(run)
+            await app.launcher.pause_run(run, by=get_local_actor("command"))
         except RunHeld:
             return False
     return True

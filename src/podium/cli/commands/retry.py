@@ -9,7 +9,7 @@ import click
 
 from ...app import App
 from ...runs.run_fork import ForkedRun, retry_run
-from ...system.username import get_username
+from ...system.username import get_local_actor
 from ...values.agent import Budget
 from ..terminal.budget_text import BudgetParamType
 from ..terminal.command_options import build_overrides, no_sandbox_option, park_option, permissions_option
@@ -47,7 +47,7 @@ def retry_command(
     shown = OutputOptions(**output)
     overrides = build_overrides(permission_mode=permission_mode, is_bare=is_bare, parks=parks)
     source = open_source(run, overrides)
-    create = partial(_create_retry, source=source.run, start=start, budget=budget, by=get_username())
+    create = partial(_create_retry, source=source.run, start=start, budget=budget, by=get_local_actor("command"))
     return work_on_fork(source.settings, create, shown, overrides)
 
 

@@ -15,6 +15,7 @@ from ...runs.dry_run_estimate import estimate_dry_run
 from ...runs.run_lookup import open_reader
 from ...setup.settings import Settings
 from ...system.locations import find_repo
+from ...system.username import get_local_actor
 from ...values.agent import Budget, Mode
 from ...values.event import SCHEMA
 from ...values.store_address import StoreAddress
@@ -188,5 +189,12 @@ async def _enqueue_run(settings: Settings, place: Path, agent: str, request: str
     is_unattended = is_input_disabled()
     async with App(settings) as app:
         return await enqueue_background_run(
-            app.launcher, settings, agent, request, place=place, is_unattended=is_unattended, **run_options
+            app.launcher,
+            settings,
+            agent,
+            request,
+            place=place,
+            by=get_local_actor("command"),
+            is_unattended=is_unattended,
+            **run_options,
         )

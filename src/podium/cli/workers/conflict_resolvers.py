@@ -10,6 +10,7 @@ import click
 from ...roster.discovery import load_roster
 from ...runs.merge_candidates import Resolver, find_resolvers
 from ...runs.worker_lookup import RepoContext
+from ...system.username import get_local_actor
 from ...values.agent import Agent
 from ...values.errors import PodiumError
 from ...workspace.git.revision import branch_tips
@@ -52,7 +53,14 @@ async def send_resolvers(context: RepoContext, result: Train, team: tuple[Agent,
             try:
                 with announce_keys(context.settings.store) as delivery:
                     resolver_run = delegate_resolution(
-                        app.launcher, team[0], one, result, at=context.folder, run=delivery.run, agents=team[1:]
+                        app.launcher,
+                        team[0],
+                        one,
+                        result,
+                        at=context.folder,
+                        by=get_local_actor("command"),
+                        run=delivery.run,
+                        agents=team[1:],
                     )
                     resolver_runs.append(await resolver_run)
                     start_commander(context.settings, delivery=delivery)

@@ -10,6 +10,7 @@ import click
 
 from ...runs.worker_lookup import RepoContext
 from ...setup.settings import Settings
+from ...system.username import get_local_actor
 from ...values.event import SCHEMA
 from ...views.worker_state import WorkerState
 from ..terminal.command_options import json_option
@@ -55,4 +56,12 @@ def resume_workers(
     """
     from ...workers import worker_resumption  # imported here for start-up time: --help does not need it
 
-    return anyio.run(partial(worker_resumption.resume_workers, settings, list(workers), wakes_early=wakes_early))
+    return anyio.run(
+        partial(
+            worker_resumption.resume_workers,
+            settings,
+            list(workers),
+            by=get_local_actor("command"),
+            wakes_early=wakes_early,
+        )
+    )

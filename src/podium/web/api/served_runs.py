@@ -12,10 +12,12 @@ from anyio import Event, to_thread
 from anyio.abc import TaskGroup
 
 from ...app import App
+from ...runs.run_handle import drive_run
 from ...runs.run_lookup import find_main_folder
 from ...runs.run_notices import follow_with_notices
 from ...setup.settings import Settings
 from ...store.reader import StoreReader
+from ...values.actor import Actor
 from ...values.errors import PodiumError, find_first_error
 from .server_log import report_trouble
 
@@ -27,18 +29,21 @@ class ServedRuns:
         self._settings = settings
         self._tasks = tasks
 
-    async def resume(self, run: str) -> None:
+    async def resume(self, run: str, *, by: Actor) -> None:
         """Take over a run and work on it in the background. Raise PodiumError if it cannot be taken over."""
         settings = await to_thread.run_sync(load_run_settings, self._settings, run)
         taking = _TakeOver()
-        self._tasks.start_soon(self._work_on, settings, run, taking)
+        self._tasks.start_soon(self._work_on, settings, run, by, taking)
         await taking.is_done.wait()
         if taking.error is not None:
             raise taking.error
 
-    async def _work_on(self, settings: Settings, run: str, taking: _TakeOver) -> None:
+    async def _work_on(self, settings: Settings, run: str, by: Actor, taking: _TakeOver) -> None:
         try:
-            async with App(settings) as app, app.resume(run, is_attended=True) as resumed:
+            async with (
+                App(settings) as app,
+                drive_run(await app.launcher.take_over_run(run, by=by, is_attended=True)) as resumed,
+            ):
                 taking.is_done.set()
                 await follow_with_notices(settings, resumed, report_trouble)
         except (PodiumError, ExceptionGroup) as error:

@@ -24,6 +24,7 @@ from ...setup.settings import Settings
 from ...store.reader import StoreReader
 from ...system.locations import find_repo
 from ...system.username import get_username
+from ...values.actor import Actor, Channel
 from ...values.errors import Mistake, PodiumError
 from ...values.store_address import StoreAddress
 from ...views.worker_state import WorkerState
@@ -66,6 +67,10 @@ class ServerContext:
     def store(self) -> StoreAddress:
         return self.settings.store
 
+    def as_actor(self, channel: Channel) -> Actor:
+        """Return the user of this server as the one who acts through an interface."""
+        return Actor(name=self.user, channel=channel)
+
     def is_valid_token(self, id: str) -> bool:
         """Return whether the token with this id has not been revoked and has not expired."""
         return any(one.id == id for one in self.tokens.list_tokens())
@@ -100,16 +105,16 @@ class ServerContext:
                 self.clients.close()
                 _cancel(tasks)
 
-    async def resume_run(self, run: str) -> None:
+    async def resume_run(self, run: str, *, by: Actor) -> None:
         """Resume a run. Raise PodiumError on failure.
 
         A commander resumes a worker's run, and this process resumes any other run.
         """
         workers = await to_thread.run_sync(self._load_worker, run)
         if workers:
-            await resume_workers(self.settings, workers)
+            await resume_workers(self.settings, workers, by=by)
         else:
-            await self.served_runs.resume(run)
+            await self.served_runs.resume(run, by=by)
 
     def _load_worker(self, run: str) -> list[WorkerState]:
         with StoreReader(self.store) as reader:

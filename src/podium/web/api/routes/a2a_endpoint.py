@@ -104,7 +104,7 @@ async def _dispatch(server: ServerContext, name: str, rpc: RpcRequest) -> Fields
             run = parse_task_id(rpc.params)
             if (await to_thread.run_sync(_load_report, server, name, run))[1] in OVER:
                 raise RpcError(TASK_NOT_CANCELABLE, f"task {run} has already ended")
-            await server.launcher.stop_run(run, server.user)
+            await server.launcher.stop_run(run, by=server.as_actor("a2a"))
             async for _ in _iter_entries(server, name, run):
                 pass
             return await to_thread.run_sync(_load_task, server, name, run)
@@ -143,6 +143,7 @@ async def _send(server: ServerContext, name: str, sent: SendMessage) -> str:
         name,
         text,
         place=server.repo,
+        by=server.as_actor("a2a"),
         endpoint=_name_endpoint(name),
         run=secrets.token_hex(6),
         after=after,

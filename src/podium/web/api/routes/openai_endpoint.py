@@ -68,7 +68,7 @@ async def complete_chat(request: ApiRequest, server: Server) -> Response[Any] | 
     chat = parse_chat_request(await request.body())
     text = build_request_text(chat.messages)
     settings = await to_thread.run_sync(_prepare, server, chat.model)
-    starting = server.client_runs.start(settings, server.repo, chat.model, text)
+    starting = server.client_runs.start(settings, server.repo, chat.model, text, by=server.as_actor("openai"))
     if chat.stream:
         token = get_token(request)
         events = _stream_chat(starting, chat, lambda: server.is_valid_token(token.id))

@@ -25,7 +25,7 @@ from ....workers.review_round import delegate_review, send_review
 from ....workspace.merging.partial_commit import ChosenFile
 from ..command_once import run_once
 from ..route_parameters import IdempotencyKey, RunPrefix, Server
-from ..scopes import ApiRequest, may_act, may_read
+from ..scopes import ApiRequest, get_token, may_act, may_read
 from ..server_context import ServerContext
 from .workers import build_merge, choose_checks
 
@@ -82,17 +82,22 @@ async def read_diff(run: RunPrefix, server: Server) -> dict[str, Any]:
 
 @post("/api/workers/{run:str}/review", guards=[may_act], status_code=200)
 async def review_changes(
-    run: RunPrefix, data: JSONBody[NewReview], server: Server, idempotency_key: IdempotencyKey = None
+    run: RunPrefix,
+    data: JSONBody[NewReview],
+    request: ApiRequest,
+    server: Server,
+    idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
     """Send line comments on a worker's diff, as one message, to the worker or to a new one that continues its work."""
     worker = await _load_worker(server, run)
     require_own_branch(worker)
     text = format_review(worker.worker_task.branch, data.comments, data.note)
+    by = server.as_actor(get_token(request).channel)
 
     async def send(id: str) -> dict[str, Any]:
         if data.continues and worker.is_over:
             settings = _make_context(server, worker).settings
-            sent = await delegate_review(server.launcher, settings, worker, text, run=id)
+            sent = await delegate_review(server.launcher, settings, worker, text, by=by, run=id)
         else:
             sent = await to_thread.run_sync(
                 lambda: send_review(server.store, worker, text, by=server.user, ref=idempotency_key or "")

@@ -23,6 +23,7 @@ from ....runs.run_table import RunFilter
 from ....setup.settings import Settings
 from ....store.entry_feed import EntryFeed
 from ....store.reader import RunSummary
+from ....values.actor import Actor
 from ....values.agent import Budget, Mode
 from ....values.attachment import as_attached_files
 from ....values.errors import Mistake, NoSuchRun
@@ -214,6 +215,7 @@ async def start_run(
             data.agent,
             data.request,
             place=place,
+            by=server.as_actor(get_token(request).channel),
             run=id,
             mode=data.mode,
             max_iterations=data.max_iterations,
@@ -245,18 +247,18 @@ async def pause(run: RunPrefix, server: Server) -> dict[str, Any]:
 
 
 @post("/api/runs/{run:str}/resume", guards=[may_act], status_code=200)
-async def resume(run: RunPrefix, server: Server) -> dict[str, Any]:
+async def resume(run: RunPrefix, request: ApiRequest, server: Server) -> dict[str, Any]:
     """Resume a paused or interrupted run. Workers are resumed by a commander, other runs by the server itself."""
     id = _find_run(server, run)
-    await server.resume_run(id)
+    await server.resume_run(id, by=server.as_actor(get_token(request).channel))
     return {"run": id, "text": f"run {id} continues"}
 
 
 @post("/api/runs/{run:str}/stop", guards=[may_act], status_code=200)
-async def stop(run: RunPrefix, server: Server) -> dict[str, Any]:
+async def stop(run: RunPrefix, request: ApiRequest, server: Server) -> dict[str, Any]:
     """Stop a run and keep its partial results."""
     id = _find_run(server, run)
-    await server.launcher.stop_run(id, server.user)
+    await server.launcher.stop_run(id, by=server.as_actor(get_token(request).channel))
     return {"run": id, "text": f"stopping run {id}"}
 
 
@@ -286,13 +288,14 @@ async def fork(
 
     Changing a decision is an answer in the person's name, so `decision` needs the scope `approve`.
     """
+    by = server.as_actor(get_token(request).channel)
     if data.decision:
         require_scope(request, "approve", to="changing a decision")
     source = _find_run(server, run)
     decide = (data.decision, data.option) if data.decision else None
 
     async def start(id: str) -> dict[str, Any]:
-        if (known := await _continue_fork(server, id)) is not None:
+        if (known := await _continue_fork(server, id, by=by)) is not None:
             return known
         forked = await fork_run(
             server.launcher,
@@ -301,10 +304,10 @@ async def fork(
             request=data.request,
             decide=decide,
             budget=data.budget,
-            by=server.user,
+            by=by,
             id=id,
         )
-        await server.resume_run(forked.id)
+        await server.resume_run(forked.id, by=by)
         return {"id": forked.id, "at": forked.at, "notices": list(forked.notices)}
 
     return await run_once(server.store, idempotency_key, (source, data), start)
@@ -312,22 +315,27 @@ async def fork(
 
 @post("/api/runs/{run:str}/retry", guards=[may_act])
 async def retry(
-    run: RunPrefix, data: JSONBody[NewRetry], server: Server, idempotency_key: IdempotencyKey = None
+    run: RunPrefix,
+    data: JSONBody[NewRetry],
+    request: ApiRequest,
+    server: Server,
+    idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
     """Retry a run from just before it failed or was stopped, or from a plan step or an agent."""
+    by = server.as_actor(get_token(request).channel)
     source = _find_run(server, run)
 
     async def start(id: str) -> dict[str, Any]:
-        if (known := await _continue_fork(server, id)) is not None:
+        if (known := await _continue_fork(server, id, by=by)) is not None:
             return known
-        forked = await retry_run(server.launcher, source, start=data.start, budget=data.budget, by=server.user, id=id)
-        await server.resume_run(forked.id)
+        forked = await retry_run(server.launcher, source, start=data.start, budget=data.budget, by=by, id=id)
+        await server.resume_run(forked.id, by=by)
         return {"id": forked.id, "at": forked.at, "notices": list(forked.notices)}
 
     return await run_once(server.store, idempotency_key, (source, data), start)
 
 
-async def _continue_fork(server: ServerContext, id: str) -> dict[str, Any] | None:
+async def _continue_fork(server: ServerContext, id: str, *, by: Actor) -> dict[str, Any] | None:
     """Continue and return the fork with this id, which an earlier attempt at the same request created.
 
     Return None if there is no such fork.
@@ -339,7 +347,7 @@ async def _continue_fork(server: ServerContext, id: str) -> dict[str, Any] | Non
     except NoSuchRun:
         return None
     if derive_run_state(summary) == "resumable":
-        await server.resume_run(id)
+        await server.resume_run(id, by=by)
     started = summary.started
     return {"id": id, "at": int(started.forked_from.rpartition("@")[2]), "notices": []}
 

@@ -167,6 +167,7 @@ async def delegate(
                 data.task,
                 at=place,
                 branch=data.branch,
+                by=server.as_actor(get_token(request).channel),
                 options=options,
                 run=delivery.run,
                 settings=settings,

@@ -1,0 +1,5 @@
+"""A person for tests in which it does not matter who acts."""
+
+from podium.values.actor import Actor
+
+ADA = Actor(name="ada", channel="api")
