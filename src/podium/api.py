@@ -16,28 +16,32 @@ from .values.result import Result
 
 
 async def run(
-    agent: str | Agent, request: str, *, settings: Settings | None = None, **options: Unpack[RunOptions]
+    agent: str | Agent, request: str, *, settings: Settings | None = None, by: str = "", **options: Unpack[RunOptions]
 ) -> Result:
     """Send a request to an agent and wait for the result.
 
     `agent` is an Agent, or the name of an agent that is defined in the repository, in the user's home directory or in
     Podium itself. `agents` contains other agents, built in code, that `agent` refers to. If `repo` is given, agents can
     work on its files, subject to the permission rules. `tools` contains functions that agents can call. `budget` limits
-    the whole run.
+    the whole run. `by` is the name of who starts the run, by default the user of this process.
     """
     async with App(settings or _load_settings(options)) as app:
-        return await app.run(agent, request, **options)
+        return await app.run(agent, request, by=by, **options)
 
 
 @asynccontextmanager
 async def start(
-    agent: str | Agent, request: str, *, settings: Settings | None = None, **options: Unpack[RunOptions]
+    agent: str | Agent, request: str, *, settings: Settings | None = None, by: str = "", **options: Unpack[RunOptions]
 ) -> AsyncIterator[Run]:
     """Send a request to an agent and yield the run. Exiting the block before the run has ended stops the run.
 
-    If `is_attended`, an agent's requests wait until you respond with the run's `answer` or `reply`.
+    If `is_attended`, an agent's requests wait until you respond with the run's `answer` or `reply`. `by` is the name of
+    who starts the run, by default the user of this process.
     """
-    async with App(settings or _load_settings(options)) as app, app.start(agent, request, **options) as started:
+    async with (
+        App(settings or _load_settings(options)) as app,
+        app.start(agent, request, by=by, **options) as started,
+    ):
         yield started
 
 

@@ -23,9 +23,10 @@ from .engines.engine_choice import Engines
 from .engines.model.price_cache import PriceCache
 from .patterns.registry import OnDiscussion, Pattern
 from .runs.run_assembly import TraceRun
-from .runs.run_handle import Run, drive_run
+from .runs.run_handle import Run
 from .runs.run_launcher import RunLauncher
 from .runs.run_options import RunOptions
+from .runs.run_start import resume_run, run_to_end, start_run
 from .setup.agent_programs import list_agent_programs
 from .setup.call_options import find_call_options
 from .setup.engine_lookup import find_engine
@@ -117,8 +118,7 @@ class App:
 
         `by` is the name of who starts the run, by default the user of this process.
         """
-        started = await self.launcher.create_run(agent, request, options, by=get_local_actor("api", by))
-        return await started.drive()
+        return await run_to_end(self.launcher, agent, request, options, by=get_local_actor("api", by))
 
     @asynccontextmanager
     async def start(
@@ -128,8 +128,7 @@ class App:
 
         `by` is the name of who starts the run, by default the user of this process.
         """
-        started = await self.launcher.create_run(agent, request, options, by=get_local_actor("api", by))
-        async with drive_run(started) as run:
+        async with start_run(self.launcher, agent, request, options, by=get_local_actor("api", by)) as run:
             yield run
 
     @asynccontextmanager
@@ -148,15 +147,15 @@ class App:
         `by` is the name of who resumes the run, by default the user of this process. `tools` contains the functions
         passed to `start`; `patterns` contains the custom patterns used by the run's agents.
         """
-        claimed = await self.launcher.take_over_run(
+        async with resume_run(
+            self.launcher,
             run,
             by=get_local_actor("api", by),
             tools=tools,
             patterns=patterns,
             is_attended=is_attended,
             on_discussion=on_discussion,
-        )
-        async with drive_run(claimed) as resumed:
+        ) as resumed:
             yield resumed
 
     async def fork(

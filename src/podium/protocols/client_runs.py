@@ -16,8 +16,9 @@ from anyio import CancelScope, Event, create_task_group
 from anyio.abc import TaskGroup
 
 from ..app import App, RunOptions
-from ..runs.run_handle import Run, drive_run
+from ..runs.run_handle import Run
 from ..runs.run_notices import follow_with_notices
+from ..runs.run_start import start_run
 from ..setup.settings import Settings
 from ..store.follower import Follower
 from ..values.actor import Actor
@@ -112,7 +113,7 @@ class ClientRuns:
             with task.scope:
                 async with (
                     App(settings) as app,
-                    drive_run(await app.launcher.create_run(agent, request, options, by=by, id=id)) as run,
+                    start_run(app.launcher, agent, request, options, by=by, id=id) as run,
                 ):
                     task.started = ClientRun(run, settings.store)
                     task.is_ready.set()

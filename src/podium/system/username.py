@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-import getpass
+import os
 
 from ..values.actor import Actor, Channel
+
+VARIABLES = ("LOGNAME", "USER", "LNAME", "USERNAME")
+"""The variables that `getpass.getuser` reads, in its order."""
 
 
 def get_username() -> str:
     """Return the name of the user on this machine."""
+    if name := next(filter(None, map(os.environ.get, VARIABLES)), None):
+        return name
+    import getpass  # imported here to keep start-up fast: one of the variables is usually set
+
     try:
         return getpass.getuser()
     except (KeyError, OSError):

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from anyio import move_on_after
 from msgspec import Struct, structs
 
-from ...app import App
+from ...app import App, RunOptions
 from ...config.settings_document import SettingsDocument
 from ...engines.model.callable_model import Model
 from ...engines.model.model_wire import ModelCall, ReplyPart
@@ -22,7 +22,9 @@ from ...engines.model.providers import REHEARSAL
 from ...engines.model.reply_recorder import count_tool_characters, estimate_tokens
 from ...engines.model.tool_loop import ModelEngine
 from ...engines.rehearsal import RehearsalWire
+from ...runs.run_start import run_to_end
 from ...setup.settings import Settings
+from ...system.username import get_local_actor
 from ...values.agent import Agent
 from ...values.errors import OutsideFailed
 from ...values.usage import Usage
@@ -69,7 +71,8 @@ async def measure_prompt(agent: Agent, settings: Settings, repo: Path) -> Prompt
         engines = dict.fromkeys(("model", "scripted", REHEARSAL), engine)
         async with App(aside, engines=engines) as app:
             with move_on_after(LONGEST_SECONDS):
-                await app.run(agent, REQUEST, repo=repo, leaves_no_traces=True)
+                options: RunOptions = {"repo": repo, "leaves_no_traces": True}
+                await run_to_end(app.launcher, agent, REQUEST, options, by=get_local_actor("command"))
     return None if wire.call is None else count_prompt_tokens(wire.call, agent)
 
 

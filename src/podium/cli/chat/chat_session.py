@@ -16,12 +16,14 @@ from pathlib import Path
 from anyio import create_task_group, to_thread
 from anyio.abc import TaskGroup
 
-from ...app import App
+from ...app import App, RunOptions
 from ...roster.discovery import load_roster
 from ...runs.inbox import AnswerMailbox, RequestListeners, WorkerRequestWatcher
 from ...runs.run_handle import Run
 from ...runs.run_notices import RunNotices
+from ...runs.run_start import start_run
 from ...setup.settings import Settings
+from ...system.username import get_local_actor
 from ...values.errors import Mistake, PodiumError, find_first_error
 from ...values.event import Entry, MessageReceived, MessagesDelivered, PermissionAsked, QuestionAsked
 from ...values.plain_text import format_count
@@ -168,8 +170,8 @@ class ChatSession:
             self._console, columns=lambda: shutil.get_terminal_size().columns, known=self._notices
         )
         async with App(self._settings()) as app:
-            start = app.start(self._agent, text, repo=self._place, is_attended=True, after=self._last_run)
-            async with start as run:
+            options: RunOptions = {"repo": self._place, "is_attended": True, "after": self._last_run}
+            async with start_run(app.launcher, self._agent, text, options, by=get_local_actor("chat")) as run:
                 result = await turn.follow_run(run, printer)
         self._last_run = result.run_id
         self._runs += 1

@@ -29,7 +29,7 @@ from ..terminal.outcome_text import result_fields
 from ..terminal.run_output import OutputOptions, output_options
 from ..terminal.terminal_input import no_input_option
 from ..terminal.text import as_json, print_to_stderr
-from .resume import load_run_settings, resume_run
+from .resume import follow_resumed_run, load_run_settings
 
 CreateFork = Callable[[App], Awaitable[ForkedRun]]
 
@@ -119,7 +119,7 @@ def work_on_fork(settings: Settings, create_fork: CreateFork, shown: OutputOptio
         print_to_stderr(describe_fork(forked))
         for notice in forked.notices:
             print_to_stderr(f"notice: {notice}")
-    ending = resume_run(settings, forked.id, shown, overrides)
+    ending = follow_resumed_run(settings, forked.id, shown, overrides)
     code = shown.print_ending(ending)
     if shown.is_json:
         click.echo(as_json(result_fields(ending.result)))

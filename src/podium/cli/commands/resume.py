@@ -10,10 +10,12 @@ import click
 
 from ...runs import find
 from ...runs.run_lookup import find_main_folder, is_worker_run, open_reader
+from ...runs.run_start import resume_run
 from ...runs.worker_lookup import load_worker_states
 from ...setup.settings import Settings
 from ...store.run_creators import confirm_run
 from ...store.run_integrity import accept_lost_entries, require_intact_run
+from ...system.username import get_local_actor
 from ...values.errors import Mistake, RunHeld
 from ...values.event import SCHEMA, RunStarted
 from ...values.plain_text import format_count
@@ -88,7 +90,7 @@ def resume_command(
         if shown.is_json:
             click.echo(as_json({"schema": SCHEMA, "runs": [], "workers": _worker_id_fields(workers)}))
         return exit_codes.GOAL_MET
-    ending = resume_run(settings, id, shown, overrides)
+    ending = follow_resumed_run(settings, id, shown, overrides)
     code = shown.print_ending(ending)
     if shown.is_json:
         click.echo(as_json(result_fields(ending.result)))
@@ -104,7 +106,7 @@ def _require_intact_run(store: StoreAddress, run: str, *, accepts_loss: bool) ->
     require_intact_run(store, run, rows)
 
 
-def resume_run(settings: Settings, run: str, shown: OutputOptions, overrides: dict[str, Any]) -> RunEnding:
+def follow_resumed_run(settings: Settings, run: str, shown: OutputOptions, overrides: dict[str, Any]) -> RunEnding:
     """Resume a run with the settings of its repository and the given options, and return how it ended."""
     with open_reader(settings.store) as reader:
         past = reader.read_entries(run)
@@ -112,7 +114,7 @@ def resume_run(settings: Settings, run: str, shown: OutputOptions, overrides: di
     settings = load_run_settings(settings, started, overrides)
     return work_on_run(
         settings,
-        lambda app: app.resume(run, is_attended=is_attended()),
+        lambda app: resume_run(app.launcher, run, by=get_local_actor("command"), is_attended=is_attended()),
         shown.make_view,
         past=past,
         shows_notifications=shown.shows_notifications,
@@ -180,7 +182,7 @@ def _resume_runs(
     results = []
     for run in own_runs:
         try:
-            ending = resume_run(settings, run, shown, overrides)
+            ending = follow_resumed_run(settings, run, shown, overrides)
         except (RunHeld, Mistake) as error:
             print_to_stderr(str(error))
             codes += [exit_codes.USAGE] if isinstance(error, Mistake) else []

@@ -13,6 +13,7 @@ from ...engines.model.providers import REHEARSAL, find_provider
 from ...roster.team_keys import MODES
 from ...runs.dry_run_estimate import estimate_dry_run
 from ...runs.run_lookup import open_reader
+from ...runs.run_start import start_run
 from ...setup.settings import Settings
 from ...system.locations import find_repo
 from ...system.username import get_local_actor
@@ -119,7 +120,7 @@ def follow_new_run(
     """Start a run, follow it to its end and print how it ended. Return the exit code."""
     ending = work_on_run(
         settings,
-        lambda app: app.start(agent, request, **run_options),
+        lambda app: start_run(app.launcher, agent, request, run_options, by=get_local_actor("command")),
         shown.make_view,
         shows_notifications=shown.shows_notifications,
     )

@@ -11,6 +11,7 @@ from ...core.member_change import apply_change
 from ...roster.discovery import load_roster
 from ...setup.settings import Settings
 from ...system.locations import find_repo
+from ...system.username import get_local_actor
 from ...values.agent import Agent
 from ...values.errors import PodiumError, find_first_error
 from ...values.event import Entry, MemberChanged
@@ -123,6 +124,7 @@ def run_synthesis(author: SynthesisAuthor, report: Iterable[str]) -> Synthesis:
     """Run an agent that summarises a report, and return its synthesis. Podium's errors are returned, not raised."""
     # Imported here for start-up time: most reports need no synthesis.
     from ...patterns.report_synthesis import as_writer, make_synthesis_request
+    from ...runs.run_start import start_run
     from .follow_run import work_on_run
     from .run_output import OutputOptions
 
@@ -134,7 +136,11 @@ def run_synthesis(author: SynthesisAuthor, report: Iterable[str]) -> Synthesis:
     output = OutputOptions(is_json=True)
     try:
         ending = work_on_run(
-            author.settings, lambda app: app.start(agent, request.text, repo=author.repo), output.make_view
+            author.settings,
+            lambda app: start_run(
+                app.launcher, agent, request.text, {"repo": author.repo}, by=get_local_actor("command")
+            ),
+            output.make_view,
         )
     except Exception as error:
         cause = find_first_error(error)

@@ -12,9 +12,9 @@ from anyio import Event, to_thread
 from anyio.abc import TaskGroup
 
 from ...app import App
-from ...runs.run_handle import drive_run
 from ...runs.run_lookup import find_main_folder
 from ...runs.run_notices import follow_with_notices
+from ...runs.run_start import resume_run
 from ...setup.settings import Settings
 from ...store.reader import StoreReader
 from ...values.actor import Actor
@@ -42,7 +42,7 @@ class ServedRuns:
         try:
             async with (
                 App(settings) as app,
-                drive_run(await app.launcher.take_over_run(run, by=by, is_attended=True)) as resumed,
+                resume_run(app.launcher, run, by=by, is_attended=True) as resumed,
             ):
                 taking.is_done.set()
                 await follow_with_notices(settings, resumed, report_trouble)
