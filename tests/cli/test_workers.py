@@ -277,7 +277,7 @@ def read_worker_state(lab: WorkerLab, run: str) -> WorkerState:
     builder = WorkerStateBuilder()
     for entry in lab.entries(run):
         builder.apply(entry)
-    return builder.build_state(owner_alive=False)
+    return builder.build_state("none")
 
 
 async def test_the_workers_of_other_repositories_are_listed_only_when_asked_for(lab: WorkerLab) -> None:

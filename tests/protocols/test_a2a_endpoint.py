@@ -16,7 +16,6 @@ from a2a.utils.errors import InvalidParamsError, TaskNotCancelableError, TaskNot
 from anyio import fail_after
 
 from podium.protocols.a2a_agent import STATES, TASK_NOT_FOUND
-from podium.runs.run_lookup import RunState
 from podium.store.mailbox import read_mailbox
 from podium.store.open_requests import list_open_requests
 from podium.store.store_connection import open_connection
@@ -24,6 +23,7 @@ from podium.system.json_rpc import INVALID_PARAMS
 from podium.testing import calls
 from podium.values.actor import AccessScope
 from podium.values.event import MessageReceived, QuestionAsked, StopAsked, TurnStarted
+from podium.values.phase import Phase
 from podium.web.api.access_tokens import SCOPES
 
 from ..web.conftest import Site
@@ -45,9 +45,7 @@ async def connect(site: Site, agent: str, *scopes: AccessScope, streaming: bool 
 
 
 def test_every_state_of_a_run_is_the_state_of_a_task() -> None:
-    states = [state for kind in get_args(RunState) for state in get_args(kind)]
-
-    assert sorted(STATES) == sorted(states)
+    assert sorted(STATES) == sorted(get_args(Phase))
 
 
 def message(text: str, **more: Any) -> a2a.SendMessageRequest:

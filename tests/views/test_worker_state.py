@@ -77,7 +77,7 @@ class TimelineBuilder:
         return self.call_tool().add(PermissionAsked(id="p1", action=make_action("write_file"), reason="no rule"), CALL)
 
     def state(self, *, owner_alive: bool = True) -> WorkerState:
-        return build_worker_state(self.entries, owner_alive)
+        return build_worker_state(self.entries, "held" if owner_alive else "none")
 
     def status(self, *, owner_alive: bool = True) -> WorkerStatus:
         return self.state(owner_alive=owner_alive).state
@@ -110,10 +110,8 @@ def test_the_status_of_a_working_worker_says_what_it_does() -> None:
 
 def test_one_that_waits_for_workers_of_its_own_says_so() -> None:
     written = TimelineBuilder().start().add(WorkerSent(run="b2"), "worker")
-    waiting = build_worker_state(written.entries, owner_alive=True)
-    returned = build_worker_state(
-        written.add(WorkerReturned(run="b2", outcome="succeeded"), "worker").entries, owner_alive=True
-    )
+    waiting = build_worker_state(written.entries, "held")
+    returned = build_worker_state(written.add(WorkerReturned(run="b2", outcome="succeeded"), "worker").entries, "held")
 
     assert (waiting.state, waiting.tool) == ("tool_call", "workers")
     assert (returned.state, returned.tool) == ("starting", "")
@@ -257,9 +255,7 @@ def test_what_is_on_a_branch_that_several_share_counts_once() -> None:
 
 
 def test_several_workers_come_to_one_report() -> None:
-    reader = build_worker_state(
-        TimelineBuilder("", "r1").start().add(RunEnded(outcome="failed")).entries, owner_alive=False
-    )
+    reader = build_worker_state(TimelineBuilder("", "r1").start().add(RunEnded(outcome="failed")).entries, "none")
 
     summary = WorkersSummary.from_workers(
         [finish_worker("feat/a", "a1", "a.py", "b.py"), finish_worker("feat/b", "b1", "b.py"), reader]

@@ -3,13 +3,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.workers.worker_queue import Job, RunStatus, plan_worker_starts
+from podium.values.phase import Phase
+from podium.workers.worker_queue import Job, plan_worker_starts
 
 
 def test_workers_are_started_in_the_order_of_delegation_up_to_the_limit() -> None:
     jobs = [Job(run, run) for run in "abcd"]
 
-    plan = plan_worker_starts(jobs, statuses={}, running=["a"], most=3)
+    plan = plan_worker_starts(jobs, phases={}, running=["a"], most=3)
 
     assert plan.start == ["b", "c"]
     assert plan.unstartable == []
@@ -18,8 +19,8 @@ def test_workers_are_started_in_the_order_of_delegation_up_to_the_limit() -> Non
 def test_a_worker_waits_until_all_that_it_follows_have_succeeded() -> None:
     jobs = [Job("c", "c", after=("a", "b"))]
 
-    early = plan_worker_starts(jobs, statuses={"a": "succeeded", "b": "open"}, running=["b"], most=4)
-    late = plan_worker_starts(jobs, statuses={"a": "succeeded", "b": "succeeded"}, running=[], most=4)
+    early = plan_worker_starts(jobs, phases={"a": "succeeded", "b": "running"}, running=["b"], most=4)
+    late = plan_worker_starts(jobs, phases={"a": "succeeded", "b": "succeeded"}, running=[], most=4)
 
     assert early.start == []
     assert late.start == ["c"]
@@ -28,9 +29,7 @@ def test_a_worker_waits_until_all_that_it_follows_have_succeeded() -> None:
 def test_workers_that_follow_a_failed_one_cannot_start_and_give_the_reason() -> None:
     jobs = [Job("b", "b", after=("a",)), Job("c", "c", after=("gone",))]
 
-    plan = plan_worker_starts(
-        jobs, statuses={"a": "timed_out"}, running=[], most=4, end_texts={"a": "feat/a timed out"}
-    )
+    plan = plan_worker_starts(jobs, phases={"a": "timed_out"}, running=[], most=4, end_texts={"a": "feat/a timed out"})
 
     assert plan.start == []
     assert plan.unstartable == [("b", "feat/a timed out"), ("c", "it depends on gone, which did not succeed")]
@@ -39,28 +38,28 @@ def test_workers_that_follow_a_failed_one_cannot_start_and_give_the_reason() -> 
 def test_paused_runs_and_those_of_another_process_are_skipped_and_do_not_count() -> None:
     jobs = [Job(run, run) for run in "abc"]
 
-    plan = plan_worker_starts(jobs, statuses={"a": "paused", "b": "taken"}, running=[], most=1)
+    plan = plan_worker_starts(jobs, phases={"a": "paused", "b": "running"}, running=[], most=1)
 
     assert plan.start == ["c"]
 
 
 @given(
-    st.lists(st.sampled_from(["open", "paused", "taken", "failed", "succeeded"]), max_size=12),
+    st.lists(st.sampled_from(["resumable", "paused", "running", "failed", "succeeded"]), max_size=12),
     st.integers(1, 5),
     st.data(),
 )
 def test_there_are_never_more_workers_running_than_the_limit(
-    statuses: list[RunStatus], most: int, data: st.DataObject
+    statuses: list[Phase], most: int, data: st.DataObject
 ) -> None:
     status_by_number = dict(enumerate(statuses))
     jobs = [
         Job(str(n), str(n), tuple(map(str, data.draw(st.sets(st.integers(0, max(n - 1, 0)))))) if n else ())
         for n in status_by_number
     ]
-    running = {str(n) for n in status_by_number if status_by_number[n] == "open" and data.draw(st.booleans())}
+    running = {str(n) for n in status_by_number if status_by_number[n] == "resumable" and data.draw(st.booleans())}
 
     plan = plan_worker_starts(
-        jobs, statuses={str(n): one for n, one in status_by_number.items()}, running=running, most=most
+        jobs, phases={str(n): one for n, one in status_by_number.items()}, running=running, most=most
     )
 
     assert len(plan.start) + len(running) <= max(most, len(running))
@@ -71,7 +70,7 @@ def test_there_are_never_more_workers_running_than_the_limit(
 def test_a_worker_whose_parent_waits_for_it_is_started_though_all_places_are_taken() -> None:
     jobs = [Job("child", "feat/x", (), "lead"), Job("other", "feat/y")]
 
-    found = plan_worker_starts(jobs, statuses={}, running=["lead"], most=1)
+    found = plan_worker_starts(jobs, phases={}, running=["lead"], most=1)
 
     assert found.start == ["child"]
 
@@ -79,9 +78,9 @@ def test_a_worker_whose_parent_waits_for_it_is_started_though_all_places_are_tak
 def test_past_the_limit_a_parent_has_one_worker_at_work_and_the_next_when_that_is_over() -> None:
     jobs = [Job("lead", "lead"), *(Job(str(n), str(n), (), "lead") for n in range(8))]
 
-    first = plan_worker_starts(jobs, statuses={}, running=["lead"], most=1)
-    meanwhile = plan_worker_starts(jobs, statuses={}, running=["lead", "0"], most=1)
-    then = plan_worker_starts(jobs[:1] + jobs[2:], statuses={"0": "succeeded"}, running=["lead"], most=1)
+    first = plan_worker_starts(jobs, phases={}, running=["lead"], most=1)
+    meanwhile = plan_worker_starts(jobs, phases={}, running=["lead", "0"], most=1)
+    then = plan_worker_starts(jobs[:1] + jobs[2:], phases={"0": "succeeded"}, running=["lead"], most=1)
 
     assert (first.start, meanwhile.start, then.start) == (["0"], [], ["1"])
 
@@ -95,7 +94,7 @@ def test_the_limit_is_passed_by_one_worker_for_each_parent_that_has_none(
     served_parents = {job.parent for job in jobs if job.run in running}
     waiting = {job.parent for job in jobs if job.run not in running and job.parent in running} - served_parents
 
-    start = plan_worker_starts(jobs, statuses={}, running=running, most=most).start
+    start = plan_worker_starts(jobs, phases={}, running=running, most=most).start
 
     assert len(running) + len(start) <= max(most, len(running)) + len(waiting)
     assert waiting <= {job.parent for job in jobs if job.run in start}
@@ -104,7 +103,7 @@ def test_the_limit_is_passed_by_one_worker_for_each_parent_that_has_none(
 def test_a_repository_runs_no_more_workers_than_its_limit_and_delays_no_other() -> None:
     jobs = [*(Job(run, run, root="here") for run in "abc"), *(Job(run, run, root="there") for run in "de")]
 
-    found = plan_worker_starts(jobs, statuses={}, running=["a"], most=4, within={"here": 2, "there": 9})
+    found = plan_worker_starts(jobs, phases={}, running=["a"], most=4, within={"here": 2, "there": 9})
 
     assert found.start == ["b", "d", "e"]
 
@@ -112,6 +111,6 @@ def test_a_repository_runs_no_more_workers_than_its_limit_and_delays_no_other() 
 def test_a_worker_whose_parent_waits_for_it_is_started_though_its_repository_has_no_place() -> None:
     jobs = [Job("lead", "lead", root="here"), *(Job(run, run, (), "lead", "here") for run in "ab")]
 
-    found = plan_worker_starts(jobs, statuses={}, running=["lead"], most=4, within={"here": 1})
+    found = plan_worker_starts(jobs, phases={}, running=["lead"], most=4, within={"here": 1})
 
     assert found.start == ["a"]

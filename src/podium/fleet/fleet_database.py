@@ -21,6 +21,7 @@ from ..values.errors import Mistake, StoreCorrupt, StoreFailed
 from ..values.event import RunPaused, decode_entry
 from ..values.fleet_job import LOST_SECONDS, FleetJob, HostOffer
 from ..values.store_address import PostgresAddress
+from ..views.phase import is_startable
 from .database_connection import DatabaseConnection
 from .host_loop import FullLimits, LeaseAnswer, LeaseRefused, LeaseWon
 from .job_sweep import UnfinishedJobs
@@ -243,4 +244,4 @@ def _is_paused(line: object) -> bool:
         event = decode_entry(line).event
     except StoreCorrupt:
         return True  # a malicious host can write anything
-    return not isinstance(event, RunPaused) or event.until <= 0 or event.until > time.time()
+    return not isinstance(event, RunPaused) or not is_startable(event, now=time.time())

@@ -13,11 +13,11 @@ import msgspec
 from msgspec import Struct
 
 from .. import __version__
-from ..runs.run_lookup import RunState
 from ..system.json_rpc import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, RpcError
 from ..values.agent import Agent
 from ..values.event import Entry, PermissionAsked, QuestionAsked
 from ..values.operation_path import parse_agent_name
+from ..values.phase import Phase
 from ..values.request import quote_lines, replace_surrogates
 from ..views.answer_text import AnswerText
 from ..views.request_text import escape_in_line
@@ -30,13 +30,12 @@ UNSUPPORTED_OPERATION = -32004
 CONTENT_TYPE_NOT_SUPPORTED = -32005
 ANSWER = "answer"
 """The id of the artifact that contains a task's answer."""
-STATES: dict[RunState, str] = {
+STATES: dict[Phase, str] = {
     "queued": "TASK_STATE_SUBMITTED",
     "running": "TASK_STATE_WORKING",
     "waiting": "TASK_STATE_WORKING",
     "paused": "TASK_STATE_WORKING",
     "resumable": "TASK_STATE_WORKING",
-    "interrupted": "TASK_STATE_WORKING",
     "succeeded": "TASK_STATE_COMPLETED",
     "failed": "TASK_STATE_FAILED",
     "timed_out": "TASK_STATE_FAILED",
@@ -161,7 +160,7 @@ def card_fields(agent: Agent, address: str) -> Fields:
     }
 
 
-def task_fields(report: Report, state: RunState, context: str) -> Fields:
+def task_fields(report: Report, state: Phase, context: str) -> Fields:
     """Return a run as a task."""
     fields: Fields = {"id": report.run, "contextId": context, "status": status_fields(report, state)}
     if report.answer is not None:
@@ -169,10 +168,10 @@ def task_fields(report: Report, state: RunState, context: str) -> Fields:
     return fields
 
 
-def status_fields(report: Report, state: RunState) -> Fields:
+def status_fields(report: Report, state: Phase) -> Fields:
     """Return the state of a run, with the reason if it has no answer."""
     why = report.why
-    if state in ("paused", "resumable", "interrupted"):
+    if state in ("paused", "resumable"):
         why = f"run {report.run} is {state}; to continue it, run podium resume {report.run}"
     return {"state": STATES[state], **_message_fields(report.run, why), "timestamp": _format_time()}
 
@@ -200,7 +199,7 @@ class TaskEvents:
             message = _message_fields(entry.run, why)
             yield {"statusUpdate": {**self._ids, "status": {"state": "TASK_STATE_WORKING", **message}}}
 
-    def finish(self, report: Report, state: RunState) -> Iterator[Fields]:
+    def finish(self, report: Report, state: Phase) -> Iterator[Fields]:
         """Yield the rest of the answer and the final state."""
         if report.answer is not None and (rest := self._answer.finish(report.answer)):
             yield self._artifact_event(rest, is_last=True)

@@ -1,4 +1,4 @@
-"""Check whether a run that waits for a provider's limit to reset can continue, and report a run that continues late."""
+"""Report a run that waited for a provider's limit to reset and continues late."""
 
 from __future__ import annotations
 
@@ -9,11 +9,6 @@ from ..values.plain_text import format_countdown, format_utc_time
 
 LATE_SECONDS = 60.0
 """If a run continues at least this much later than planned, a notice on its timeline reports the delay."""
-
-
-def is_paused_now(last: Event) -> bool:
-    """Return whether a run whose last event is `last` is paused, or is waiting until a time in the future."""
-    return isinstance(last, RunPaused) and (not last.until or last.until > time.time())
 
 
 def describe_late_wakeup(last: Event) -> str:

@@ -15,6 +15,7 @@ from ..store.open_requests import OpenRequest, list_run_requests
 from ..store.reader import RunSummary, StoreReader
 from ..values.errors import StoreCorrupt
 from ..values.event import SCHEMA, AlsoCommitted, Entry, ModelReplied, WorkCommitted, WorkerSent
+from ..values.phase import Phase
 from ..values.store_address import StoreAddress
 from ..values.usage import NO_USAGE, Usage, sum_usage
 from ..views.check_runs import CheckRun, CheckRunsBuilder
@@ -22,7 +23,7 @@ from ..views.context_use import ContextUse, ContextUseBuilder
 from ..views.run_view import OperationNode, RunView, usage_of_event
 from ..views.work_progress import TeamWork, TeamWorkBuilder
 from .request_fields import waiting_fields
-from .run_lookup import RunState, derive_run_state, find_wakeup_time, is_over
+from .run_lookup import derive_run_state, find_wakeup_time, is_over
 from .work_lookup import is_team_worker
 
 MOST_ENDED = 10
@@ -56,7 +57,7 @@ class RunStatus:
     """
 
     id: str
-    state: RunState
+    state: Phase
     agent: str
     request: str
     worker: str

@@ -9,10 +9,10 @@ from msgspec import structs
 
 from ..store.reader import DamagedRun, RunSummary, StoreReader
 from ..values.event import SCHEMA, decode_entry
+from ..values.phase import Phase
 from ..values.usage import Usage, sum_usage
 from ..views.run_view import USAGE_KINDS, OperationNode, RunView, usage_of_event
 from .run_listing import run_summary_fields as run_fields
-from .run_lookup import RunState
 
 
 class RunCost(NamedTuple):
@@ -52,7 +52,7 @@ def node_usage(node: OperationNode, now: float) -> Usage:
     return structs.replace(node.usage, seconds=(now if node.ended is None else node.ended) - node.started)
 
 
-def cost_tree_fields(word: RunState, run_view: RunView, *, now: float) -> dict[str, Any]:
+def cost_tree_fields(word: Phase, run_view: RunView, *, now: float) -> dict[str, Any]:
     """Return the costs of one run by operation as JSON fields."""
     started = run_view.started
     assert started is not None

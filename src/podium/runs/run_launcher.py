@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -73,9 +74,10 @@ from ..values.limits import Unattended
 from ..values.request import Request
 from ..values.store_address import PostgresAddress
 from ..values.worker_task import WorkerTask
+from ..views.phase import is_startable
 from ..workspace.git.stored_credentials import read_stored_credentials
 from .decision_context import describe_decisions_in_force
-from .limit_wakeup import describe_late_wakeup, is_paused_now
+from .limit_wakeup import describe_late_wakeup
 from .run_assembly import CommitWork, EngineFor, MakePush, RunAssembly, TraceRun
 from .run_authority import load_run_start, make_powerless
 from .run_driver import RunDriver
@@ -399,7 +401,7 @@ class RunLauncher:
             rows = await self._store.read_rows(id)
             last = decode_entry(rows[-1].line)
             require_not_ended(id, last)
-            if not continues_pause and is_paused_now(last.event):
+            if not continues_pause and not is_startable(last.event, now=time.time()):
                 raise RunIsPaused(f"run {id} is paused; continue it with: podium resume {id}")
             notices = [describe_late_wakeup(last.event)]
             if must_be_intact:

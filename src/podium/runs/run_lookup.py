@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
 
 from ..store.progress_files import require_no_recorded_runs
 from ..store.reader import RunSummary, StoreReader
 from ..values.agent import collect_agent_names
 from ..values.errors import Mistake, NoSuchRun
-from ..values.event import LimitReached, Noticed, RunEnded, RunPaused, RunStarted
-from ..values.request import Outcome
+from ..values.event import LimitReached, RunPaused, RunStarted
+from ..values.phase import Phase
 from ..values.store_address import StoreAddress
 
 NO_RUNS = 'no runs yet; start one with: podium run AGENT "request"'
@@ -47,25 +46,9 @@ def find_main_folder(started: RunStarted) -> str:
         return started.repo  # without git, a fork works in the folder itself
 
 
-RunState = Outcome | Literal["running", "queued", "resumable", "waiting"]
-
-
-def derive_run_state(summary: RunSummary) -> RunState:
-    """Return `running`, `paused`, `waiting`, `queued` (a worker that has not started), `resumable`, or the outcome.
-
-    A waiting run continues by itself when a limit resets. A resumable run has neither ended nor paused, and no process
-    is working on it.
-    """
-    match summary.last.event:
-        case RunEnded(outcome=outcome):
-            return outcome
-        case RunPaused(until=until):
-            return "waiting" if until else "paused"
-    if summary.owner is not None and summary.owner.is_alive:
-        return "running"
-    # Notices are recorded when a task is delegated, before its worker starts.
-    is_not_started = summary.owner is None and isinstance(summary.last.event, RunStarted | Noticed)
-    return "queued" if is_not_started and is_worker_run(summary) else "resumable"
+def derive_run_state(summary: RunSummary) -> Phase:
+    """Return where a run stands."""
+    return summary.phase
 
 
 def find_wakeup_time(summary: RunSummary) -> float | None:
@@ -76,20 +59,19 @@ def find_wakeup_time(summary: RunSummary) -> float | None:
     match summary.last.event:
         case RunPaused(until=until) if until:
             return until
-        case LimitReached(until=until) if summary.owner is not None and summary.owner.is_alive:
+        case LimitReached(until=until) if summary.lease == "held":
             return until
     return None
 
 
 def is_worker_run(summary: RunSummary) -> bool:
-    """Return whether the run belongs to a worker. The commander starts such runs."""
-    started = summary.first.event
-    return isinstance(started, RunStarted) and started.errand is not None
+    """Return whether the run belongs to a worker."""
+    return summary.is_worker
 
 
 def is_over(summary: RunSummary) -> bool:
-    """Return whether the run has ended. A run that has ended does not change again."""
-    return isinstance(summary.last.event, RunEnded)
+    """Return whether the run has ended."""
+    return summary.is_over
 
 
 def resolve_recipient(summary: RunSummary, agent: str) -> str:

@@ -122,9 +122,9 @@ def load_readable_states(store: StoreAddress, runs: Iterable[str]) -> list[Worke
 
 def load_worker_state(reader: StoreReader, run: str) -> WorkerState:
     """Return the state of one worker."""
-    owner = reader.read_summary(run).owner
+    lease = reader.read_summary(run).lease
     entries = (decode_entry(row.line) for row in reader.read_rows_of_kinds(run, RELEVANT_KINDS))
-    return build_worker_state(entries, owner is not None and owner.is_alive, posted=reader.read_mailbox_refs(run))
+    return build_worker_state(entries, lease, posted=reader.read_mailbox_refs(run))
 
 
 async def read_worktree_statuses(store: StoreAddress, workers: Iterable[WorkerState]) -> dict[str, WorktreeStatus]:

@@ -11,8 +11,10 @@ from typing import NamedTuple
 from ..core.journal_rows import JournalRow
 from ..core.open_requests import REQUEST_KINDS, RunRequests
 from ..values.errors import NoSuchRun, StoreCorrupt
-from ..values.event import Entry, RunStarted, decode_entry
+from ..values.event import Entry, RunEnded, RunStarted, decode_entry
+from ..values.phase import Lease, Phase
 from ..values.store_address import StoreAddress
+from ..views.phase import derive_phase
 from .decision_rows import select_decision_entries
 from .progress_files import find_recorded_run
 from .run_leases import OWNER_COLUMNS, Owner, make_owner
@@ -33,6 +35,29 @@ class RunSummary:
     def started(self) -> RunStarted:
         """The event that started the run."""
         return self.first.started
+
+    @property
+    def is_worker(self) -> bool:
+        """Whether the run belongs to a worker. The commander starts such runs."""
+        started = self.first.event
+        return isinstance(started, RunStarted) and started.errand is not None
+
+    @property
+    def lease(self) -> Lease:
+        """Whether a process works on the run."""
+        if self.owner is None:
+            return "none"
+        return "held" if self.owner.is_alive else "lost"
+
+    @property
+    def phase(self) -> Phase:
+        """Where the run stands."""
+        return derive_phase(self.last.event, self.lease, is_worker=self.is_worker)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the run has ended. A run that has ended does not change again."""
+        return isinstance(self.last.event, RunEnded)
 
 
 class DamagedRun(NamedTuple):

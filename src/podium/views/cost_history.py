@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct, structs
@@ -36,13 +36,15 @@ from ..values.event import (
     TurnStarted,
     WorkerSent,
 )
+from ..values.phase import Activity
 from ..values.usage import NO_USAGE, Usage
+from .phase import OngoingWork
 from .run_view import USAGE_KINDS, usage_of_event
 
-Activity = Literal["thinking", "tool", "waiting", "other"]
-"""The activity of an agent or a run: calling a model, calling a tool, waiting for a person, or something else."""
-ACTIVITIES: Sequence[Activity] = ("thinking", "tool", "waiting", "other")
-"""The activities by precedence: if agents do different things at once, the run's activity is the first of these."""
+ACTIVITIES: Sequence[Activity] = ("thinking", "tool", "waiting", "workers", "idle", "starting")
+"""The activities by precedence: if agents do different things at once, the run's time counts as the first of these."""
+OTHER: Sequence[Activity] = ("workers", "idle", "starting")
+"""The activities whose time is reported as `other`."""
 
 HISTORY_KINDS = (
     *USAGE_KINDS,
@@ -93,7 +95,7 @@ class TimeSplit(Struct, frozen=True, kw_only=True):
     other: float = 0.0
 
     def __add__(self, more: TimeSplit) -> TimeSplit:
-        return TimeSplit(**{name: getattr(self, name) + getattr(more, name) for name in ACTIVITIES})
+        return TimeSplit(**{name: getattr(self, name) + getattr(more, name) for name in self.__struct_fields__})
 
 
 class CostHistory(Struct, frozen=True, kw_only=True):
@@ -114,15 +116,8 @@ class CostHistory(Struct, frozen=True, kw_only=True):
 class _OpenOperation:
     agent: str
     since: float
-    activity: Activity = "other"
-    is_in_turn: bool = False
-    tools: set[str] = field(default_factory=set)
-    asked: set[str] = field(default_factory=set)
-
-    def find_activity(self) -> Activity:
-        if self.asked:
-            return "waiting"
-        return "tool" if self.tools else "thinking" if self.is_in_turn else "other"
+    activity: Activity = "starting"
+    work: OngoingWork = field(default_factory=OngoingWork)
 
 
 class CostHistoryBuilder:
@@ -135,7 +130,8 @@ class CostHistoryBuilder:
         self._workers: list[str] = []
         self._open: dict[str, _OpenOperation] = {}
         self._agents: dict[str, str] = {}
-        self._asked: dict[str, _OpenOperation] = {}
+        self._asked: dict[str, str] = {}
+        """The operations whose agents have asked, keyed by the ids of their requests."""
         self._active: Counter[Activity] = Counter()
         self._wall: _Seconds = defaultdict(float)
         self._by_agent: defaultdict[str, _Seconds] = defaultdict(_make_seconds)
@@ -162,34 +158,23 @@ class CostHistoryBuilder:
                 self._close("", entry.at)
             case OperationStarted(agent=agent):
                 self._agents[entry.operation] = agent
-                self._open[entry.operation] = _OpenOperation(agent, entry.at)
-                self._active["other"] += 1
+                opened = self._open[entry.operation] = _OpenOperation(agent, entry.at)
+                self._active[opened.activity] += 1
             case OperationEnded():
                 self._close(entry.operation, entry.at)
-            case PermissionAnswered(id=id) | QuestionAnswered(id=id) if asked := self._asked.pop(id, None):
-                asked.asked.discard(id)
-                self._settle(asked, entry.at)
+            case PermissionAsked(id=id) | QuestionAsked(id=id):
+                self._asked[id] = entry.operation
+                self._apply_to_operation(entry.operation, entry)
+            case PermissionAnswered(id=id) | QuestionAnswered(id=id):
+                self._apply_to_operation(self._asked.pop(id, ""), entry)
             case _:
-                self._apply_to_operation(entry)
+                self._apply_to_operation(entry.operation, entry)
         self._count_usage(entry)
 
-    def _apply_to_operation(self, entry: Entry) -> None:
-        operation = self._open.get(entry.operation)
-        if operation is None:
-            return
-        match entry.event:
-            case TurnStarted() | TurnResumed():
-                operation.is_in_turn = True
-            case TurnEnded():
-                operation.is_in_turn = False
-            case ToolCalled(id=id):
-                operation.tools.add(id)
-            case ToolAnswered(id=id):
-                operation.tools.discard(id)
-            case PermissionAsked(id=id) | QuestionAsked(id=id):
-                operation.asked.add(id)
-                self._asked[id] = operation
-        self._settle(operation, entry.at)
+    def _apply_to_operation(self, path: str, entry: Entry) -> None:
+        if (operation := self._open.get(path)) is not None:
+            operation.work.apply(entry)
+            self._settle(operation, entry.at)
 
     def _count_usage(self, entry: Entry) -> None:
         usage = usage_of_event(entry.event)
@@ -202,14 +187,15 @@ class CostHistoryBuilder:
 
     def _advance(self, at: float) -> None:
         if self._at:
-            self._wall[self._find_activity()] += max(0.0, at - self._at)
+            self._wall[self._first_activity] += max(0.0, at - self._at)
         self._at = at
 
-    def _find_activity(self) -> Activity:
+    @property
+    def _first_activity(self) -> Activity:
         return next((one for one in ACTIVITIES if self._active[one]), ACTIVITIES[-1])
 
     def _settle(self, operation: _OpenOperation, at: float) -> None:
-        now = operation.find_activity()
+        now = operation.work.derive_activity()
         if now == operation.activity:
             return
         self._by_agent[operation.agent][operation.activity] += max(0.0, at - operation.since)
@@ -226,15 +212,14 @@ class CostHistoryBuilder:
     def _stop_work(self, at: float) -> None:
         """End all turns and tool calls, because the run is paused or its process died. Requests stay open."""
         for operation in self._open.values():
-            operation.is_in_turn = False
-            operation.tools.clear()
+            operation.work.interrupt()
             self._settle(operation, at)
 
     def build(self, *, now: float | None = None) -> CostHistory:
         """Return the history up to the last entry or, if the run is active, up to `now`."""
         until = self._at if now is None else max(now, self._at)
         wall, by_agent = self._wall.copy(), {name: spent.copy() for name, spent in self._by_agent.items()}
-        wall[self._find_activity()] += until - self._at
+        wall[self._first_activity] += until - self._at
         for operation in self._open.values():
             spent = by_agent.setdefault(operation.agent, _make_seconds())
             spent[operation.activity] += max(0.0, until - operation.since)
@@ -255,4 +240,5 @@ def _make_seconds() -> _Seconds:
 
 
 def _to_time_split(seconds: _Seconds) -> TimeSplit:
-    return TimeSplit(**{str(activity): spent for activity, spent in seconds.items()})
+    other = sum(seconds.get(one, 0.0) for one in OTHER)
+    return TimeSplit(thinking=seconds["thinking"], tool=seconds["tool"], waiting=seconds["waiting"], other=other)

@@ -34,7 +34,6 @@ from ..values.event import (
     QuestionAsked,
     RunEnded,
     RunPaused,
-    RunResumed,
     RunStarted,
     SessionRevived,
     StatusReported,
@@ -49,9 +48,11 @@ from ..values.event import (
     TurnStarted,
     WorkerReturned,
 )
+from ..values.phase import Phase
 from ..values.request import Outcome, Part, Request
 from ..values.result import Result
 from ..values.usage import NO_USAGE, Usage
+from .phase import derive_phase
 
 USAGE_KINDS = frozenset(KINDS[event] for event in (ModelReplied, CallFailed, CallCut))
 """The kinds of events that record the usage of the run's own model calls. Its workers' usage is recorded elsewhere."""
@@ -129,7 +130,8 @@ class RunView:
     seq: int = 0
     root: OperationNode | None = None
     ended: RunEnded | None = None
-    is_paused: bool = False
+    last: Event | None = None
+    """The last event or, once the run has ended, its end."""
     wakes_at: float | None = None
     """When the run continues, in seconds since the epoch, if it is waiting for a provider's limit to reset."""
     waits_for: str = ""
@@ -157,15 +159,12 @@ class RunView:
     def apply(self, entry: Entry) -> None:
         """Apply the next entry."""
         self.at, self.seq = entry.at, entry.seq
+        self.last = entry.event if self.ended is None else self.ended
         self._apply_wait(entry.event)
         match entry.event:
             case RunStarted() as event:
                 self.run, self.started, self.started_at = entry.run, event, entry.at
                 self._teams = {agent.name: agent.team for agent in event.agents if agent.team is not None}
-            case RunPaused():
-                self.is_paused = True
-            case RunResumed():
-                self.is_paused = False
             case RunEnded() as event:
                 self._end_run(event)
             case Noticed() as event:
@@ -224,6 +223,16 @@ class RunView:
         self.ended = event
         if self.root is not None:
             _end_subtree(self.root, self.at)
+
+    @property
+    def phase(self) -> Phase:
+        """The run's phase if a process works on it. The timeline does not show whether one does."""
+        return derive_phase(self.last, "held")
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the run is paused, until somebody resumes it or until a limit resets."""
+        return self.phase in ("paused", "waiting")
 
     @property
     def usage(self) -> Usage:

@@ -23,7 +23,7 @@ def run_view_fields(view: RunView) -> dict[str, Any]:
         "started_at": view.started_at,
         "at": view.at,
         "seq": view.seq,
-        "state": find_state(view),
+        "state": "paused" if view.is_paused else view.phase,
         "is_aborted": view.is_aborted,
         "text": result.text,
         "error": result.error,
@@ -35,14 +35,6 @@ def run_view_fields(view: RunView) -> dict[str, Any]:
         "usage": structs.asdict(view.usage),
         "root": None if view.root is None else operation_fields(view.root),
     }
-
-
-def find_state(view: RunView) -> str:
-    """Return the outcome if the run has ended; otherwise `paused` or `running`.
-
-    `running` does not mean that a process is alive, because the timeline does not show that.
-    """
-    return view.ended.outcome if view.ended is not None else "paused" if view.is_paused else "running"
 
 
 def open_request_fields(id: str, entry: Entry) -> dict[str, Any]:

@@ -19,30 +19,24 @@ from ..values.event import (
     Entry,
     ModelReplied,
     Noticed,
-    OperationEnded,
     PermissionAsked,
     QuestionAsked,
     ReasoningStreamed,
-    RunEnded,
     RunPaused,
     RunResumed,
     RunStarted,
     StopAsked,
     TextStreamed,
-    ToolAnswered,
-    ToolCalled,
-    TurnEnded,
-    TurnResumed,
-    TurnStarted,
     WorkCommitted,
     WorkerPlaced,
     WorkerReturned,
-    WorkerSent,
 )
+from ..values.phase import FINAL_PHASES, Activity, Lease, Phase
 from ..values.usage import NO_USAGE, Usage
 from ..values.worker_task import WorkerTask
 from .check_runs import CheckRun, CheckRunsBuilder
 from .context_use import ContextUse, ContextUseBuilder
+from .phase import OngoingWork, derive_phase
 from .run_view import RunView
 
 WorkerStatus = Literal[
@@ -65,11 +59,37 @@ A worker in `waiting_limit` continues by itself when a provider's limit resets. 
 a `resumable` one has started, but no process is working on it.
 """
 
-FINAL_STATUSES: frozenset[WorkerStatus] = frozenset({"complete", "failed", "cancelled"})
-"""The final statuses."""
+PHASE_STATUSES: dict[Phase, WorkerStatus] = {
+    "queued": "queued",
+    "waiting": "waiting_limit",
+    "paused": "paused",
+    "resumable": "resumable",
+    "succeeded": "complete",
+    "failed": "failed",
+    "timed_out": "failed",
+    "cancelled": "cancelled",
+}
+"""The status of a worker in each phase of its run except `running`, in which the worker's activity is its status."""
 
-INACTIVE_STATUSES: frozenset[WorkerStatus] = frozenset({"queued", "paused", "waiting_limit", "resumable"})
-"""The statuses of a run that has not ended, but that no process is working on."""
+ACTIVITY_STATUSES: dict[Activity, WorkerStatus] = {
+    "waiting": "waiting_permission",
+    "tool": "tool_call",
+    "thinking": "thinking",
+    "workers": "tool_call",
+    "idle": "idle",
+    "starting": "starting",
+}
+
+REASONS: dict[WorkerStatus, str] = {
+    "complete": "",
+    "failed": "it failed",
+    "cancelled": "it was stopped",
+    "queued": "it has not started yet",
+    "paused": "it is paused",
+    "resumable": "its process has exited; a commander has to resume it",
+    "waiting_permission": "it is waiting for your answer",
+}
+"""Why a worker has no answer, unless more is known."""
 
 RELEVANT_KINDS = tuple(name for event, name in KINDS.items() if event not in (TextStreamed, ReasoningStreamed))
 """The kinds of events that affect a worker's state: all but streamed text and reasoning."""
@@ -105,6 +125,7 @@ class WorkerState(Struct, frozen=True, kw_only=True):
     """
 
     run: str
+    phase: Phase
     state: WorkerStatus
     agent: str
     task: str
@@ -143,7 +164,7 @@ class WorkerState(Struct, frozen=True, kw_only=True):
 
     @property
     def is_over(self) -> bool:
-        return self.state in FINAL_STATUSES
+        return self.phase in FINAL_PHASES
 
     @property
     def seconds(self) -> float:
@@ -151,7 +172,7 @@ class WorkerState(Struct, frozen=True, kw_only=True):
         return self.at - self.begun_at if self.begun_at else 0.0
 
 
-def build_worker_state(entries: Iterable[Entry], owner_alive: bool, *, posted: Collection[str] = ()) -> WorkerState:
+def build_worker_state(entries: Iterable[Entry], lease: Lease, *, posted: Collection[str] = ()) -> WorkerState:
     """Build a worker's state from the entries of its run.
 
     `posted` contains the ids of requests with an answer in the mailbox.
@@ -159,7 +180,7 @@ def build_worker_state(entries: Iterable[Entry], owner_alive: bool, *, posted: C
     builder = WorkerStateBuilder()
     for entry in entries:
         builder.apply(entry)
-    return builder.build_state(owner_alive=owner_alive, posted=posted)
+    return builder.build_state(lease, posted=posted)
 
 
 @dataclass(slots=True)
@@ -172,12 +193,7 @@ class WorkerStateBuilder:
     _is_under_way: bool = False
     """Whether any work was recorded since the run was last started, resumed or paused."""
     _stopped_by: str | None = None
-    _has_turned: bool = False
-    _turns: set[str] = field(default_factory=set)
-    _tools: dict[str, str] = field(default_factory=dict)
-    """The running tools, keyed by the scopes of their calls."""
-    _sent: set[str] = field(default_factory=set)
-    """The runs of workers that this worker started and that have not returned."""
+    _work: OngoingWork = field(default_factory=OngoingWork)
     _placed: WorkerPlaced | None = None
     _committed: WorkCommitted | None = None
     _checks: CheckRunsBuilder = field(default_factory=CheckRunsBuilder)
@@ -210,40 +226,24 @@ class WorkerStateBuilder:
         """Record that a new process resumed the run, and that the earlier turns and tools are no longer running."""
         self._restarts += self._is_under_way
         self._begun_at = self._begun_at or at
-        self._is_under_way = self._has_turned = False
-        self._turns.clear()
-        self._tools.clear()
+        self._is_under_way = False
+        self._work.interrupt()
 
     def _apply_progress(self, entry: Entry) -> None:
+        self._work.apply(entry)
         match entry.event:
             case ModelReplied(model=model):
                 self._model = model
             case StopAsked(by=by):
                 self._stopped_by = by if self._stopped_by is None else self._stopped_by
-            case TurnStarted() | TurnResumed():
-                self._has_turned = True
-                self._turns.add(entry.scope)
-            case TurnEnded() | OperationEnded():
-                self._close_below(entry.scope)
-            case ToolCalled() as event:
-                self._tools[entry.scope] = event.action.tool
-            case ToolAnswered():
-                self._tools.pop(entry.scope, None)
             case WorkerPlaced() as event:
                 self._placed = event
             case WorkCommitted() as event:
                 self._committed = event
-            case WorkerSent(run=run):
-                self._sent.add(run)
             case WorkerReturned(run=run):
-                self._sent.discard(run)
                 self._counts[run] = None
 
-    def _close_below(self, place: str) -> None:
-        self._turns = {turn for turn in self._turns if not _is_below(turn, place)}
-        self._tools = {call: tool for call, tool in self._tools.items() if not _is_below(call, place)}
-
-    def build_state(self, *, owner_alive: bool, posted: Collection[str] = ()) -> WorkerState:
+    def build_state(self, lease: Lease, *, posted: Collection[str] = ()) -> WorkerState:
         """Return the worker's current state. `posted` contains the ids of requests with an answer in the mailbox."""
         view, started = self.view, self.view.started
         assert started is not None, "the first entry of a run must be RunStarted"
@@ -251,9 +251,11 @@ class WorkerStateBuilder:
         result = view.build_result()
         committed = self._committed or WorkCommitted(branch=started.errand.branch, commit="")
         asked = view.requests.list_open(now=time.time(), posted=posted)
-        status = self._derive_status(owner_alive, is_waiting=bool(asked))
+        phase, activity = derive_phase(view.last, lease, is_worker=True), self._work.derive_activity(asked)
+        status = ACTIVITY_STATUSES[activity] if phase == "running" else PHASE_STATUSES[phase]
         return WorkerState(
             run=view.run,
+            phase=phase,
             state=status,
             agent=started.agent,
             task=started.request.text,
@@ -279,7 +281,7 @@ class WorkerStateBuilder:
             restarts=self._restarts,
             context=self._context.largest,
             model=self._model,
-            wakes_at=self.view.wakes_at if owner_alive or status == "waiting_limit" else None,
+            wakes_at=view.wakes_at if lease == "held" or phase == "waiting" else None,
             also=tuple(self._list_also_work(started.errand)),
             expects_changes=any(one.expects_changes for one in started.agents if one.name == started.agent),
         )
@@ -301,28 +303,6 @@ class WorkerStateBuilder:
                 removed=done.removed,
             )
 
-    def _derive_status(self, owner_alive: bool, *, is_waiting: bool) -> WorkerStatus:
-        match self.view.ended:
-            case RunEnded(outcome="succeeded"):
-                return "complete"
-            case RunEnded(outcome="cancelled"):
-                return "cancelled"
-            case RunEnded():
-                return "failed"
-        if self.view.is_paused:
-            return "paused" if self.view.wakes_at is None else "waiting_limit"
-        if not owner_alive:
-            return "resumable" if self._begun_at else "queued"
-        if is_waiting:
-            return "waiting_permission"
-        if self._tools:
-            return "tool_call"
-        if self._turns:
-            return "thinking"
-        if self._sent:
-            return "tool_call"
-        return "idle" if self._has_turned else "starting"
-
     def _find_current_tool(self, asked: dict[str, Entry]) -> str:
         """Return the tool that is waiting for the user or, if there is none, the running tool that was started last."""
         for entry in asked.values():
@@ -331,32 +311,16 @@ class WorkerStateBuilder:
                     return action.tool
                 case QuestionAsked():
                     return "ask_person"
-        return next(reversed(self._tools.values()), WORKERS_TOOL if self._sent and not self._turns else "")
+        work = self._work
+        return next(reversed(work.tools.values()), WORKERS_TOOL if work.workers and not work.turns else "")
 
     def _explain_missing_answer(self, status: WorkerStatus) -> str:
         """Return why there is no answer."""
         ended = self.view.ended
         if ended is not None and ended.failure is not None:
             return str(ended.failure)
-        match status:
-            case "complete":
-                return ""
-            case "cancelled":
-                return f"it was stopped by {self._stopped_by}" if self._stopped_by else "it was stopped"
-            case "failed":
-                return "it failed"
-            case "queued":
-                return "it has not started yet"
-            case "paused":
-                return "it is paused"
-            case "waiting_limit":
-                return f"it is waiting for {self.view.waits_for or 'the limit of its provider'} to reset"
-            case "resumable":
-                return "its process has exited; a commander has to resume it"
-            case "waiting_permission":
-                return "it is waiting for your answer"
-        return "it has not ended"
-
-
-def _is_below(scope: str, place: str) -> bool:
-    return scope == place or scope.startswith(f"{place}/")
+        if status == "cancelled" and self._stopped_by:
+            return f"it was stopped by {self._stopped_by}"
+        if status == "waiting_limit":
+            return f"it is waiting for {self.view.waits_for or 'the limit of its provider'} to reset"
+        return REASONS.get(status, "it has not ended")

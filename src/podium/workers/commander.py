@@ -23,7 +23,7 @@ from anyio.abc import TaskGroup
 from ..engines.model.providers import find_key_names
 from ..runs.notifier import Notifier
 from ..runs.run_launcher import RunLauncher
-from ..store.reader import StoreReader
+from ..store.reader import RunSummary, StoreReader
 from ..store.run_leases import OwnerId
 from ..store.wakeup import Wakeup, open_wakeup, send_wakeup
 from ..store.worker_index import WorkerIndex
@@ -31,6 +31,7 @@ from ..values.actor import PODIUM
 from ..values.errors import OutsideFailed, PodiumError, RunHeld, RunOver
 from ..values.event import RunStarted
 from ..values.plain_text import escape_unprintable
+from ..views.phase import is_startable
 from .active_worker import ActiveWorker
 from .commander_socket import bind_socket, commander_socket_path
 from .provider_keys import KeyReceiver, finish_delivery
@@ -38,7 +39,7 @@ from .request_answers import RequestAnswers
 from .schedule_firing import CHECK_SECONDS, ScheduleFiring
 from .settings_cache import SettingsCache
 from .spawner import ForkedProcess, FreshProcess, open_spawner
-from .unfinished_workers import derive_run_status, load_unfinished_workers, was_paused_by
+from .unfinished_workers import load_unfinished_workers, was_paused_by
 from .wire.line_socket import ConnectionClosed
 from .wire.link import DEFAULT_LIMITS, Link, LinkLimits
 from .wire.wire_message import Cancel, Handshake, Order, Report
@@ -49,7 +50,6 @@ from .worker_checkout import ensure_also_checkouts, ensure_worker_checkout, reco
 from .worker_logs import WorkerLogs
 from .worker_notifications import WorkerNotifications
 from .worker_process import EXIT_RUN_HELD, ProcessEnding, StartupMessage, WorkerConfig, describe_exit, without_secrets
-from .worker_queue import RunStatus
 
 POLL_SECONDS = 1.0
 """How often to check whether another process has released a worker's run. A release sends no wakeup."""
@@ -279,9 +279,9 @@ class Commander:
         while crashes <= worker.worker_task.max_restarts:
             ending = await self._run_process_once(worker)
             # This waits while the store's server cannot be reached.
-            status = await to_thread.run_sync(self._read_run_status, worker.run)
-            if not ending.how or status != "open":
-                worker.needs_keys_again = not ending.how and status in ("waiting", "open")
+            summary = await to_thread.run_sync(self._read_summary, worker.run)
+            if not ending.how or not is_startable(summary.last.event, now=time.time()):
+                worker.needs_keys_again = not ending.how and not summary.is_over and summary.phase != "paused"
                 return
             if worker.is_ending:
                 await self._end_run(worker.run, partial(self._launcher.stop_run, worker.run, by=PODIUM))
@@ -401,12 +401,12 @@ class Commander:
             self._logs.write_line(run, f"the run could not be ended: {error}")
             self.abandoned_runs.add(run)
         with suppress(PodiumError):
-            if await to_thread.run_sync(self._read_run_status, run) not in ("open", "paused", "waiting"):
+            if (await to_thread.run_sync(self._read_summary, run)).is_over:
                 await to_thread.run_sync(self._worker_index.mark_closed, run)
 
-    def _read_run_status(self, run: str) -> RunStatus:
+    def _read_summary(self, run: str) -> RunSummary:
         with StoreReader(self._store) as reader:
-            return derive_run_status(reader.read_summary(run).last)
+            return reader.read_summary(run)
 
     # Connections from workers
 

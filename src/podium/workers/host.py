@@ -35,13 +35,13 @@ from ..values.fleet_job import HostOffer, JobClaim, check_name
 from ..values.plain_text import format_count
 from ..values.release import are_compatible
 from ..values.store_address import PostgresAddress
+from ..views.phase import is_startable
 from .commander import Commander
 from .commander_run import open_worker_notifier
 from .commander_socket import SocketInUse
 from .schedule_firing import ScheduleFiring
 from .settings_cache import SettingsCache
-from .unfinished_workers import derive_run_status, describe_ending
-from .worker_queue import RunStatus
+from .unfinished_workers import describe_ending
 
 WAITING_SECONDS = 2.0
 """How long to postpone a job whose run is waiting for other runs."""
@@ -217,8 +217,8 @@ class HostWork:
                 await self._release_run(run)
 
     async def _run_worker(self, run: str) -> HandBack | None:
-        status, waiting = await to_thread.run_sync(self._read_run, run)
-        if status != "open":
+        is_open, waiting = await to_thread.run_sync(self._read_run, run)
+        if not is_open:
             return None  # if the run is resumed or its limit resets, the sweep queues it again
         if waiting == "not yet":
             return HandBack(delay=WAITING_SECONDS)
@@ -234,11 +234,11 @@ class HostWork:
         if reason:
             await self._refuse_run(run, reason)
             return HandBack(delay=PASSED_ON_SECONDS)
-        status, _ = await to_thread.run_sync(self._read_run, run)
-        return HandBack() if status == "open" else None
+        is_open, _ = await to_thread.run_sync(self._read_run, run)
+        return HandBack() if is_open else None
 
-    def _read_run(self, run: str) -> tuple[RunStatus, str]:
-        """Return a run's status, and a message about the runs that must succeed before it starts.
+    def _read_run(self, run: str) -> tuple[bool, str]:
+        """Return whether a host may work on a run now, and a message about the runs that must succeed before it starts.
 
         The message is empty if all these runs have succeeded. If one of them has ended without success, the message
         says how that run ended. Otherwise, the message is `not yet`.
@@ -249,15 +249,12 @@ class HostWork:
             before = [reader.read_summary(one) for one in (started.errand.after if started.errand else ())]
         waiting = ""
         for one in before:
-            match derive_run_status(one.last):
-                case "succeeded":
-                    continue
-                case "open" | "paused" | "waiting" | "taken":
-                    waiting = waiting or "not yet"
-                case _:
-                    waiting = describe_ending(one)
-                    break
-        return derive_run_status(summary.last), waiting
+            if not one.is_over:
+                waiting = waiting or "not yet"
+            elif one.phase != "succeeded":
+                waiting = describe_ending(one)
+                break
+        return is_startable(summary.last.event, now=time.time()), waiting
 
     def _explain_unfit(self, started: RunStarted) -> str:
         """Return the reason why this machine cannot run the agents of a run, or an empty string if it can."""

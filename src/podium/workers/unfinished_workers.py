@@ -1,4 +1,4 @@
-"""Find the workers in a store that have not ended, and derive their statuses from their timelines.
+"""Find the workers in a store that have not ended, and derive their phases from their timelines.
 
 The timelines are read again on every call. The worker queue and the commander decide what to do.
 """
@@ -14,10 +14,12 @@ from ..runs.run_authority import load_run_start
 from ..store.reader import RunSummary, StoreReader
 from ..store.worker_index import WorkerIndex
 from ..values.errors import NoSuchRun, RunNotConfirmed, RunRefused, StoreCorrupt
-from ..values.event import KINDS, Entry, RunEnded, RunPaused, RunResumed, RunStarted, decode_entry
+from ..values.event import KINDS, RunEnded, RunPaused, RunResumed, RunStarted, decode_entry
+from ..values.phase import FINAL_PHASES, IDLE_PHASES, Phase
 from ..values.request import describe_outcome
 from ..values.store_address import StoreAddress
-from .worker_queue import Job, RunStatus, StartPlan, plan_worker_starts
+from ..views.phase import is_startable
+from .worker_queue import STARTABLE, Job, StartPlan, plan_worker_starts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +30,8 @@ class UnfinishedWorkers:
     """
 
     started: Mapping[str, RunStarted]
-    statuses: Mapping[str, RunStatus]
+    phases: Mapping[str, Phase]
+    """The phases of the workers' runs and of those that they depend on; see `derive_start_phase`."""
     end_texts: Mapping[str, str]
     stop_requested: frozenset[str]
     """Runs that have a stop request and that no other process is working on."""
@@ -48,14 +51,14 @@ class UnfinishedWorkers:
         """Return which workers to start and which can never be started. `within` maps repositories to limits."""
         jobs = [make_job(run, started) for run, started in self.started.items()]
         plan = plan_worker_starts(
-            jobs, statuses=self.statuses, running=running, most=most, within=within, end_texts=self.end_texts
+            jobs, phases=self.phases, running=running, most=most, within=within, end_texts=self.end_texts
         )
         return StartPlan(plan.start, [*plan.unstartable, *self.refused.items()])
 
     @property
     def has_taken_runs(self) -> bool:
         """Whether another process is working on one of the runs."""
-        return any(self.statuses[run] == "taken" for run in self.started)
+        return any(self.phases[run] == "running" for run in self.started)
 
 
 def load_unfinished_workers(
@@ -70,7 +73,7 @@ def load_unfinished_workers(
     rows = worker_index.list_open()
     # Read the jobs after the rows. A run and its job are created together, so no job of a run in `rows` is missed.
     fleet_runs = worker_index.list_fleet_runs()
-    statuses: dict[str, RunStatus] = {}
+    phases: dict[str, Phase] = {}
     end_texts: dict[str, str] = {}
     started: dict[str, RunStarted] = {}
     wakeups: dict[str, float] = {}
@@ -83,8 +86,8 @@ def load_unfinished_workers(
             with suppress(StoreCorrupt, NoSuchRun):
                 summary = reader.read_summary(row.run)
                 before = [reader.read_summary(run) for run in get_preceding_runs(summary.started)]
-                statuses[row.run] = derive_worker_status(summary, is_ours=row.run in ours)
-                if statuses[row.run] not in ("open", "paused", "waiting", "taken"):
+                phase = phases[row.run] = derive_start_phase(summary, is_ours=row.run in ours)
+                if phase in FINAL_PHASES:
                     worker_index.mark_closed(row.run)
                 elif row.run not in fleet_runs:
                     try:
@@ -92,20 +95,18 @@ def load_unfinished_workers(
                     except RunNotConfirmed:
                         continue  # it waits for the user
                     except RunRefused as error:
-                        if statuses[row.run] == "open":
+                        if phase in STARTABLE:
                             refused[row.run] = str(error)
                         continue
-                    if statuses[row.run] == "waiting" and isinstance(summary.last.event, RunPaused):
+                    if phase == "waiting" and isinstance(summary.last.event, RunPaused):
                         wakeups[row.run] = summary.last.event.until
                 for one in before:
-                    statuses.setdefault(one.id, derive_run_status(one.last))
+                    phases.setdefault(one.id, one.phase)
                     end_texts[one.id] = describe_ending(one)
-    stop_requested = frozenset(
-        run for run in worker_index.list_stop_requested() if statuses.get(run) in ("open", "paused", "waiting")
-    )
+    stop_requested = frozenset(run for run in worker_index.list_stop_requested() if phases.get(run) in IDLE_PHASES)
     return UnfinishedWorkers(
         started=started,
-        statuses=statuses,
+        phases=phases,
         end_texts=end_texts,
         stop_requested=stop_requested,
         wakeups=wakeups,
@@ -124,29 +125,17 @@ def has_work(store: StoreAddress, excluded: Collection[str] = ()) -> bool:
     return is_needed or any(unfinished.plan_starts(most=1))
 
 
-def derive_worker_status(summary: RunSummary, *, is_ours: bool) -> RunStatus:
-    """Return the status of a worker's run. It is `taken` if a live process owns the run and `is_ours` is False."""
-    status = derive_run_status(summary.last)
-    is_held = summary.owner is not None and summary.owner.is_alive and not is_ours
-    return "taken" if status in ("open", "paused", "waiting") and is_held else status
+def derive_start_phase(summary: RunSummary, *, is_ours: bool) -> Phase:
+    """Return the phase of a worker's run for the commander that may start or stop it.
 
-
-def derive_run_status(last: Entry) -> RunStatus:
-    """Derive the status of a run from the last entry of its timeline.
-
-    A run that was paused until a provider's limit resets is `waiting` until then, and `open` afterwards.
+    The process of its own worker does not count. A run that another process still holds is `running` even if it has
+    paused, and a run is no longer `waiting` when the limit has reset.
     """
-    match last.event:
-        case RunEnded(outcome="succeeded" | "failed" | "timed_out" | "cancelled" as outcome):
-            return outcome
-        case RunEnded():
-            return "failed"
-        case RunPaused(until=until) if until:
-            return "waiting" if until > time.time() else "open"
-        case RunPaused():
-            return "paused"
-        case _:
-            return "open"
+    if summary.is_over:
+        return summary.phase
+    if summary.lease == "held" and not is_ours:
+        return "running"
+    return "resumable" if is_startable(summary.last.event, now=time.time()) else summary.phase
 
 
 def was_paused_by(store: StoreAddress, run: str, pid: int) -> bool:

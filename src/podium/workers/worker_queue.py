@@ -1,17 +1,15 @@
-"""Decide which workers to start next, based on the statuses of all workers. This module does no I/O."""
+"""Decide which workers to start next, based on the phases of all workers' runs. This module does no I/O."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-RunStatus = Literal["succeeded", "failed", "timed_out", "cancelled", "paused", "waiting", "taken", "open"]
-"""The status of a worker's run. If the run has ended, the status is its outcome.
+from ..values.phase import FINAL_PHASES, Phase
 
-Otherwise, the status is `paused`, `waiting` (the run waits for a limit to reset), `taken` (another process is working
-on the run) or `open`.
-"""
+STARTABLE: frozenset[Phase] = frozenset({"queued", "resumable"})
+"""The phases in which a worker's run can be started."""
 
 
 class Job(NamedTuple):
@@ -36,7 +34,7 @@ class StartPlan(NamedTuple):
 def plan_worker_starts(
     jobs: Sequence[Job],
     *,
-    statuses: Mapping[str, RunStatus],
+    phases: Mapping[str, Phase],
     running: Collection[str],
     most: int,
     within: Mapping[str, int] | None = None,
@@ -44,7 +42,7 @@ def plan_worker_starts(
 ) -> StartPlan:
     """Return which workers to start now and which can never be started.
 
-    `statuses` includes workers that have ended. Waiting workers are started in the order of `jobs`, each after all
+    `phases` includes workers that have ended. Waiting workers are started in the order of `jobs`, each after all
     runs in its `after` have succeeded. At most `most` workers run at once, and `within` maps repositories to their own
     limits. Regardless of these limits, each running parent can have one running worker. `end_texts` maps each run
     that did not succeed to the reason why the workers that depend on it cannot be started.
@@ -54,9 +52,10 @@ def plan_worker_starts(
     start: list[str] = []
     unstartable: list[tuple[str, str]] = []
     for job in jobs:
-        if job.run in running or statuses.get(job.run, "open") != "open":
+        if job.run in running or phases.get(job.run, "queued") not in STARTABLE:
             continue
-        failed = [run for run in job.after if statuses.get(run, "failed") in ("failed", "timed_out", "cancelled")]
+        before = {run: phases.get(run, "failed") for run in job.after}
+        failed = [run for run, phase in before.items() if phase in FINAL_PHASES and phase != "succeeded"]
         if failed:
             why = (end_texts or {}).get(failed[0], f"it depends on {failed[0]}, which did not succeed")
             unstartable.append((job.run, why))
@@ -64,7 +63,7 @@ def plan_worker_starts(
         has_place = len(running) + len(start) < most and busy[job.root] < (within or {}).get(job.root, most)
         # A parent that waits for its worker occupies a slot, so the worker must not have to wait for that slot.
         is_awaited = job.parent in running and job.parent not in served_parents
-        if all(statuses.get(run) == "succeeded" for run in job.after) and (has_place or is_awaited):
+        if all(phase == "succeeded" for phase in before.values()) and (has_place or is_awaited):
             start.append(job.run)
             served_parents.add(job.parent)
             busy[job.root] += 1

@@ -14,8 +14,9 @@ from ..store.wakeup import send_wakeup
 from ..values.actor import Actor
 from ..values.errors import Mistake
 from ..values.event import RunResumed, decode_entry
+from ..values.phase import IDLE_PHASES
 from ..values.store_address import StoreAddress
-from ..views.worker_state import INACTIVE_STATUSES, WorkerState
+from ..views.worker_state import WorkerState
 from .delegate import start_commander
 from .fleet_jobs import find_missing_jobs
 
@@ -31,11 +32,11 @@ async def resume_workers(
     for worker in selected:
         if worker.is_over:
             raise Mistake(f"{worker.name} has ended ({worker.state}); start another worker with podium delegate")
-        if worker.state not in INACTIVE_STATUSES:
+        if worker.phase not in IDLE_PHASES:
             how = f"to follow it, run podium workers logs {worker.name} -f"
             raise Mistake(f"{worker.name} is active ({worker.state}); {how}")
-    states = {"paused", "waiting_limit"} if wakes_early else {"paused"}
-    if paused := [worker.run for worker in selected if worker.state in states]:
+    phases = {"paused", "waiting"} if wakes_early else {"paused"}
+    if paused := [worker.run for worker in selected if worker.phase in phases]:
         await mark_runs_resumed(settings.store, paused, by=by)
     if selected:
         await find_missing_jobs(settings.store, queues=True)

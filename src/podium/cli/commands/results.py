@@ -12,11 +12,12 @@ import click
 from msgspec import Struct, to_builtins
 
 from ...runs import find
-from ...runs.run_lookup import RunState, derive_run_state, open_reader
+from ...runs.run_lookup import derive_run_state, open_reader
 from ...runs.worker_lookup import RepoContext
 from ...runs.workers_report import build_sent_workers_report, build_workers_report, workers_report_fields
 from ...setup.settings import Settings
 from ...values.event import SCHEMA, Evaluated, ReflectEnd
+from ...values.phase import FINAL_PHASES, IDLE_PHASES, Phase
 from ...values.plain_text import format_count
 from ...views.quoted_markdown import escape_inline, format_bullets, quote_block
 from ...views.report_parts import DiscussionReport, OpenPoint, ReflectionReport, ReportPart
@@ -31,7 +32,7 @@ from ..workers import report as workers_report
 from ..workers.worker_text import NO_WORKERS
 
 LONGEST_LINE = 200
-UNFINISHED: frozenset[RunState] = frozenset({"running", "queued", "paused", "resumable", "waiting"})
+
 
 ICONS: dict[ReflectEnd | None, tuple[str, str]] = {
     "goal_met": ("✓", "+"),
@@ -152,7 +153,7 @@ def build_workers_page(context: RepoContext) -> ResultsPage:
     )
 
 
-def report_fields(run_state: RunState, report: Report) -> dict[str, Any]:
+def report_fields(run_state: Phase, report: Report) -> dict[str, Any]:
     """Return the report as JSON fields, including default values."""
     values: dict[str, Any] = _to_full_builtins(report)
     values["reflections"] = [
@@ -183,7 +184,7 @@ def choose_icon_index(encoding: str | None) -> int:
 # Plain text
 
 
-def format_report(run_state: RunState, report: Report, icons: int) -> list[str]:
+def format_report(run_state: Phase, report: Report, icons: int) -> list[str]:
     """Return the report as lines of text."""
     lines = [
         f"run {report.run}  {run_state}",
@@ -212,11 +213,11 @@ def _format_section(title: str, lines: Iterable[str]) -> list[str]:
     return [] if title in ("Results by agent", "Open points", "Changed files") else ["", f"{title}."]
 
 
-def _format_answer(run_state: RunState, report: Report) -> list[str]:
+def _format_answer(run_state: Phase, report: Report) -> list[str]:
     if report.answer is not None:
         return ["Answer:", AgentText(report.answer.rstrip("\n"))]
-    lines = [f"There is no answer{' yet' if run_state in UNFINISHED else ''}: {report.why}."]
-    if run_state in ("queued", "paused", "resumable", "waiting"):
+    lines = [f"There is no answer{'' if run_state in FINAL_PHASES else ' yet'}: {report.why}."]
+    if run_state in IDLE_PHASES:
         lines.append(f"Resume it with: podium resume {report.run}")
     if report.draft.strip():
         lines += [f"Last text from {report.agent}:", AgentText(report.draft.rstrip("\n"))]
@@ -307,7 +308,7 @@ def _format_point_label(point: OpenPoint) -> str:
 # Markdown
 
 
-def format_report_markdown(run_state: RunState, report: Report) -> list[str]:
+def format_report_markdown(run_state: Phase, report: Report) -> list[str]:
     """Return the report as blocks of Markdown. Text from agents is quoted, so that it cannot affect other blocks."""
     blocks = [
         f"# Run {report.run}: {run_state}",

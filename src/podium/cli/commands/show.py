@@ -14,9 +14,10 @@ import click
 from msgspec import structs
 
 from ...core.open_requests import Asked
-from ...runs.run_lookup import RunState, derive_run_state
+from ...runs.run_lookup import derive_run_state
 from ...values.event import SCHEMA, RunStarted
 from ...values.operation_path import parse_agent_name
+from ...values.phase import Phase
 from ...values.plain_text import format_countdown, format_utc_time
 from ...views.run_view import OperationNode, RunView
 from ..terminal.agent_text import format_agent_text, format_output
@@ -61,7 +62,7 @@ def show_command(run: str, file: Path | None, is_json: bool) -> None:
         click.echo("\n".join(format_run(run_state, run_view)))
 
 
-def format_run(run_state: RunState, run_view: RunView) -> list[str]:
+def format_run(run_state: Phase, run_view: RunView) -> list[str]:
     """Return the lines for a run: header, tree and answer."""
     most = max(shutil.get_terminal_size().columns, NARROWEST)
     is_live = run_state == "running"
@@ -79,7 +80,7 @@ def format_run(run_state: RunState, run_view: RunView) -> list[str]:
     ]
 
 
-def format_run_header(run_state: RunState, run_view: RunView, *, now: float, most: int) -> list[str]:
+def format_run_header(run_state: Phase, run_view: RunView, *, now: float, most: int) -> list[str]:
     """Return the header of a run as a list of lines, one for each field."""
     started = run_view.started
     assert started is not None
@@ -113,7 +114,7 @@ def describe_origin(started: RunStarted) -> str:
     return f"run {run} at entry {seq}"
 
 
-def format_run_answer(run_state: RunState, run_view: RunView) -> list[str]:
+def format_run_answer(run_state: Phase, run_view: RunView) -> list[str]:
     """Return the answer or, if there is none, the partial results and either the error or the command to use next."""
     if run_view.ended is not None and run_view.ended.outcome == "succeeded":
         return [format_agent_text(run_view.build_result().text, sys.stdout)]
@@ -138,7 +139,7 @@ def format_run_answer(run_state: RunState, run_view: RunView) -> list[str]:
     return [*so_far, *([f"error: {escape_for_terminal(error)}"] if error else [])]
 
 
-def run_fields(run_state: RunState, run_view: RunView) -> dict[str, Any]:
+def run_fields(run_state: Phase, run_view: RunView) -> dict[str, Any]:
     """Return the run as JSON fields."""
     started = run_view.started
     assert started is not None

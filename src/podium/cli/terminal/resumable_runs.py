@@ -16,9 +16,10 @@ from ...runs.worker_lookup import load_readable_states
 from ...store.progress_files import require_no_recorded_runs
 from ...store.reader import RunSummary
 from ...system.locations import format_path
+from ...values.phase import IDLE_PHASES
 from ...values.plain_text import format_count
 from ...values.store_address import StoreAddress
-from ...views.worker_state import INACTIVE_STATUSES, WorkerState
+from ...views.worker_state import WorkerState
 from ...workers.commander_socket import commander_socket_path, is_commander_listening
 from .text import escape_for_terminal, fit_columns, format_age, print_to_stderr
 
@@ -61,7 +62,7 @@ def find_resumable_runs(store: StoreAddress) -> ResumableRuns:
     return ResumableRuns(
         own=[summary for summary in interrupted if not is_worker_run(summary)],
         # A commander may have started some workers since the list was read.
-        workers=[worker for worker in workers if worker.state in INACTIVE_STATUSES],
+        workers=[worker for worker in workers if worker.phase in IDLE_PHASES],
         paused=[summary.id for summary, state in states if state == "paused"],
     )
 

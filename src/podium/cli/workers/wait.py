@@ -18,9 +18,9 @@ from ...values.errors import OutsideFailed
 from ...values.event import SCHEMA, decode_entry
 from ...values.plain_text import format_utc_time
 from ...views.notification import Notification, NotificationEvent
-from ...views.worker_state import INACTIVE_STATUSES, WorkerState, WorkerStateBuilder, WorkerStatus
+from ...views.worker_state import WorkerState, WorkerStateBuilder, WorkerStatus
 from ...workers.commander_socket import commander_socket_path, is_commander_listening
-from ...workers.worker_queue import Job, RunStatus, plan_worker_starts
+from ...workers.worker_queue import Job, plan_worker_starts
 from ..terminal import exit_codes
 from ..terminal.command_options import json_option
 from ..terminal.terminal_notifier import TerminalNotifier, make_terminal_notifier
@@ -30,15 +30,6 @@ POLL_SECONDS = 1.0
 COMMANDER_START_SECONDS = 5.0
 """How long to wait for a commander before starting another one."""
 MAX_COMMANDER_STARTS = 3
-
-RUN_STATUSES: Mapping[WorkerStatus, RunStatus] = {
-    "complete": "succeeded",
-    "failed": "failed",
-    "cancelled": "cancelled",
-    "paused": "paused",
-    "waiting_limit": "waiting",
-}
-
 
 WAITING: WorkerStatus = "waiting_permission"
 NOTIFICATION_EVENTS: Mapping[WorkerStatus, NotificationEvent] = {
@@ -122,7 +113,7 @@ class WorkerWaiter:
                     wakeup.drain()
                     self._states = await to_thread.run_sync(self._load_states)
                     self._print_changes()
-                    if all(worker.is_over or worker.state == "paused" for worker in self.get_wanted_states()):
+                    if all(worker.is_over or worker.phase == "paused" for worker in self.get_wanted_states()):
                         return False
                     if not self._ensure_commander():
                         return False
@@ -148,12 +139,11 @@ class WorkerWaiter:
         known = self._states.get(run)
         if known is not None and known.is_over:
             return known
-        owner = reader.read_summary(run).owner
+        lease = reader.read_summary(run).lease
         builder = self._builders.setdefault(run, WorkerStateBuilder())
         for row in reader.read_rows(run, builder.seq):
             builder.apply(decode_entry(row.line))
-        is_alive = owner is not None and owner.is_alive
-        return builder.build_state(owner_alive=is_alive, posted=reader.read_mailbox_refs(run))
+        return builder.build_state(lease, posted=reader.read_mailbox_refs(run))
 
     def _ensure_commander(self) -> bool:
         """Start a commander if it is needed and not running. Return False if no worker can make progress."""
@@ -161,7 +151,7 @@ class WorkerWaiter:
             return False
         now = current_time()
         # A commander that is still creating a checkout has no active worker yet.
-        if any(_is_live(worker) for worker in self._states.values()) or is_commander_listening(
+        if any(worker.phase == "running" for worker in self._states.values()) or is_commander_listening(
             commander_socket_path(self._store)
         ):
             self._starts, self._quiet_since = 0, now
@@ -205,15 +195,10 @@ def can_progress(workers: Collection[WorkerState]) -> bool:
     has not been marked as such yet.
     """
     jobs = [Job(worker.run, worker.name, worker.worker_task.after) for worker in workers if not worker.is_over]
-    statuses: dict[str, RunStatus] = {worker.run: RUN_STATUSES.get(worker.state, "open") for worker in workers}
-    live = [worker.run for worker in workers if _is_live(worker)]
-    plan = plan_worker_starts(jobs, statuses=statuses, running=live, most=len(jobs) + 1)
-    is_waiting = any(worker.state == "waiting_limit" for worker in workers)
-    return bool(live or plan.start or plan.unstartable or is_waiting)
-
-
-def _is_live(worker: WorkerState) -> bool:
-    return not worker.is_over and worker.state not in INACTIVE_STATUSES
+    phases = {worker.run: worker.phase for worker in workers}
+    live = [run for run, phase in phases.items() if phase == "running"]
+    plan = plan_worker_starts(jobs, phases=phases, running=live, most=len(jobs) + 1)
+    return bool(live or plan.start or plan.unstartable or "waiting" in phases.values())
 
 
 def _is_notable_change(was: WorkerStatus, now: WorkerStatus) -> bool:

@@ -34,7 +34,7 @@ from ....protocols.a2a_agent import (
 from ....protocols.conversation import find_conversation, find_first_run
 from ....protocols.openai_chat import find_model
 from ....roster.discovery import load_roster
-from ....runs.run_lookup import RunState, derive_run_state, open_reader
+from ....runs.run_lookup import derive_run_state, open_reader
 from ....runs.run_steering import send_message
 from ....setup.settings import Settings
 from ....store.follower import Follower
@@ -42,6 +42,7 @@ from ....store.reader import RunSummary
 from ....system.json_rpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
 from ....values.errors import NoSuchRun, PodiumError
 from ....values.event import RunStarted
+from ....values.phase import FINAL_PHASES, Phase
 from ....views.run_report import Report
 from ....workers.background_run import enqueue_background_run
 from ..event_stream import HEARTBEAT_SECONDS
@@ -50,8 +51,6 @@ from ..scopes import ApiRequest, get_token, may_read, require_scope
 from ..server_context import ServerContext
 
 ACTING_METHODS = ("SendMessage", "SendStreamingMessage", "CancelTask")
-OVER: tuple[RunState, ...] = ("succeeded", "failed", "timed_out", "cancelled")
-STOPPED: tuple[RunState, ...] = (*OVER, "paused")
 
 
 @get("/a2a/{name:str}/.well-known/agent-card.json", guards=[may_read], sync_to_thread=True)
@@ -95,14 +94,14 @@ async def _dispatch(server: ServerContext, name: str, rpc: RpcRequest) -> Fields
             return _iter_events(server, name, await _send(server, name, parse_send_message(rpc.params)))
         case "SubscribeToTask":
             run = parse_task_id(rpc.params)
-            if (await to_thread.run_sync(_load_report, server, name, run))[1] in OVER:
+            if (await to_thread.run_sync(_load_report, server, name, run))[1] in FINAL_PHASES:
                 raise RpcError(UNSUPPORTED_OPERATION, f"task {run} has ended; use GetTask to get its result")
             return _iter_events(server, name, run)
         case "GetTask":
             return await to_thread.run_sync(_load_task, server, name, parse_task_id(rpc.params))
         case "CancelTask":
             run = parse_task_id(rpc.params)
-            if (await to_thread.run_sync(_load_report, server, name, run))[1] in OVER:
+            if (await to_thread.run_sync(_load_report, server, name, run))[1] in FINAL_PHASES:
                 raise RpcError(TASK_NOT_CANCELABLE, f"task {run} has already ended")
             await server.launcher.stop_run(run, by=server.as_actor("a2a"))
             async for _ in _iter_entries(server, name, run):
@@ -119,7 +118,7 @@ async def _send(server: ServerContext, name: str, sent: SendMessage) -> str:
     text = build_message_text(sent.message)
     if task := sent.message.task_id:
         report, state = await to_thread.run_sync(_load_report, server, name, task)
-        if state in OVER:
+        if state in FINAL_PHASES:
             raise RpcError(UNSUPPORTED_OPERATION, f"task {task} has ended; send the message without a task id")
         with open_reader(server.store) as reader:
             summary = reader.read_summary(task)
@@ -184,10 +183,10 @@ async def _iter_entries(server: ServerContext, name: str, run: str) -> AsyncIter
 
 
 def _is_left(server: ServerContext, name: str, run: str) -> bool:
-    return _load_report(server, name, run)[1] in (*STOPPED, "resumable")
+    return _load_report(server, name, run)[1] in FINAL_PHASES | {"paused", "resumable"}
 
 
-def _load_report(server: ServerContext, name: str, run: str) -> tuple[Report, RunState]:
+def _load_report(server: ServerContext, name: str, run: str) -> tuple[Report, Phase]:
     """Return the report and the state of a task of the agent `name`. Raise RpcError if it has no such task."""
     try:
         with open_reader(server.store) as reader:
