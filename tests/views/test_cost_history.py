@@ -79,6 +79,27 @@ def test_waiting_counts_for_the_run_only_while_nobody_else_works() -> None:
     assert history.agents == {"a": TimeSplit(thinking=10, other=5), "b": TimeSplit(waiting=15)}
 
 
+def test_an_answer_after_its_agent_has_ended_changes_nothing() -> None:
+    asked = PermissionAsked(id="p", action=ACTION, reason="no rule")
+    history = build_history(
+        start(), begin(100, "a"), begin(100, "b"), (100, "a", TURN), (100, "b", TURN), (100, "b", asked),
+        (110, "b", OperationEnded(outcome="cancelled")), (112, "", PermissionAnswered(id="p", decision="once")),
+        (115, "a", TurnEnded(outcome="succeeded")), now=120,
+    )  # fmt: skip
+
+    assert history.wall == TimeSplit(thinking=15, other=5)
+    assert history.agents == {"a": TimeSplit(thinking=15, other=5), "b": TimeSplit(waiting=10)}
+
+
+def test_a_tool_that_never_answered_ends_with_its_turn() -> None:
+    history = build_history(
+        start(), begin(100, "a"), (100, "a", TURN), (102, "a", ToolCalled(id="t", action=ACTION)),
+        (105, "a", TurnEnded(outcome="failed")), now=110,
+    )  # fmt: skip
+
+    assert history.wall == TimeSplit(thinking=2, tool=3, other=5)
+
+
 def test_the_time_between_two_processes_is_no_work() -> None:
     history = build_history(
         start(), begin(100, "lead"), (100, "lead", TURN), reply(110, "lead", 1), (500, "", RunResumed(host="h", pid=1))
