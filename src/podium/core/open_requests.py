@@ -10,6 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from math import isinf
 
+from ..values.actor import format_actor
 from ..values.event import (
     KINDS,
     Entry,
@@ -74,8 +75,7 @@ class RunRequests:
 
 def describe_answerer(answered: Answered) -> str:
     """Return who answered a request, and how, as in `ada (terminal)`. Parts that are not recorded are omitted."""
-    by, channel = answered.by, answered.channel
-    return f"{by} ({channel})" if by and channel else by or channel
+    return format_actor(answered.by, answered.channel)
 
 
 def describe_closing(answered: Answered | None) -> str:

@@ -53,6 +53,11 @@ PODIUM = Actor(name="Podium", channel="")
 """Podium itself, for example when a worker's process takes over the run that it was started for."""
 
 
+def format_actor(name: str, channel: Channel) -> str:
+    """Return who did something, and through which interface, as in `ada (terminal)`. Empty parts are omitted."""
+    return f"{name} ({channel})" if name and channel else name or channel
+
+
 def act(scope: AccessScope) -> Callable[[Function], Function]:
     """Mark a function as an act, and declare the scope that a client of the HTTP API needs to call it."""
 

@@ -99,6 +99,12 @@ class Budget(Struct, frozen=True, kw_only=True, omit_defaults=True):
     files_changed: int | None = None
 
 
+def format_limits(budget: Budget | None) -> str:
+    """Format the limits of a budget in command-line syntax. Without limits, return `none`."""
+    limits = {} if budget is None else structs.asdict(budget)
+    return ",".join(f"{name}={limit:.15g}" for name, limit in limits.items() if limit is not None) or "none"
+
+
 class Permissions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Permission rules as text, grouped by decision."""
 

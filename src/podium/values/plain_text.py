@@ -12,6 +12,12 @@ from .hidden_characters import CONTROL_CATEGORIES, escape_hidden
 HIDDEN_CATEGORIES = frozenset(CONTROL_CATEGORIES)
 _EMOJI_BLOCKS = ((0x2300, 0x27C0), (0x2B00, 0x2C00), (0x1F000, 0x1FC00))
 _EMOJI_MODIFIERS = "\u200d\u20e3\ufe0e\ufe0f"
+NARROW = re.compile(r"[\x00-\u02ff\u2010-\u2027\u2500-\u257f]*")
+"""Text in which each character is one column wide: Latin letters, punctuation, and the characters that draw trees.
+
+For such text, no width table is needed, so most commands never load it.
+"""
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def escape_unprintable(text: str) -> str:
@@ -32,6 +38,38 @@ def truncate_text(text: str, longest: int = 60) -> str:
 
 def _escape_character(one: str) -> str:
     return " " if one in "\n\t" else one.encode("unicode_escape").decode("ascii")
+
+
+def display_width(text: str) -> int:
+    """Return the width of `text` in terminal columns."""
+    if text.isascii() or NARROW.fullmatch(text):
+        return len(text)
+    from wcwidth import wcswidth  # imported here to keep start-up fast: most text is Latin and does not need it
+
+    # A control character has no defined width; it is counted as one column.
+    return wcswidth(_CONTROL.sub("?", text))
+
+
+def count_fitting(text: str, most: int) -> int:
+    """Return how many characters of `text` fit into `most` columns, without splitting a grapheme."""
+    if NARROW.fullmatch(text):
+        return max(min(len(text), most), 0)
+    from wcwidth import iter_graphemes  # imported here to keep start-up fast: most text is Latin and does not need it
+
+    columns = kept = 0
+    for sign in iter_graphemes(text):
+        if (columns := columns + display_width(sign)) > most:
+            break
+        kept += len(sign)
+    return kept
+
+
+def truncate_line(text: str, most: int) -> str:
+    """Return `text` as one line of at most `most` columns."""
+    line = " ".join(text.split())
+    if display_width(line) <= most:
+        return line
+    return f"{line[: count_fitting(line, most - 1)].rstrip()}…"
 
 
 def cut_middle(text: str, most: int) -> str:

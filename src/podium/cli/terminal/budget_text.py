@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 import msgspec
-from msgspec import structs
 
 from ...values.agent import MAX_LIMIT, Budget
+from ...values.agent import format_limits as format_limits
 
 FRACTIONS = ("usd", "seconds")
 """The limits that need not be whole numbers."""
@@ -66,9 +66,3 @@ def _is_huge(amount: str) -> bool:
         return MAX_LIMIT < float(amount) < inf
     except ValueError:
         return False
-
-
-def format_limits(budget: Budget | None) -> str:
-    """Format the limits of a budget in command-line syntax. Without limits, return `none`."""
-    limits = {} if budget is None else structs.asdict(budget)
-    return ",".join(f"{name}={limit:.15g}" for name, limit in limits.items() if limit is not None) or "none"

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from typing import Any
 
 import click
 from msgspec import to_builtins
 
+from ...values.plain_text import NARROW, format_count
+from ...values.plain_text import count_fitting as count_fitting
+from ...values.plain_text import display_width as display_width
 from ...values.plain_text import escape_for_terminal as escape_for_terminal
-from ...values.plain_text import format_count
+from ...values.plain_text import truncate_line as truncate_line
 from ...values.usage import Usage
-
-_NARROW = re.compile(r"[\x00-\u02ff\u2010-\u2027\u2500-\u257f]*")
-"""Text in which each character is one column wide: Latin letters, punctuation, and the characters that draw trees.
-
-For such text, no width table is needed, so most commands never load it.
-"""
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def as_json(value: Any) -> str:
@@ -73,38 +68,6 @@ def format_money(usd: float) -> str:
     return "<$0.0001" if 0 < usd < 0.0001 else f"${usd:,.4f}"
 
 
-def display_width(text: str) -> int:
-    """Return the width of `text` in terminal columns."""
-    if text.isascii() or _NARROW.fullmatch(text):
-        return len(text)
-    from wcwidth import wcswidth  # imported here to keep start-up fast: most text is Latin and does not need it
-
-    # A control character has no defined width; it is counted as one column.
-    return wcswidth(_CONTROL.sub("?", text))
-
-
-def count_fitting(text: str, most: int) -> int:
-    """Return how many characters of `text` fit into `most` columns, without splitting a grapheme."""
-    if _NARROW.fullmatch(text):
-        return max(min(len(text), most), 0)
-    from wcwidth import iter_graphemes  # imported here to keep start-up fast: most text is Latin and does not need it
-
-    columns = kept = 0
-    for sign in iter_graphemes(text):
-        if (columns := columns + display_width(sign)) > most:
-            break
-        kept += len(sign)
-    return kept
-
-
-def truncate_line(text: str, most: int) -> str:
-    """Return `text` as one line of at most `most` columns."""
-    line = " ".join(text.split())
-    if display_width(line) <= most:
-        return line
-    return f"{line[: count_fitting(line, most - 1)].rstrip()}…"
-
-
 def truncate_start(text: str, most: int) -> str:
     """Return the end of `text` as one line of at most `most` columns."""
     # Only the end is processed: the text may be long, and this is called often.
@@ -115,7 +78,7 @@ def truncate_start(text: str, most: int) -> str:
 
 def _find_fitting_end(line: str, most: int) -> int:
     """Return the start index of the longest suffix that fits into `most` columns."""
-    if _NARROW.fullmatch(line):
+    if NARROW.fullmatch(line):
         return max(len(line) - most, 0)
     # Imported here to keep start-up fast: most text is Latin and does not need it.
     from wcwidth import iter_graphemes_reverse
