@@ -86,9 +86,13 @@ def format_count(number: int, word: str, plural: str = "") -> str:
     return f"{number:,} {word}" if number == 1 else f"{number:,} {plural or f'{word}s'}"
 
 
+LAST_TIME = 253_402_300_799.0
+"""The end of the year 9999, in seconds since the epoch. Later times cannot be written as a date."""
+
+
 def format_utc_time(at: float) -> str:
     """Format a time, given in seconds since the epoch, to the minute: `2026-11-18 09:30 UTC`."""
-    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(at))
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(min(max(at, 0.0), LAST_TIME)))
 
 
 def format_countdown(seconds: float) -> str:

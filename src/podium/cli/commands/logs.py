@@ -60,7 +60,8 @@ def logs_command(
     since: str,
     last: int | None,
 ) -> None:
-    """Print the timeline of RUN, one line per entry. Some entries, such as streamed text, appear only with --jsonl.
+    """Print the timeline of RUN, one line per entry. Routine entries, such as what a tool has returned, appear only if
+    --kind names their kind, and streamed text appears only with --jsonl.
 
     The options that select entries can be combined. If an option is given several times, an entry that matches any of
     its values is printed. Without RUN, the newest entries from all runs are printed, newest first.
@@ -82,7 +83,7 @@ def logs_command(
     else:
         with open_run(run, file) as (reader, id):
             for entry in select_entries(reader, id, wanted, after=after):
-                print_entry(entry, is_jsonl=is_jsonl)
+                print_entry(entry, wanted, is_jsonl=is_jsonl)
 
 
 def _require_known_kinds(kinds: tuple[str, ...]) -> None:
@@ -100,7 +101,7 @@ def follow_run(settings: Settings, run: str, wanted: EntryFilter, *, after: int,
 
     def print_wanted(entry: Entry) -> None:
         if wanted.accepts(entry):
-            print_entry(entry, is_jsonl=is_jsonl)
+            print_entry(entry, wanted, is_jsonl=is_jsonl)
 
     with make_terminal_notifier(settings.notify, is_shown=not is_jsonl) as terminal, RunNotices(terminal) as notices:
         anyio.run(follow_timeline, settings.store, id, after, print_wanted, notices)
@@ -123,7 +124,7 @@ def print_newest_entries(store: StoreAddress, wanted: EntryFilter, *, most: int,
     with EntryIndex(store) as index:
         for run, line in index.iter_newest_lines(wanted):
             try:
-                text = format_log_line(decode_entry(line, run=run), is_jsonl=is_jsonl, is_with_run=True)
+                text = format_log_line(decode_entry(line, run=run), wanted, is_jsonl=is_jsonl, is_with_run=True)
             except StoreCorrupt as error:
                 damage = damage or error
                 continue
@@ -180,20 +181,20 @@ _CLOCK = re.compile(r"(\d{1,2}):(\d{2})")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-def print_entry(entry: Entry, *, is_jsonl: bool) -> None:
+def print_entry(entry: Entry, wanted: EntryFilter, *, is_jsonl: bool) -> None:
     """Print an entry as text or as JSON. An entry that has no text form is printed only as JSON."""
-    if (text := format_log_line(entry, is_jsonl=is_jsonl)) is not None:
+    if (text := format_log_line(entry, wanted, is_jsonl=is_jsonl)) is not None:
         click.echo(text)
 
 
-def format_log_line(entry: Entry, *, is_jsonl: bool, is_with_run: bool = False) -> str | None:
-    """Return an entry as a log line, or None if it has no text form.
+def format_log_line(entry: Entry, wanted: EntryFilter, *, is_jsonl: bool, is_with_run: bool = False) -> str | None:
+    """Return an entry as a log line, or None if it has no text form or is a detail whose kind nobody asked for.
 
     If `is_with_run` is true, a text line includes the run and the date.
     """
     if is_jsonl:
         return format_entry_json(entry)
-    if (said := format_entry(entry)) is None:
+    if (said := format_entry(entry, has_details=bool(wanted.kinds))) is None:
         return None
     at = datetime.fromtimestamp(entry.at)
     when = f"{entry.run}  {entry.seq:>5}  {at:%Y-%m-%d %H:%M:%S}" if is_with_run else f"{entry.seq:>5}  {at:%H:%M:%S}"
