@@ -16,6 +16,7 @@ from anyio import sleep, to_thread, wait_readable
 from ...store.entry_feed import EntryFeed, FeedRow
 from ...store.wakeup import open_wakeup, send_wakeup
 from ...values.store_address import StoreAddress
+from .sent_entry import add_sentence
 
 PAGE = 1000
 MOST_KEPT = 4000
@@ -26,10 +27,11 @@ PAUSE_SECONDS = 0.02
 
 
 class EntryHub:
-    """The newest entries of a store, for all streams of this server."""
+    """The newest entries of a store as they are sent, for all streams of this server."""
 
-    def __init__(self, store: StoreAddress) -> None:
+    def __init__(self, store: StoreAddress, user: str) -> None:
         self._store = store
+        self._user = user
         self._rows: deque[FeedRow] = deque()
         self._size = 0
         self._start = 0
@@ -68,7 +70,7 @@ class EntryHub:
                 feed.close()
 
     async def _read_news(self, feed: EntryFeed) -> None:
-        while rows := await to_thread.run_sync(feed.read_after, self._end, PAGE):
+        while rows := await to_thread.run_sync(self._read_page, feed, self._end):
             self._add_rows(rows)
             self._announce_news()
         if (mail := await to_thread.run_sync(feed.find_last_mail)) != self.last_mail:
@@ -111,8 +113,13 @@ class EntryHub:
         if position >= self._start:
             first = bisect_right(self._rows, position, key=lambda row: row.position)
             return [self._rows[index] for index in range(first, min(first + PAGE, len(self._rows)))]
-        return await to_thread.run_sync(self._read_page, position)
+        return await to_thread.run_sync(self._read_earlier_page, position)
 
-    def _read_page(self, position: int) -> list[FeedRow]:
+    def _read_earlier_page(self, position: int) -> list[FeedRow]:
         with EntryFeed(self._store) as feed:
-            return feed.read_after(position, PAGE)
+            return self._read_page(feed, position)
+
+    def _read_page(self, feed: EntryFeed, position: int) -> list[FeedRow]:
+        """Return a page of entries as they are sent."""
+        rows = feed.read_after(position, PAGE)
+        return [row._replace(line=add_sentence(row.line, user=self._user)) for row in rows]

@@ -51,14 +51,14 @@ class ServerContext:
     """The repository that the server was started in, the default for new runs."""
 
     def __post_init__(self) -> None:
-        self.hub = EntryHub(self.settings.store)
+        self.user = get_username()
+        self.hub = EntryHub(self.settings.store, self.user)
         self.clients = ConnectedClients(self.settings.store)
         self.overview = OverviewReader(self.settings.store)
         self.costs = CostHistoryReader()
         self.diff_syntax = DiffSyntax()
         self.run_table = RunTableReader(self.settings.store, self.costs)
         self.known_repositories = KnownRepositories(self.settings.store, self.repo)
-        self.user = get_username()
         self.launcher: RunLauncher
         self.served_runs: ServedRuns
         self.client_runs: ClientRuns

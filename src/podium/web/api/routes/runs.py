@@ -33,6 +33,7 @@ from ....workers.background_run import enqueue_background_run
 from ..command_once import run_once
 from ..route_parameters import IdempotencyKey, RunPrefix, Server
 from ..scopes import ApiRequest, get_token, may_act, may_read, require_scope
+from ..sent_entry import add_sentence
 from ..server_context import ServerContext
 
 MOST_ENTRIES = 20_000
@@ -149,6 +150,7 @@ def read_entries(
 ) -> Response[bytes]:
     """Return a run's entries after a sequence number, and the cursor where the stream continues.
 
+    Each entry is as it is stored, with a sentence about it in `text`, the same as in `podium logs`.
     `until` is the last sequence number to return; 0 means no limit. `has_more` means that the page is full, and
     more entries may follow.
     """
@@ -160,7 +162,7 @@ def read_entries(
         first = max(after, 0)
         rows = reader.read_rows(id, first, min(max(until - first, 0), MOST_ENTRIES) if until else MOST_ENTRIES)
         state = derive_run_state(reader.read_summary(id))
-    lines = b",".join(row.line for row in rows)
+    lines = b",".join(add_sentence(row.line, user=server.user) for row in rows)
     cursor = "" if last is None else last.cursor
     body = b'{"schema":%d,"run":"%s","state":"%s","cursor":"%s","has_more":%s,"entries":[%s]}' % (
         SCHEMA,
@@ -179,7 +181,8 @@ def read_entry(
 ) -> dict[str, Any]:
     """Return one entry of a run, with its hash and the hash of the entry before it.
 
-    A hash covers its entry and all entries before it. For the first entry, `previous_hash` is all zeros.
+    A hash covers its entry, without the sentence in `text`, and all entries before it. For the first entry,
+    `previous_hash` is all zeros.
     """
     with open_reader(server.store) as reader:
         id = reader.find_run(run)
@@ -194,7 +197,7 @@ def read_entry(
         "run": id,
         "hash": hashes[seq].hex(),
         "previous_hash": hashes[seq - 1].hex(),
-        "entry": Raw(line),
+        "entry": Raw(add_sentence(line, user=server.user)),
     }
 
 

@@ -1,0 +1,21 @@
+"""Entries as the API sends them: as they are stored, and with their sentence in the field `text`."""
+
+from __future__ import annotations
+
+from msgspec import json
+
+from ...values.errors import StoreCorrupt
+from ...values.event import decode_entry
+from ...views.event_text import describe_entry
+
+
+def add_sentence(line: bytes, *, user: str) -> bytes:
+    """Return a stored entry with its sentence. Streamed text has none; nor has an entry that cannot be decoded.
+
+    `user` is the name of the user on this machine.
+    """
+    try:
+        text = describe_entry(decode_entry(line), user=user)
+    except StoreCorrupt:
+        return line  # clients can still show its fields, for example if a newer release wrote it
+    return line if text is None else b'%s,"text":%s}' % (line.removesuffix(b"}"), json.encode(text))
