@@ -274,13 +274,5 @@ def test_the_browser_folds_every_timeline_into_the_view_that_python_has(
             assert theirs == ours, f"{entries[0].run} differs at entry {number + 1}"
 
 
-def test_the_page_describes_every_kind_of_entry(site: Site, visitor: Visitor) -> None:
-    page = visitor.open(site, signs_in=False)
-
-    described = page.evaluate("""async () => (await import("/parts/run_entry_text.mjs")).TOLD_KINDS""")
-
-    assert sorted(described) == sorted(KINDS.values())
-
-
 def test_the_types_of_the_page_are_those_of_the_timeline() -> None:
     assert FILE.read_text() == generate_module(), "run: python -m podium.web.dashboard.event_kinds"

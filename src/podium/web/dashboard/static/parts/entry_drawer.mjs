@@ -7,7 +7,7 @@ import { address } from "../router.mjs";
 import { say } from "../state.mjs";
 import { Button } from "./button.mjs";
 import { Icon } from "./icons.mjs";
-import { describeEvent, subjectOf } from "./run_entry_text.mjs";
+import { sentenceOf, subjectOf } from "./run_entries.mjs";
 import { Code, useEntry } from "./run_operation.mjs";
 import { useKeys } from "./keys.mjs";
 import { useLoaded } from "./loaded.mjs";
@@ -48,8 +48,13 @@ async function copyLink(run, seq) {
 function Panel({ tab, log, entry, onOpen }) {
   if (tab === "Diff") return html`<${DiffPanel} log=${log} entry=${entry} />`;
   if (tab === "Output") return html`<${OutputPanel} log=${log} entry=${entry} />`;
-  if (tab === "JSON") return html`<${Code} text=${JSON.stringify(entry, null, 2)} />`;
+  if (tab === "JSON") return html`<${Code} text=${formatStored(entry)} />`;
   return html`<${Summary} log=${log} entry=${entry} onOpen=${onOpen} />`;
+}
+
+/** Return an entry as it is stored, without the sentence that the server adds. */
+function formatStored({ text, ...stored }) {
+  return JSON.stringify(stored, null, 2);
 }
 
 /** The fields of an event that the summary lists one by one: what is short enough to read. */
@@ -59,7 +64,7 @@ function Summary({ log, entry, onOpen }) {
   const { event } = entry;
   const call = log.index.toolsBySeq.get(entry.seq);
   const other = call && (call.seq === entry.seq ? call.endSeq : call.seq);
-  return html`<p class="pre">${subjectOf(entry)}: ${describeEvent(event)}</p>
+  return html`<p class="pre">${subjectOf(entry)}: ${sentenceOf(entry)}</p>
     <p class="quiet small">${KINDS[event.type] ?? ""}</p>
     <dl class="facts">
       <dt>Kind</dt><dd><code>${event.type}</code></dd>

@@ -2,11 +2,21 @@
 
 import { html, useEffect, useState } from "../vendor.mjs";
 import { clock, count, iso } from "../format.mjs";
-import { describeEvent, subjectOf } from "./run_entry_text.mjs";
 import { countUntil } from "./run_index.mjs";
 import { VirtualList } from "./run_virtual.mjs";
 
 const ROW = 30;
+const LONGEST_PIECE = 200;
+
+/** Return the agent that an entry is about, by the end of its operation's path (`legal` for `lead/advice:legal#1`), or "run". */
+export function subjectOf({ operation }) {
+  if (!operation) return "run";
+  const segment = operation.slice(operation.lastIndexOf("/") + 1);
+  return /:(.*)#[^#]*$/.exec(segment)?.[1] || segment;
+}
+
+/** Return the sentence that the server sends with an entry. Pieces of streamed text have none and are shown themselves. */
+export const sentenceOf = ({ text, event }) => text ?? event.text?.slice(0, LONGEST_PIECE) ?? event.type.replaceAll("_", " ");
 
 export default function Entries({ log, at, opened, onOpen }) {
   const [showsText, setShowsText] = useState(false);
@@ -34,6 +44,6 @@ function Line({ log, seq, isOpen, onOpen }) {
   return html`<div role="listitem" class="run-entry"><button type="button" data-item aria-current=${isOpen ? "true" : null} onClick=${() => onOpen(seq)}>
     <span class="quiet run-entry-seq">${seq}</span>
     <time class="quiet" dateTime=${entry ? iso(entry.at) : null} title=${entry ? iso(entry.at) : null}>${entry ? clock(entry.at) : ""}</time>
-    <strong class="clip">${entry ? subjectOf(entry) : ""}</strong><span class="clip run-entry-text">${entry ? describeEvent(entry.event) : "Loading…"}</span>
+    <strong class="clip">${entry ? subjectOf(entry) : ""}</strong><span class="clip run-entry-text">${entry ? sentenceOf(entry) : "Loading…"}</span>
   </button></div>`;
 }
