@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from podium.store.group_rows import Groups
 
@@ -80,6 +80,31 @@ def test_filters_are_in_the_address_and_can_be_combined(site: Site, visitor: Vis
 
     expect(page.get_by_text("3 runs", exact=True)).to_be_visible()
     expect(page).to_have_url(re.compile("#/runs$"))
+
+
+def test_the_page_draws_the_columns_that_the_api_names_and_those_that_it_does_not_know(
+    site: Site, visitor: Visitor
+) -> None:
+    def add_columns(route: Route) -> None:
+        found = route.fetch().json()
+        found["columns"] += [
+            {"name": "weather", "heading": "Weather", "kind": "text"},
+            {"name": "waves", "heading": "Waves", "kind": "number"},
+        ]
+        found["runs"] = [one | {"weather": "fog\u202e", "waves": 1200} for one in found["runs"]]
+        route.fulfill(json=found)
+
+    page = visitor.open(site)
+    page.route("**/api/runs?*", add_columns)
+
+    page.goto(f"{site.address}/#/runs")
+
+    heads = ["State", "Run", "Cost", "Took", "Started", "Weather", "Waves", "Commands"]
+    expect(page.locator(".runs-table thead th")).to_have_text(heads)
+    row = page.locator("tr[data-run='ab01'] td")
+    expect(row.nth(5)).to_have_text("fog\\u202e")
+    expect(row.nth(6)).to_have_text("1,200")
+    expect(row.nth(6)).to_have_class("number")
 
 
 @pytest.mark.parametrize(

@@ -8,23 +8,24 @@ from typing import Any, NamedTuple
 from msgspec import structs
 
 from ..store.reader import DamagedRun, RunSummary, StoreReader
+from ..values.column import encode_row
 from ..values.event import SCHEMA, decode_entry
 from ..values.phase import Phase
 from ..values.usage import Usage, sum_usage
 from ..views.run_view import USAGE_KINDS, OperationNode, RunView, usage_of_event
-from .run_listing import run_summary_fields as run_fields
+from .run_listing import RUN_COLUMNS, RunRow, make_run_row
 
 
 class RunCost(NamedTuple):
-    """The JSON fields of a run, and its usage, excluding that of its workers."""
+    """A run, and its usage, excluding that of its workers."""
 
-    run: dict[str, Any]
+    run: RunRow
     usage: Usage
 
     @classmethod
-    def of_usages(cls, run: dict[str, Any], usages: Iterable[Usage]) -> RunCost:
+    def of_usages(cls, run: RunRow, usages: Iterable[Usage]) -> RunCost:
         """Return the cost of a run: the sum of these usages, with `seconds` set to the run's duration."""
-        return cls(run, structs.replace(sum_usage(usages), seconds=run["seconds"]))
+        return cls(run, structs.replace(sum_usage(usages), seconds=run.seconds))
 
 
 def read_run_cost(reader: StoreReader, summary: RunSummary, *, now: float) -> RunCost:
@@ -32,7 +33,7 @@ def read_run_cost(reader: StoreReader, summary: RunSummary, *, now: float) -> Ru
 
     Entries that a fork shares with another run count only in that run.
     """
-    run = run_fields(summary, now)
+    run = make_run_row(summary, now=now)
     rows = reader.read_rows_of_kinds(summary.id, tuple(USAGE_KINDS), after=summary.first.seq + summary.started.shared)
     return RunCost.of_usages(run, (usage_of_event(decode_entry(one.line, run=summary.id).event) for one in rows))
 
@@ -41,7 +42,7 @@ def costs_fields(costs: Sequence[RunCost], damaged: Sequence[DamagedRun] = ()) -
     """Return the costs of runs, individually and in total, and the runs that cannot be read, as JSON fields."""
     return {
         "schema": SCHEMA,
-        "runs": [{**cost.run, "usage": structs.asdict(cost.usage)} for cost in costs],
+        "runs": [{**encode_row(cost.run, RUN_COLUMNS), "usage": structs.asdict(cost.usage)} for cost in costs],
         "usage": structs.asdict(sum_usage(cost.usage for cost in costs)),
         "damaged": [{"id": one.id, "problem": str(one.error)} for one in damaged],
     }

@@ -1,21 +1,23 @@
-"""List runs by group with filters, a page at a time, and return them as JSON fields."""
+"""List runs by group with filters, a page at a time, and return the answer of the API."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
-from msgspec import Struct, structs
+from msgspec import Struct, field
 
 from ..store.group_rows import Groups
 from ..store.reader import RunSummary, StoreReader
+from ..values.column import PageColumn, encode_row, list_page_columns
 from ..values.event import SCHEMA
 from ..values.store_address import StoreAddress
 from ..values.usage import sum_usage
 from ..views.run_groups import Arrangement, build_sections
 from .cost_overview import CostHistoryReader
-from .run_listing import group_fields, run_group_fields, run_summary_fields
+from .run_listing import GROUP_COLUMNS, RUN_COLUMNS, GroupRow, RunPlace, RunTotals, make_run_row
 from .run_lookup import derive_run_state
 
 
@@ -36,6 +38,22 @@ class RunFilter(Struct, frozen=True, kw_only=True):
     has_archived: bool = False
 
 
+class RunTable(Struct, frozen=True, kw_only=True):
+    """A page of runs with the columns to draw, and the groups in the order of `podium ps`.
+
+    `agents` names the agents of all runs, `total` is the number of runs that match, and `archived` is the number of
+    archived runs that are not listed.
+    """
+
+    schema: int = SCHEMA
+    columns: list[PageColumn] = field(default_factory=partial(list_page_columns, RUN_COLUMNS))
+    runs: list[dict[str, object]] = []
+    groups: list[dict[str, object]] = []
+    agents: list[str] = []
+    total: int = 0
+    archived: int = 0
+
+
 class RunTableReader(NamedTuple):
     """Reads the list of runs in a store."""
 
@@ -44,13 +62,13 @@ class RunTableReader(NamedTuple):
 
     def read(
         self, wanted: RunFilter, waiting: Mapping[str, int], *, now: float, first: int = 0, most: int = 200
-    ) -> dict[str, Any]:
+    ) -> RunTable:
         """Return a page of runs, and the groups in the order of `podium ps`. Pinned runs come first, then the newest.
 
         `waiting` maps the id of each run to the number of its open requests.
         """
         if not self.store.exists():
-            return {"schema": SCHEMA, "runs": [], "groups": [], "agents": [], "total": 0, "archived": 0}
+            return RunTable()
         with StoreReader(self.store) as reader, Groups(self.store) as groups:
             # Read the runs before the groups, so that the groups cover every run that was read.
             summaries = reader.read_run_list().readable
@@ -60,34 +78,28 @@ class RunTableReader(NamedTuple):
             found = [one for one in shown if _matches(one, wanted, arrangement, waiting)]
             found.sort(key=lambda one: not arrangement.grouped_runs[one.id].is_pinned)
             page = found[first : first + most]
-            runs = [self._row_fields(reader, one, arrangement, waiting, now=now) for one in page]
-        return {
-            "schema": SCHEMA,
-            "runs": runs,
-            "groups": _section_fields(found, page, arrangement, has_archived=wanted.has_archived),
-            "agents": sorted({one.started.agent for one in shown}),
-            "total": len(found),
-            "archived": len(listed) - len(shown),
-        }
+            rows = [
+                make_run_row(
+                    one,
+                    now=now,
+                    place=RunPlace.find(one.id, arrangement),
+                    totals=self._read_totals(reader, one, waiting.get(one.id, 0), now=now),
+                )
+                for one in page
+            ]
+        sections = _list_sections(found, page, arrangement, has_archived=wanted.has_archived)
+        return RunTable(
+            runs=[encode_row(row, RUN_COLUMNS) for row in rows],
+            groups=[encode_row(row, GROUP_COLUMNS) for row in sections],
+            agents=sorted({one.started.agent for one in shown}),
+            total=len(found),
+            archived=len(listed) - len(shown),
+        )
 
-    def _row_fields(
-        self,
-        reader: StoreReader,
-        summary: RunSummary,
-        arrangement: Arrangement,
-        waiting: Mapping[str, int],
-        *,
-        now: float,
-    ) -> dict[str, Any]:
+    def _read_totals(self, reader: StoreReader, summary: RunSummary, waiting: int, *, now: float) -> RunTotals:
         history = self.costs.read(reader, summary, now=now)
         usage = sum_usage(one.usage for one in history.points)
-        return {
-            **run_summary_fields(summary, now),
-            **run_group_fields(summary.id, arrangement),
-            "waiting": waiting.get(summary.id, 0),
-            "workers": len(history.workers),
-            "usage": structs.asdict(usage),
-        }
+        return RunTotals(waiting=waiting, workers=len(history.workers), usage=usage)
 
 
 def _matches(summary: RunSummary, wanted: RunFilter, arrangement: Arrangement, waiting: Mapping[str, int]) -> bool:
@@ -104,13 +116,13 @@ def _matches(summary: RunSummary, wanted: RunFilter, arrangement: Arrangement, w
     )
 
 
-def _section_fields(
+def _list_sections(
     found: Sequence[RunSummary], page: Sequence[RunSummary], arrangement: Arrangement, *, has_archived: bool
-) -> list[dict[str, Any]]:
+) -> list[GroupRow]:
     """Return the groups in display order, each with the ids of its runs on this page and its number of matches."""
     counts = Counter(group.tag for one in found if (group := arrangement.group_of(one.id)) is not None)
     return [
-        {**group_fields(group), "count": counts[group.tag], "listed": runs}
+        GroupRow(group=group, count=counts[group.tag], listed=runs)
         for group, runs in build_sections((one.id for one in page), arrangement)
         if has_archived or not group.is_archived
     ]

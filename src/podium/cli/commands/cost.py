@@ -91,9 +91,9 @@ def _read_costs(store: StoreAddress) -> tuple[list[RunCost], list[DamagedRun]]:
 def format_costs_table(costs: Sequence[RunCost], *, now: float, most: int) -> list[str]:
     """Return a table of the runs and their total. The agent column takes the remaining width."""
     usages = [cost.usage for cost in costs]
-    names = [*(cost.run["id"] for cost in costs), f"total of {format_count(len(costs), 'run')}"]
-    started = Column("STARTED", [*(format_age(now - cost.run["started_at"]) for cost in costs), ""], spare=5)
-    agents = ["AGENT", *(escape_for_terminal(cost.run["agent"]) for cost in costs), ""]
+    names = [*(cost.run.summary.id for cost in costs), f"total of {format_count(len(costs), 'run')}"]
+    started = Column("STARTED", [*(format_age(now - cost.run.summary.first.at) for cost in costs), ""], spare=5)
+    agents = ["AGENT", *(escape_for_terminal(cost.run.started.agent) for cost in costs), ""]
     columns = [started, *build_usage_columns([*usages, sum_usage(usages)])]
     lines = format_usage_table("RUN", [TreeLabel(name, "") for name in names], columns, most=most - NARROWEST_NAME - 2)
     room = max(most - display_width(lines[0]) - 2, NARROWEST_NAME)

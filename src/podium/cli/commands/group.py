@@ -15,17 +15,18 @@ from typing import Any
 
 import click
 
-from ...runs.run_listing import group_fields
+from ...runs.run_listing import GROUP_COLUMNS, GroupRow
 from ...runs.run_lookup import NO_RUNS
 from ...setup.settings import Settings
 from ...store.group_rows import Groups
+from ...values.column import encode_row
 from ...values.errors import Mistake, NoSuchRun
 from ...values.event import SCHEMA
 from ...values.plain_text import format_count
 from ...views.run_groups import Group, GroupedRun, GroupSection, build_sections, describe_target
 from ..terminal import exit_codes
-from ..terminal.text import align_columns, as_json, escape_for_terminal, format_age, print_to_stderr, truncate_line
-from .ps import LONGEST_HEADING, format_flags, format_group_origin
+from ..terminal.table import format_table
+from ..terminal.text import as_json, escape_for_terminal, print_to_stderr
 
 MOST_ENDING = 16
 """Maximum number of runs to stop at the same time. Each needs several open files."""
@@ -55,13 +56,16 @@ def group_list_command(is_all: bool = False, is_json: bool = False) -> None:
             begun = groups.read_start_times()
             parts = build_sections(begun, groups.load_arrangement())
     listed = [part for part in parts if is_all or not part.group.is_archived]
+    rows = [
+        GroupRow(group=group, runs=len(runs), newest_at=max((begun[run] for run in runs), default=None))
+        for group, runs in listed
+    ]
     if is_json:
-        found = [{**group_fields(part.group), "runs": len(part.runs)} for part in listed]
-        click.echo(as_json({"schema": SCHEMA, "groups": found}))
+        click.echo(as_json({"schema": SCHEMA, "groups": [encode_row(row, GROUP_COLUMNS) for row in rows]}))
     elif not parts:
         print_to_stderr(NO_RUNS)
     else:
-        click.echo(format_groups_table(listed, begun, now=time.time()))
+        click.echo("\n".join(format_table(rows, GROUP_COLUMNS, now=time.time())))
         if len(listed) < len(parts):
             print_to_stderr(f"not shown: {len(parts) - len(listed)} archived; run podium group list --all to list them")
 
@@ -284,16 +288,6 @@ def end_runs_and_wait(settings: Settings, runs: Sequence[str]) -> None:
 
     print_to_stderr(f"stopping {format_count(len(runs), 'run')}")
     anyio.run(end_concurrently)
-
-
-def format_groups_table(parts: Sequence[GroupSection], begun: dict[str, float], *, now: float) -> str:
-    """Return a table of the groups."""
-    rows = [["GROUP", "NAME", "RUNS", "NEWEST", ""]]
-    for group, runs in parts:
-        newest = format_age(now - max(begun[run] for run in runs)) if runs else "-"
-        name = f"{format_flags(group)}{truncate_line(escape_for_terminal(group.name), LONGEST_HEADING)}"
-        rows.append([group.tag, name, str(len(runs)), newest, escape_for_terminal(format_group_origin(group))])
-    return "\n".join("  ".join(row).rstrip() for row in align_columns(rows))
 
 
 @contextmanager

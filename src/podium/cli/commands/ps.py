@@ -5,34 +5,34 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import click
 
-from ...runs.run_listing import MOST_ENDED, filter_recent_runs, group_fields, run_group_fields, run_summary_fields
+from ...runs.run_listing import (
+    GROUP_COLUMNS,
+    LONGEST_GROUP_NAME,
+    MOST_ENDED,
+    RUN_COLUMNS,
+    GroupRow,
+    RunPlace,
+    RunRow,
+    filter_recent_runs,
+    format_flags,
+    format_group_origin,
+    make_run_row,
+)
 from ...runs.run_lookup import NO_RUNS, derive_run_state, open_reader
 from ...setup.settings import Settings
 from ...store.group_rows import Groups
 from ...store.reader import RunList, RunSummary
-from ...system.locations import format_path
+from ...values.column import encode_row
 from ...values.event import SCHEMA
-from ...values.plain_text import format_count, format_countdown
+from ...values.plain_text import format_count
 from ...values.store_address import StoreAddress
-from ...views.run_groups import Arrangement, Group, GroupedRun, GroupSection, build_sections
+from ...views.run_groups import Arrangement, Group, GroupSection, build_sections
 from ..terminal import exit_codes
-from ..terminal.text import (
-    align_columns,
-    as_json,
-    display_width,
-    escape_for_terminal,
-    format_age,
-    format_duration,
-    print_to_stderr,
-    truncate_line,
-)
-
-NARROWEST_REQUEST = 12
-LONGEST_HEADING = 40
+from ..terminal.table import format_table
+from ..terminal.text import as_json, escape_for_terminal, print_to_stderr, truncate_line
 
 
 @click.command("ps")
@@ -58,16 +58,18 @@ def ps_command(is_all: bool, is_flat: bool, is_json: bool) -> int:
     short = listed if is_all else filter_recent_runs(listed, pinned=pinned)
     parts = build_sections((run.id for run in short), arrangement)
     now = time.time()
+    rows = [make_run_row(run, now=now, place=RunPlace.find(run.id, arrangement)) for run in short]
     if is_json:
-        run_items = [{**run_summary_fields(run, now), **run_group_fields(run.id, arrangement)} for run in short]
-        group_items = [group_fields(part.group) for part in parts if is_all or not part.group.is_archived]
+        groups = [GroupRow(group=part.group) for part in parts if is_all or not part.group.is_archived]
+        run_items = [encode_row(row, RUN_COLUMNS) for row in rows]
+        group_items = [encode_row(row, GROUP_COLUMNS) for row in groups]
         damaged_items = [{"id": run.id, "problem": str(run.error)} for run in damaged]
         fields = {"schema": SCHEMA, "runs": run_items, "groups": group_items, "damaged": damaged_items}
         click.echo(as_json(fields))
     elif runs:
         if is_flat and parts:
             parts = [GroupSection(parts[0].group, [run.id for run in short])]
-        click.echo(format_runs_table(short, parts, arrangement, now=now, most=shutil.get_terminal_size().columns))
+        click.echo(format_runs_table(rows, parts, now=now, most=shutil.get_terminal_size().columns))
         if missing := format_omissions(older=len(listed) - len(short), archived=len(runs) - len(listed)):
             print_to_stderr(f"not shown: {missing}; run podium ps --all to list all runs")
     elif not damaged:
@@ -111,72 +113,24 @@ def format_omissions(*, older: int, archived: int) -> str:
     return ", ".join(format_count(count, what) for count, what in counts if count)
 
 
-def format_runs_table(
-    runs: list[RunSummary], parts: list[GroupSection], arrangement: Arrangement, *, now: float, most: int
-) -> str:
-    """Return a table of the runs. The request column takes the remaining width."""
-    listed = {summary.id: run_summary_fields(summary, now) for summary in runs}
-    rows = [["RUN", "STATE", "AGENT", "STARTED", "TOOK", ""]] + [
-        [
-            run["id"],
-            format_state(run["state"], run["wakes_at"], now),
-            escape_for_terminal(run["agent"]),
-            format_age(now - run["started_at"]),
-            format_duration(run["seconds"]),
-            "",
-        ]
-        for run in listed.values()
-    ]
-    head, *lines = ["  ".join(row) for row in align_columns(rows)]
-    room = max(most - display_width(head), NARROWEST_REQUEST)
-    by_run = dict(zip(listed, lines, strict=True))
+def format_runs_table(rows: list[RunRow], parts: list[GroupSection], *, now: float, most: int) -> str:
+    """Return a table of the runs, in sections if they belong to several groups."""
+    head, *lines = format_table(rows, RUN_COLUMNS, now=now, most=most)
+    by_run = {row.summary.id: line for row, line in zip(rows, lines, strict=True)}
     filled = [part for part in parts if part.runs]
 
     def iter_lines() -> Iterator[str]:
-        yield f"{head}REQUEST"
+        yield head
         for group, inside in filled:
             if len(filled) > 1:
                 yield ""
                 yield format_group_heading(group)
-            for run in inside:
-                grouped_run = arrangement.grouped_runs[run]
-                text = grouped_run.name or _first_line(listed[run]["request"])
-                origin = listed[run]["forked_from"].partition("@")[0]
-                flags = format_flags(grouped_run) + (f"[fork of {origin}] " if origin else "")
-                yield by_run[run] + truncate_line(f"{flags}{escape_for_terminal(text)}", room)
+            yield from (by_run[run] for run in inside)
 
     return "\n".join(iter_lines())
 
 
-def format_state(state: str, wakes_at: float | None, now: float) -> str:
-    """Return a run's state. If the run is waiting for a limit to reset, the state includes the remaining time."""
-    return state if wakes_at is None else f"waiting {format_countdown(wakes_at - now)}"
-
-
 def format_group_heading(group: Group) -> str:
     """Return the heading of a group: its name and origin."""
-    name = truncate_line(escape_for_terminal(group.name), LONGEST_HEADING)
+    name = truncate_line(escape_for_terminal(group.name), LONGEST_GROUP_NAME)
     return f"{format_flags(group)}{name}  {escape_for_terminal(format_group_origin(group))}".rstrip()
-
-
-def format_group_origin(group: Group) -> str:
-    """Return the team or repository that a group belongs to."""
-    where = format_path(Path(group.home.repo)) if group.home.repo else ""
-    match group.home.kind:
-        case "team":
-            return f"team {group.home.team}{where and f' in {where}'}"
-        case "repo":
-            return where
-    return ""
-
-
-def format_flags(group_or_run: Group | GroupedRun) -> str:
-    """Return a prefix such as `[pinned] ` for a group or run, or an empty string."""
-    words = [
-        word for word, holds in (("pinned", group_or_run.is_pinned), ("archived", group_or_run.is_archived)) if holds
-    ]
-    return f"[{', '.join(words)}] " if words else ""
-
-
-def _first_line(text: str) -> str:
-    return next((line for line in text.splitlines() if line.strip()), "")

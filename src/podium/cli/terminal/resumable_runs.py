@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import click
 
-from ...runs.run_listing import run_summary_fields
 from ...runs.run_lookup import derive_run_state, is_worker_run, open_reader
 from ...runs.worker_lookup import load_readable_states
 from ...store.progress_files import require_no_recorded_runs
@@ -98,14 +97,14 @@ def format_resumable_runs(found: ResumableRuns) -> list[str]:
 
 
 def _format_row(number: int, summary: RunSummary, now: float) -> list[str]:
-    run = run_summary_fields(summary, now)
+    started = summary.started
     return [
         str(number),
-        run["id"],
-        escape_for_terminal(run["agent"]),
-        format_age(now - run["started_at"]),
-        escape_for_terminal(format_path(Path(run["repo"]))) if run["repo"] else "",
-        escape_for_terminal(" ".join(run["request"].split())),
+        summary.id,
+        escape_for_terminal(started.agent),
+        format_age(now - summary.first.at),
+        escape_for_terminal(format_path(Path(started.repo))) if started.repo else "",
+        escape_for_terminal(" ".join(started.request.text.split())),
     ]
 
 

@@ -9,9 +9,10 @@ from litestar import get
 
 from ....runs.cost_overview import cost_overview_fields
 from ....runs.run_cost import RunCost, costs_fields
-from ....runs.run_listing import run_summary_fields
+from ....runs.run_listing import RUN_COLUMNS, make_run_row
 from ....runs.run_lookup import derive_run_state, open_reader
 from ....store.reader import DamagedRun, StoreReader
+from ....values.column import encode_row
 from ....values.errors import StoreCorrupt
 from ....values.event import SCHEMA
 from ..route_parameters import RunPrefix, Server
@@ -34,7 +35,7 @@ def read_costs(server: Server) -> dict[str, Any]:
                 damaged.append(DamagedRun(summary.id, error))
                 continue
             histories.append(history)
-            costs.append(RunCost.of_usages(run_summary_fields(summary, now), (one.usage for one in history.points)))
+            costs.append(RunCost.of_usages(make_run_row(summary, now=now), (one.usage for one in history.points)))
     return cost_overview_fields(histories) | costs_fields(costs, damaged)
 
 
@@ -50,7 +51,7 @@ def read_run_costs(run: RunPrefix, server: Server) -> dict[str, Any]:
     )
     return {
         "schema": SCHEMA,
-        "run": run_summary_fields(summary, now),
+        "run": encode_row(make_run_row(summary, now=now), RUN_COLUMNS),
         **overview,
         "wall": cost_overview_fields([own])["wall"],
     }

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from litestar import get, post
 from litestar.params import FromPath, JSONBody
 from msgspec import UNSET, Struct, UnsetType
 
-from ....runs.run_listing import group_fields, run_group_fields
+from ....runs.run_listing import GROUP_COLUMNS, RUN_COLUMNS, GroupRow, RunPlace, make_run_row
 from ....runs.run_lookup import NO_RUNS
 from ....store.group_rows import Groups
 from ....store.reader import StoreReader
+from ....values.column import encode_row
 from ....values.errors import Mistake, NoSuchRun
 from ....values.event import SCHEMA
 from ....views.run_groups import describe_target
 from ..route_parameters import RunPrefix, Server
 from ..scopes import may_act, may_read
+
+PLACE_COLUMNS = tuple(column for column in RUN_COLUMNS if column.name in ("group", "name", "pinned", "archived"))
 
 
 class GroupChange(Struct, forbid_unknown_fields=True):
@@ -39,11 +43,17 @@ def read_groups(server: Server) -> dict[str, Any]:
     if not server.store.exists():
         return {"schema": SCHEMA, "groups": [], "runs": {}}
     with StoreReader(server.store) as reader, Groups(server.store) as groups:
-        ids, arrangement = [one.id for one in reader.read_run_list().readable], groups.load_arrangement()
+        summaries, arrangement = reader.read_run_list().readable, groups.load_arrangement()
+    now = time.time()
+    rows = [
+        make_run_row(one, now=now, place=RunPlace.find(one.id, arrangement))
+        for one in summaries
+        if arrangement.group_of(one.id)
+    ]
     return {
         "schema": SCHEMA,
-        "groups": [group_fields(one) for one in arrangement.groups.values()],
-        "runs": {run: run_group_fields(run, arrangement) for run in ids if arrangement.group_of(run)},
+        "groups": [encode_row(GroupRow(group=one), GROUP_COLUMNS) for one in arrangement.groups.values()],
+        "runs": {row.summary.id: encode_row(row, PLACE_COLUMNS) for row in rows},
     }
 
 

@@ -16,16 +16,17 @@ from msgspec import Raw, Struct
 from ....core.journal_rows import GENESIS
 from ....runs.run_cost import cost_tree_fields
 from ....runs.run_fork import fork_run, retry_run
-from ....runs.run_listing import run_summary_fields
+from ....runs.run_listing import RUN_COLUMNS, make_run_row
 from ....runs.run_lookup import derive_run_state, is_worker_run, open_reader
 from ....runs.run_steering import pause_run, post_budget_change, send_message
-from ....runs.run_table import RunFilter
+from ....runs.run_table import RunFilter, RunTable
 from ....setup.settings import Settings
 from ....store.entry_feed import EntryFeed
 from ....store.reader import RunSummary
 from ....values.actor import Actor
 from ....values.agent import Budget, Mode
 from ....values.attachment import as_attached_files
+from ....values.column import encode_row
 from ....values.errors import Mistake, NoSuchRun
 from ....values.event import SCHEMA
 from ....views.run_view import RunView
@@ -105,7 +106,7 @@ def list_runs(
     archived: FromQuery[bool] = False,
     offset: FromQuery[int] = 0,
     limit: FromQuery[int] = MOST_RUNS,
-) -> dict[str, Any]:
+) -> RunTable:
     """List runs with their groups: pinned ones first, then the newest, a page at a time.
 
     `text` is searched for in the id, agent, request, repository and name; `group` is the id of a group, and `since` is
@@ -135,7 +136,7 @@ def read_run(run: RunPrefix, server: Server) -> dict[str, Any]:
         view = RunView.from_entries(reader.read_entries(summary.id))
     state = derive_run_state(summary)
     costs = cost_tree_fields(state, view, now=now if state == "running" else view.at)
-    return run_summary_fields(summary, now) | {
+    return encode_row(make_run_row(summary, now=now), RUN_COLUMNS) | {
         "schema": SCHEMA,
         "worker": is_worker_run(summary),
         "usage": costs["usage"],

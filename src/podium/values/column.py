@@ -1,0 +1,71 @@
+"""Describe a list of things as columns. The terminal, JSON output, the API and the dashboard show the same columns.
+
+A column says how to get its value from a row, and where and how the value is shown. Each surface has one renderer for
+all lists, so a further column is one line in the list's columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeVar
+
+from msgspec import UNSET, Struct, structs
+
+from .usage import Usage
+
+Row = TypeVar("Row", contravariant=True)
+Kind = Literal["text", "number", "money", "usage", "size", "age", "duration", "data"]
+"""How a value is formatted: `age` is a time, shown as how long ago it was; `data` is a value of any other type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[Row]):
+    """A column of a list: its name in JSON, its heading, its value in a row, and how the value is formatted.
+
+    A value of UNSET is left out of the JSON. All columns are in the JSON; `shown` says which of the terminal and the
+    dashboard show the column too.
+    """
+
+    name: str
+    heading: str
+    get: Callable[[Row], object]
+    kind: Kind = "text"
+    shown: Literal["everywhere", "terminal", "page", "nowhere"] = "everywhere"
+    text: Callable[[Row], str] | None = None
+    """Formats the value in the terminal if `kind` is not enough."""
+    spare: int = 0
+    """On a narrow terminal, the columns with the highest number are dropped first. 0 means never."""
+    fills: bool = False
+    """Whether the column comes last in the terminal and is cut to the remaining width."""
+
+    @property
+    def is_in_terminal(self) -> bool:
+        return self.shown in ("everywhere", "terminal")
+
+    @property
+    def is_on_page(self) -> bool:
+        return self.shown in ("everywhere", "page")
+
+
+class PageColumn(Struct, frozen=True, kw_only=True):
+    """What the dashboard needs to draw a column."""
+
+    name: str
+    heading: str
+    kind: Kind
+
+
+def encode_row(row: Row, columns: Iterable[Column[Row]]) -> dict[str, object]:
+    """Return a row as a JSON object. A usage has all of its fields, also those that are 0."""
+    fields: dict[str, object] = {}
+    for column in columns:
+        value = column.get(row)
+        if value is not UNSET:
+            fields[column.name] = structs.asdict(value) if type(value) is Usage else value
+    return fields
+
+
+def list_page_columns(columns: Sequence[Column[Row]]) -> list[PageColumn]:
+    """Return the columns that the dashboard shows."""
+    return [PageColumn(name=one.name, heading=one.heading, kind=one.kind) for one in columns if one.is_on_page]
