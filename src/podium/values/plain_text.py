@@ -19,6 +19,8 @@ For such text, no width table is needed, so most commands never load it.
 """
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
+MINUTE, HOUR, DAY = 60, 3600, 86400
+
 
 def escape_unprintable(text: str) -> str:
     """Return `text` on one line: unprintable characters are escaped, and line breaks and tabs become spaces."""
@@ -101,6 +103,34 @@ def format_countdown(seconds: float) -> str:
     units = (("d", left // 86_400), ("h", left // 3_600 % 24), ("min", left // 60 % 60), ("s", left % 60))
     first = next((place for place, (_, amount) in enumerate(units) if amount), len(units) - 1)
     return " ".join(f"{amount} {unit}" for unit, amount in units[first : first + 2])
+
+
+def format_duration(seconds: float) -> str:
+    """Return a duration as text: `0.4s`, `12s`, `3m 05s`, `2h 10m`, `3d 4h`."""
+    seconds = max(0.0, seconds)
+    if seconds < 10:
+        return f"{seconds:.1f}s"
+    whole = int(seconds)
+    if whole < MINUTE:
+        return f"{whole}s"
+    if whole < HOUR:
+        return f"{whole // MINUTE}m {whole % MINUTE:02}s"
+    if whole < DAY:
+        return f"{whole // HOUR}h {whole % HOUR // MINUTE:02}m"
+    return f"{whole // DAY}d {whole % DAY // HOUR}h"
+
+
+def format_age(seconds: float) -> str:
+    """Return roughly how long ago something happened: `just now`, `3m ago`."""
+    for size, unit in ((DAY, "d"), (HOUR, "h"), (MINUTE, "m"), (1, "s")):
+        if seconds >= size:
+            return f"{int(seconds // size)}{unit} ago"
+    return "just now"
+
+
+def format_money(usd: float) -> str:
+    """Return an amount of money as text: `$0.0123`, `$1,234.5000`, `<$0.0001`."""
+    return "<$0.0001" if 0 < usd < 0.0001 else f"${usd:,.4f}"
 
 
 def join_words(words: Sequence[str], last: str = "and") -> str:

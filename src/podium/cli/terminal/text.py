@@ -13,6 +13,9 @@ from ...values.plain_text import NARROW, format_count
 from ...values.plain_text import count_fitting as count_fitting
 from ...values.plain_text import display_width as display_width
 from ...values.plain_text import escape_for_terminal as escape_for_terminal
+from ...values.plain_text import format_age as format_age
+from ...values.plain_text import format_duration as format_duration
+from ...values.plain_text import format_money as format_money
 from ...values.plain_text import truncate_line as truncate_line
 from ...values.usage import Usage
 
@@ -27,32 +30,6 @@ def print_to_stderr(sentence: str) -> None:
     click.echo(escape_for_terminal(sentence), err=True)
 
 
-MINUTE, HOUR, DAY = 60, 3600, 86400
-
-
-def format_duration(seconds: float) -> str:
-    """Return a duration as text: `0.4s`, `12s`, `3m 05s`, `2h 10m`, `3d 4h`."""
-    seconds = max(0.0, seconds)
-    if seconds < 10:
-        return f"{seconds:.1f}s"
-    whole = int(seconds)
-    if whole < MINUTE:
-        return f"{whole}s"
-    if whole < HOUR:
-        return f"{whole // MINUTE}m {whole % MINUTE:02}s"
-    if whole < DAY:
-        return f"{whole // HOUR}h {whole % HOUR // MINUTE:02}m"
-    return f"{whole // DAY}d {whole % DAY // HOUR}h"
-
-
-def format_age(seconds: float) -> str:
-    """Return roughly how long ago something happened: `just now`, `3m ago`."""
-    for size, unit in ((DAY, "d"), (HOUR, "h"), (MINUTE, "m"), (1, "s")):
-        if seconds >= size:
-            return f"{int(seconds // size)}{unit} ago"
-    return "just now"
-
-
 def format_usage(usage: Usage) -> str:
     """Return model usage as text: calls, tokens and cost, and rehearsed calls, which reached no model."""
     rehearsed = format_count(usage.rehearsed_calls, "rehearsed call") if usage.rehearsed_calls else ""
@@ -61,11 +38,6 @@ def format_usage(usage: Usage) -> str:
     words = f"{format_count(usage.calls, 'model call')}, {format_count(usage.tokens, 'token')}"
     words = f"{words}, {format_money(usage.usd)}" if usage.usd else words
     return f"{words}; {rehearsed}" if rehearsed else words
-
-
-def format_money(usd: float) -> str:
-    """Return an amount of money as text: `$0.0123`, `$1,234.5000`, `<$0.0001`."""
-    return "<$0.0001" if 0 < usd < 0.0001 else f"${usd:,.4f}"
 
 
 def truncate_start(text: str, most: int) -> str:
