@@ -11,7 +11,7 @@ from ..store.reader import RunSummary
 from ..system.locations import format_path
 from ..values.column import Column
 from ..values.event import RunStarted
-from ..values.plain_text import format_countdown, truncate_text
+from ..values.plain_text import escape_for_terminal, format_countdown, truncate_line
 from ..values.usage import Usage
 from ..views.run_groups import Arrangement, Group, GroupedRun
 from .run_lookup import RunState, derive_run_state, find_wakeup_time, is_over
@@ -152,7 +152,7 @@ def format_group_origin(group: Group) -> str:
 
 
 def _format_group_name(row: GroupRow) -> str:
-    return f"{format_flags(row.group)}{truncate_text(row.group.name, LONGEST_GROUP_NAME)}"
+    return f"{format_flags(row.group)}{truncate_line(escape_for_terminal(row.group.name), LONGEST_GROUP_NAME)}"
 
 
 GROUP_COLUMNS: tuple[Column[GroupRow], ...] = (
