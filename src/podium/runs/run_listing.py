@@ -11,10 +11,11 @@ from ..store.reader import RunSummary
 from ..system.locations import format_path
 from ..values.column import Column
 from ..values.event import RunStarted
+from ..values.phase import Phase
 from ..values.plain_text import escape_for_terminal, format_countdown, truncate_line
 from ..values.usage import Usage
 from ..views.run_groups import Arrangement, Group, GroupedRun
-from .run_lookup import RunState, derive_run_state, find_wakeup_time, is_over
+from .run_lookup import derive_run_state, find_wakeup_time, is_over
 
 MOST_ENDED = 20
 """The maximum number of ended runs in a list, not counting pinned ones."""
@@ -56,7 +57,7 @@ class RunRow(Struct, frozen=True, kw_only=True):
 
     summary: RunSummary
     started: RunStarted
-    state: RunState
+    state: Phase
     now: float
     place: RunPlace | None = None
     totals: RunTotals | None = None
