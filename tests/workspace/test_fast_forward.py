@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from anyio import create_task_group, to_thread
 
+from podium.values.actor import Actor
 from podium.values.errors import Mistake
 from podium.workspace.git.repository import Repository
 from podium.workspace.merging.fast_forward import fast_forward
@@ -55,6 +56,15 @@ async def test_the_target_and_its_checkout_move_together(repo: Repo) -> None:
     assert (repo.path / "a.txt").read_text() == replace_line(0, "feat")
     assert not (repo.path / "old.txt").exists()
     assert "podium: fast-forward" in repo.git("reflog", "-1", "main")
+
+
+async def test_the_reflog_names_who_approved_the_move(repo: Repo) -> None:
+    feat = repo.branch("feat", {"new.txt": "1\n"})
+    ada = Actor(name="ada\nlovelace", channel="page")
+
+    await fast_forward(repo.path, "main", commit=feat, expected_tree=repo.tree(feat), expected_old=repo.tip(), by=ada)
+
+    assert repo.git("reflog", "-1", "--format=%gs", "main") == "podium: fast-forward by ada lovelace (page)"
 
 
 async def test_a_target_that_is_checked_out_nowhere_moves_alone(repo: Repo) -> None:

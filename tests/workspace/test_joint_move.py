@@ -89,9 +89,10 @@ def move_and_die(home: Path, moves: list[TargetMove], after: int) -> None:
     """Move the targets in another process that is killed after this many recorded transitions."""
     program = (
         "import sys, anyio, msgspec; from pathlib import Path;"
+        "from podium.values.actor import Actor;"
         "from podium.workspace.merging.joint_move import TargetMove, move_together;"
         "home = Path(sys.argv[1]); moves = msgspec.json.decode(sys.argv[2], type=list[TargetMove]);"
-        "anyio.run(move_together, home, home / 'podium.db', moves)"
+        "anyio.run(move_together, home, home / 'podium.db', moves, Actor(name='ada', channel='page'))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, str(home), msgspec.json.encode(moves).decode()],
@@ -112,6 +113,8 @@ async def test_an_interrupted_move_is_completed(
 
     assert said == [f"an interrupted merge into main in {repos[0].path} and main in {repos[1].path} was completed"]
     assert tips(repos) == [move.new for move in moves]
+    approved = ["podium: fast-forward by ada (page)"] * 2
+    assert [repo.git("reflog", "-1", "--format=%gs", "main") for repo in repos] == approved
     assert_clean(repos, home)
     assert await finish_joint_moves(home, home / "podium.db") == []
 

@@ -13,13 +13,14 @@ from pathlib import Path
 from anyio import CancelScope, to_thread
 
 from ...system.atomic_file import flush_paths, write_out_files
+from ...values.actor import Actor
 from ...values.errors import Mistake, OutsideFailed, PodiumError
 from ...values.plain_text import escape_unprintable, join_some, truncate_text
 from ..git.repository import Checkout, GitLocation, Repository, call_git, read_git_output, split_nul_paths
 from ..git.revision import HEADS, SHORT, branch_tip, contains_commit, decode_path, resolve_location, resolve_tree
 from ..git.snapshot import resolve_commit
 from ..git.stale_locks import remove_stale_branch_lock, remove_stale_locks
-from .move_note import lock_moves, remove_note, reset_half_written, switch_files, write_note
+from .move_note import describe_author, lock_moves, remove_note, reset_half_written, switch_files, write_note
 
 LONGEST = 600.0
 NAMES_SHOWN = 5
@@ -32,18 +33,28 @@ UNDER_WAY = {
 REWRITING = ("rebase-merge/head-name", "rebase-apply/head-name", "BISECT_START")
 
 
-async def fast_forward(repo: GitLocation, target: str, *, commit: str, expected_tree: str, expected_old: str) -> None:
+async def fast_forward(
+    repo: GitLocation,
+    target: str,
+    *,
+    commit: str,
+    expected_tree: str,
+    expected_old: str,
+    by: Actor | None = None,
+) -> None:
     """Move the branch `target` from `expected_old` to `commit`, whose tree must be `expected_tree`.
 
     Do nothing if `target` is already at `commit`. Raise Mistake if these conditions are not met, or if the branch or
-    its checkout cannot be updated safely.
+    its checkout cannot be updated safely. The branch's reflog names `by`, who approved the move.
     """
     place = resolve_location(repo)
     async with lock_moves(place) as lock:
         if (new := await _find_new_commit(place, target, commit, expected_tree, expected_old)) is None:
             return
         checkout, changed = await _find_safe_checkout(place, target, expected_old, new)
-        await _move(place, checkout, target, expected_old, new, changed, lock)
+        await _move(
+            place, checkout, target, expected_old, new, changed, lock, describe_author("podium: fast-forward", by)
+        )
 
 
 async def must_allow_fast_forward(
@@ -79,7 +90,7 @@ async def _move_back(place: Repository | Checkout, target: str, commit: str, old
             f"back to {old[:SHORT]}"
         )
     checkout, changed = await _find_safe_checkout(place, target, commit, old)
-    await _move(place, checkout, target, commit, old, changed, lock)
+    await _move(place, checkout, target, commit, old, changed, lock, "podium: fast-forward")
 
 
 async def _find_new_commit(
@@ -135,10 +146,11 @@ async def _move(
     new: str,
     changed: list[str],
     lock: int,
+    reason: str,
 ) -> None:
-    """Move the branch, and update the paths in `changed` in its checkout."""
+    """Move the branch, and update the paths in `changed` in its checkout. `reason` is for the reflog."""
     if checkout is None:
-        await _move_branch(place, target, old, new, lock)
+        await _move_branch(place, target, old, new, lock, reason)
         return
     # Once files have changed, the branch must move or the files must be restored, even if the caller is cancelled.
     with CancelScope(shield=True):
@@ -147,7 +159,7 @@ async def _move(
         # If the branch has them after a power failure, they must not be empty. Moving the branch flushes the disk.
         await to_thread.run_sync(_write_out, checkout, changed)
         try:
-            await _move_branch(checkout, target, old, new, lock)
+            await _move_branch(checkout, target, old, new, lock, reason)
         except PodiumError:
             # If something else has moved the branch, its files are what belongs into the checkout, not those of `old`.
             # If its files cannot be written, the note stays, and the next move writes them.
@@ -163,9 +175,9 @@ def _write_out(checkout: Repository, changed: list[str]) -> None:
         flush_paths([checkout.root])
 
 
-async def _move_branch(place: Repository | Checkout, target: str, old: str, new: str, lock: int) -> None:
+async def _move_branch(place: Repository | Checkout, target: str, old: str, new: str, lock: int, reason: str) -> None:
     """Move the branch, but change no files. Git moves it only if it is still at `old`, so no new commits are lost."""
-    done = await call_git(place, "update-ref", "-m", "podium: fast-forward", HEADS + target, new, old, lock=lock)
+    done = await call_git(place, "update-ref", "-m", reason, HEADS + target, new, old, lock=lock)
     # Git may have failed only after it had moved the branch.
     if done.code != 0 and await branch_tip(place, target) != new:
         raise Mistake(

@@ -20,6 +20,7 @@ from msgspec import Struct
 from ...store.fault_injection import Fault, parse_fault
 from ...store.store_lock import hold_lock
 from ...system.atomic_file import replace_file
+from ...values.actor import Actor
 from ...values.errors import Mistake, PodiumError
 from ...values.store_address import StoreAddress
 from ..git.repository import Repository
@@ -49,10 +50,15 @@ class TargetMove(Struct, frozen=True, kw_only=True):
 class _RecordedMoves(Struct, frozen=True, kw_only=True):
     version: int = 1
     moves: tuple[TargetMove, ...]
+    by: Actor | None = None
+    """Who approved the moves. Earlier releases did not record it."""
 
 
-async def move_together(home: Path, store: StoreAddress, moves: Sequence[TargetMove]) -> None:
-    """Move all targets, or none. Raise Mistake if that is not possible; the message says what was undone."""
+async def move_together(home: Path, store: StoreAddress, moves: Sequence[TargetMove], by: Actor | None = None) -> None:
+    """Move all targets, or none. Raise Mistake if that is not possible; the message says what was undone.
+
+    `by` approved the moves.
+    """
     strike = parse_fault(os.environ) or _do_nothing
     async with hold_lock(store, FOLDER, doing="moving the targets of a merge"):
         for move in moves:
@@ -63,10 +69,12 @@ async def move_together(home: Path, store: StoreAddress, moves: Sequence[TargetM
         file = home / FOLDER / f"{secrets.token_hex(6)}.json"
         # From here on, a cancelled caller must not leave some targets moved and others not.
         with CancelScope(shield=True):
-            replace_file(file, msgspec.json.format(msgspec.json.encode(_RecordedMoves(moves=tuple(moves)))) + b"\n")
+            replace_file(
+                file, msgspec.json.format(msgspec.json.encode(_RecordedMoves(moves=tuple(moves), by=by))) + b"\n"
+            )
             strike()
             try:
-                await _move_all(moves, strike)
+                await _move_all(moves, by, strike)
             except PodiumError as error:
                 if torn := await _move_all_back(moves):
                     raise Mistake(f"{error}; {torn}; the next podium merge tries to complete this merge") from error
@@ -83,21 +91,21 @@ async def finish_joint_moves(home: Path, store: StoreAddress) -> list[str]:
         found: list[str] = []
         for file in sorted((home / FOLDER).glob("*.json")):
             try:
-                moves = msgspec.json.decode(file.read_bytes(), type=_RecordedMoves).moves
+                recorded = msgspec.json.decode(file.read_bytes(), type=_RecordedMoves)
             except (OSError, msgspec.MsgspecError) as error:
                 found.append(
                     f"{file} cannot be read ({error}); check the targets of your last merge, then delete this file"
                 )
                 continue
             with CancelScope(shield=True):
-                said, is_settled = await _finish_moves(moves)
+                said, is_settled = await _finish_moves(recorded.moves, recorded.by)
                 if is_settled:
                     file.unlink(missing_ok=True)
             found.append(said)
         return found
 
 
-async def _finish_moves(moves: Sequence[TargetMove]) -> tuple[str, bool]:
+async def _finish_moves(moves: Sequence[TargetMove], by: Actor | None) -> tuple[str, bool]:
     """Complete these moves or, if that fails, undo them.
 
     Return a sentence about the result, and whether the moves were either completed or undone.
@@ -107,7 +115,7 @@ async def _finish_moves(moves: Sequence[TargetMove]) -> tuple[str, bool]:
         for move in moves:
             if not await _is_moved(move):
                 await must_allow_fast_forward(move.repository, move.target, **_conditions(move))
-        await _move_all([move for move in moves if not await _is_moved(move)], _do_nothing)
+        await _move_all([move for move in moves if not await _is_moved(move)], by, _do_nothing)
     except PodiumError as error:
         if torn := await _move_all_back(moves):
             return f"an interrupted merge into {targets} could be neither completed ({error}) nor undone: {torn}", False
@@ -115,9 +123,9 @@ async def _finish_moves(moves: Sequence[TargetMove]) -> tuple[str, bool]:
     return f"an interrupted merge into {targets} was completed", True
 
 
-async def _move_all(moves: Sequence[TargetMove], strike: Fault) -> None:
+async def _move_all(moves: Sequence[TargetMove], by: Actor | None, strike: Fault) -> None:
     for move in moves:
-        await fast_forward(move.repository, move.target, **_conditions(move))
+        await fast_forward(move.repository, move.target, **_conditions(move), by=by)
         strike()
 
 

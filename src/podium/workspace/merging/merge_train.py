@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from ...values.actor import Actor
 from ...values.dependency_cycle import find_cycle
 from ...values.errors import Mistake, OutsideFailed
 from ...values.plain_text import escape_unprintable, fence_output, truncate_text
@@ -20,6 +21,7 @@ from ..git.branch import find_shell_character
 from ..git.repository import Checkout, GitLocation, Repository, call_git
 from ..git.revision import HEADS, SHORT, branch_tip, branch_tips, contains_commit, resolve_location, resolve_tree
 from ..git.snapshot import temporary_checkout, write_commit
+from .move_note import describe_author
 from .record_numbers import link_records, renumber_records
 from .resolution_commit import find_resolution_starts, find_unresolved_files
 from .trial_merge import ConflictingMerge, MergeSide, format_conflict_excerpt, try_merge
@@ -128,13 +130,15 @@ async def build_train(
     permit: Permit | None = None,
     can_be_deleted: bool = False,
     excluded: Mapping[str, str] | None = None,
+    by: Actor | None = None,
 ) -> Train:
     """Merge the branches, each after the branches that it builds on, into a new branch that starts at `onto`.
 
     The name of the new branch is `integration`, with a number appended if a branch of that name exists. If
     `integration` is None, no branch points to the result, so git deletes it later unless it is pushed. A branch that
     no longer exists is left out or, if `can_be_deleted` is True, merged at the commit that was reviewed. `excluded`
-    maps each branch that must be left out to the reason, such as a conflict in another repository.
+    maps each branch that must be left out to the reason, such as a conflict in another repository. The reflog of the
+    new branch names `by`, who asked for the merge.
     """
     place = resolve_location(repo)
     ordered = sort_by_dependency(branches)
@@ -146,7 +150,8 @@ async def build_train(
     for train_branch in ordered:
         await building.add_branch(train_branch)
 
-    ref = await _create_branch(place, integration, building.head) if integration and building.merged else None
+    reason = describe_author("merge train", by)
+    ref = await _create_branch(place, integration, building.head, reason) if integration and building.merged else None
     return Train(
         target=onto,
         base=base,
@@ -373,14 +378,17 @@ async def _must_be_branch_name(place: GitLocation, name: str) -> None:
         )
 
 
-async def _create_branch(place: GitLocation, name: str, commit: str) -> str:
-    """Create a new branch at a commit, and return its ref. An existing branch is never changed."""
+async def _create_branch(place: GitLocation, name: str, commit: str, reason: str) -> str:
+    """Create a new branch at a commit, and return its ref. An existing branch is never changed.
+
+    `reason` is for the reflog.
+    """
     for number in range(1, MOST_NAMES):
         numbered = name if number == 1 else f"{name}-{number}"
         if numbered in await branch_tips(place, [numbered]):
             continue
         # Given an empty old value, git creates the ref only if it does not exist at that moment.
-        done = await call_git(place, "update-ref", "-m", "merge train", HEADS + numbered, commit, "")
+        done = await call_git(place, "update-ref", "-m", reason, HEADS + numbered, commit, "")
         if done.code == 0:
             return HEADS + numbered
         if numbered not in await branch_tips(place, [numbered]):

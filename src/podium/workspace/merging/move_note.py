@@ -20,7 +20,9 @@ from msgspec import Struct
 
 from ...system.atomic_file import replace_file
 from ...system.file_lock import wait_file_lock
+from ...values.actor import Actor
 from ...values.errors import Mistake, PodiumError
+from ...values.plain_text import escape_unprintable
 from ..git.lost_files import restore_lost_files
 from ..git.repository import Checkout, Repository, call_git, read_git_output, split_nul_paths
 from ..git.revision import branch_tip
@@ -66,6 +68,11 @@ def write_note(checkout: Repository, target: str, old: str, new: str) -> None:
 def remove_note(checkout: Repository) -> None:
     """Say that the move has ended."""
     (checkout.common_dir / NOTE).unlink(missing_ok=True)
+
+
+def describe_author(what: str, by: Actor | None) -> str:
+    """Return a reflog message that says what was done, and by whom and through which interface if that is known."""
+    return what if by is None else f"{what} by {escape_unprintable(by.name)} ({by.channel})"
 
 
 async def switch_files(checkout: Repository, old: str, new: str, lock: int) -> bool:
