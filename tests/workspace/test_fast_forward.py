@@ -31,8 +31,10 @@ def repo(tmp_path: Path) -> Repo:
 
 async def forward_main(repo: Repo, branch: str = "feat", **other: str) -> None:
     commit = repo.tip(branch)
-    asked = {"commit": commit, "expected_tree": repo.tree(commit), "expected_old": repo.tip(), **other}
-    await fast_forward(repo.path, "main", **asked)
+    asked = {"commit": commit, "tree": repo.tree(commit), "old": repo.tip(), **other}
+    await fast_forward(
+        repo.path, "main", commit=asked["commit"], expected_tree=asked["tree"], expected_old=asked["old"]
+    )
 
 
 async def expect_refusal(repo: Repo, match: str, branch: str = "feat", **other: str) -> None:
@@ -96,7 +98,7 @@ async def test_commits_pushed_after_the_review_are_refused(repo: Repo) -> None:
     reviewed = repo.tree(repo.branch("feat", {"a.txt": replace_line(0, "reviewed")}))
     repo.branch("feat", {"a.txt": replace_line(0, "pushed later")}, start="feat")
 
-    await expect_refusal(repo, f"but {reviewed[:12]} was approved; review it again", expected_tree=reviewed)
+    await expect_refusal(repo, f"but {reviewed[:12]} was approved; review it again", tree=reviewed)
 
 
 async def test_a_target_that_moved_meanwhile_is_refused(repo: Repo) -> None:
@@ -104,7 +106,7 @@ async def test_a_target_that_moved_meanwhile_is_refused(repo: Repo) -> None:
     old = repo.tip()
     repo.commit({"b.txt": replace_line(0, "meanwhile")})
 
-    await expect_refusal(repo, "main was at .* when the merge began, but is now at .*; merge again", expected_old=old)
+    await expect_refusal(repo, "main was at .* when the merge began, but is now at .*; merge again", old=old)
 
 
 async def test_a_commit_that_does_not_build_on_the_target_is_refused(repo: Repo) -> None:
@@ -126,8 +128,8 @@ async def test_moving_twice_is_moving_once(repo: Repo) -> None:
     feat = repo.branch("feat", {"a.txt": replace_line(0, "feat")})
     old = repo.tip()
 
-    await forward_main(repo, expected_old=old)
-    await forward_main(repo, expected_old=old)
+    await forward_main(repo, old=old)
+    await forward_main(repo, old=old)
 
     assert repo.tip() == feat
 

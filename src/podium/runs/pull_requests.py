@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from anyio import to_thread
 
+from ..values.actor import Actor, act
 from ..values.errors import Mistake, OutsideFailed
 from ..workspace.git.revision import branch_tip, contains_commit
 from ..workspace.merging.merge_train import Train
@@ -38,7 +39,10 @@ async def find_request_place(context: RepoContext) -> RequestPlace:
     return RequestPlace(remote=remote, forge=forge)
 
 
-async def open_pull_requests(context: RepoContext, place: RequestPlace, train: Train) -> AsyncIterator[OpenedRequest]:
+@act("approve")
+async def open_pull_requests(
+    context: RepoContext, place: RequestPlace, train: Train, by: Actor
+) -> AsyncIterator[OpenedRequest]:
     """Push each merged branch and open its pull request, in the order of the train, and yield each request.
 
     Raise OutsideFailed if a push or the forge's program fails. Requests that are already open stay open, and the next

@@ -18,6 +18,7 @@ from ..system.program_folders import select_programs
 from ..tools.check_command import describe_hidden_exit, make_check_command
 from ..tools.run_checks import CHECK_OUTPUT_TAIL, CHECK_TIMEOUT
 from ..tools.shell import CommandOutput, run_command_line
+from ..values.actor import Actor
 from ..values.event import SCHEMA
 from ..workspace.git.repository import Repository
 from ..workspace.git.revision import HEADS, branch_tip
@@ -50,6 +51,7 @@ async def run_merge_train(
     target: str,
     check: CheckRunner,
     *,
+    by: Actor,
     on_forecast: Callable[[Forecast], object] | None = None,
     excluded: Mapping[str, str] | None = None,
     needs_branch: bool = True,
@@ -69,7 +71,7 @@ async def run_merge_train(
     name = name_integration_branch(datetime.now()) if needs_branch else None
     permit = make_merge_permit(check.settings, repository, target, check.tell)
     train = await build_train(
-        repository, train_branches, onto=target, integration=name, check=check, permit=permit, excluded=excluded
+        repository, train_branches, onto=target, integration=name, check=check, permit=permit, excluded=excluded, by=by
     )
     changes = await read_commit_changes(repository, train.base, train.commit)
     programs = select_programs(repository.main_folder, sorted(changes.all_paths), os.environ)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,26 +10,32 @@ from typing import Any
 import anyio
 import click
 
-from ...runs.branch_forecast import read_current_branch
-from ...runs.merge_candidates import describe_missing_work, find_merge_candidates, require_single_repository
-from ...runs.partial_merge import choose_files
 from ...runs.pull_requests import find_request_place
 from ...runs.worker_lookup import RepoContext
-from ...tools.shell import SHELL
+from ...system.username import get_local_actor
 from ...values.event import SCHEMA
 from ...values.worker_task import DEFAULT_WORKER_AGENT
-from ...workers.merge_run import CheckRunner, run_merge_train
-from ...workspace.git.revision import SHORT, branch_tip
+from ...workers.merging import (
+    CheckedMerge,
+    MergePlan,
+    MergeRequest,
+    RepositoryMerge,
+    build_merge,
+    finish_interrupted_moves,
+    plan_merge,
+    select_checks,
+    tidy_target,
+)
+from ...workspace.git.revision import SHORT
 from ...workspace.merging.overlap_forecast import Forecast
 from ..terminal import exit_codes
 from ..terminal.command_options import json_option, repo_option
 from ..terminal.text import as_json, escape_for_terminal, print_to_stderr
-from ..workers.conflict_resolvers import load_resolver_team, print_resolvers, send_resolvers
+from ..workers.conflict_resolvers import load_resolver_team, print_resolvers, resolve_left_out
 from ..workers.forecast import format_forecast
-from ..workers.joint_conclusion import merge_together
-from ..workers.joint_recovery import print_finished_moves
-from ..workers.merge_conclusion import MoveOptions, conclude_merge, print_remaining_branches, tidy_branches
+from ..workers.merge_conclusion import conclude_merge, print_remaining_branches
 from ..workers.merge_report import format_changes, format_train_report
+from ..workers.move_text import MoveOptions
 from ..workers.pull_request_conclusion import conclude_with_requests
 
 
@@ -89,50 +94,53 @@ def merge_command(
     A branch whose worker worked in several repositories is merged in all of them, or in none.
     """
     _check_usage(branches, is_all, commands, names, resolver if not is_resolving else None, tree)
-    there = RepoContext(repo) if repo is not None else ctx.find_object(RepoContext) or RepoContext()
-    print_finished_moves(there.settings)
-    checks = {**there.settings.checks, **{text: (SHELL, "-c", text) for text in commands}}
     if is_request and (names or tree is not None):
         raise click.UsageError(
             "--pull-request pushes whole branches and does not move the target; do not use it with --only or --tree"
         )
+    there = RepoContext(repo) if repo is not None else ctx.find_object(RepoContext) or RepoContext()
+    anyio.run(partial(finish_interrupted_moves, there.settings, notice=print_to_stderr))
     place = anyio.run(find_request_place, there) if is_request else None
-    target = onto or anyio.run(read_current_branch, there.repository)
     team = load_resolver_team(there, resolver or DEFAULT_WORKER_AGENT) if is_resolving else ()
-    options = MoveOptions(commands=commands, names=names, tree=tree, is_agreed=is_agreed, is_json=is_json)
-    if names:
-        candidates = [anyio.run(choose_files, there, branches[0], target, names)]
-    else:
-        candidates = anyio.run(partial(find_merge_candidates, there, branches, target, notice=print_to_stderr))
-    for candidate in candidates:
-        if candidate.notice:
-            print_to_stderr(candidate.notice)
-    for sentence in describe_missing_work(there, branches) if branches or not candidates else ():
-        print_to_stderr(sentence)
-    if not candidates:
-        return _report_nothing_to_merge(there, target, options)
-    if any(candidate.also for candidate in candidates):
-        if is_resolving or is_request:
-            require_single_repository(candidates, "--resolve" if is_resolving else "--pull-request")
-        return merge_together(there, candidates, target, onto, options)
-    if not checks:
-        print_to_stderr(
-            "no checks are configured, so the branches are merged without checks; add one with --check COMMAND"
-        )
-    check = CheckRunner(there.settings, checks, print_to_stderr)
-    show = None if is_json else _print_forecast
-    train = partial(run_merge_train, on_forecast=show, needs_branch=place is None)
-    outcome = anyio.run(train, there.repository, candidates, target, check)
-    if not is_json:
-        most = shutil.get_terminal_size().columns
-        for line in (*format_train_report(outcome.train), *format_changes(outcome, most=most)):
-            click.echo(escape_for_terminal(line))
+    options = MoveOptions(onto=onto, commands=commands, names=names, tree=tree, is_agreed=is_agreed, is_json=is_json)
+    request = MergeRequest(
+        branches=branches,
+        onto=onto,
+        only=names,
+        single_for="--resolve" if is_resolving else "--pull-request" if is_request else "",
+    )
+    plan = anyio.run(partial(plan_merge, there, request, notice=print_to_stderr))
+    if not plan.merges:
+        return _report_nothing_to_merge(plan, options)
+    checked = _build(plan, options, needs_branch=place is None)
     if team:
-        outcome = replace(outcome, resolving=tuple(anyio.run(send_resolvers, there, outcome.train, team)))
-        print_resolvers(outcome.resolving, is_json=is_json)
+        checked = anyio.run(partial(resolve_left_out, there, checked, team))
+        print_resolvers(checked.parts[0][1].resolving, is_json=is_json)
     if place is not None:
-        return conclude_with_requests(there, outcome, place, options)
-    return conclude_merge(there, outcome, options)
+        return conclude_with_requests(there, checked, place, options)
+    return conclude_merge(checked, options)
+
+
+def _build(plan: MergePlan, options: MoveOptions, *, needs_branch: bool) -> CheckedMerge:
+    """Merge the branches, run the checks, and print the forecast and the result."""
+    is_joint = len(plan.merges) > 1
+    for merge in plan.merges:
+        if not select_checks(merge.context.settings, options.commands):
+            print_to_stderr(
+                f"no checks are configured in {merge.context.root}, so its branches are merged without checks"
+                if is_joint
+                else "no checks are configured, so the branches are merged without checks; add one with --check COMMAND"
+            )
+    build = partial(
+        build_merge,
+        notice=print_to_stderr,
+        on_forecast=None if options.is_json else partial(_print_forecast, is_joint),
+        needs_branch=needs_branch,
+    )
+    checked = anyio.run(build, plan, options.commands, get_local_actor("command"))
+    if not options.is_json:
+        _print_report(checked, is_joint=is_joint)
+    return checked
 
 
 def _check_usage(
@@ -158,16 +166,25 @@ def _check_usage(
         raise click.UsageError(f"--tree {tree!r} is too short; give at least {SHORT} digits")
 
 
-def _report_nothing_to_merge(there: RepoContext, target: str, options: MoveOptions) -> int:
-    print_to_stderr(f"nothing to merge: no finished branch has changes that {target} lacks")
-    left = anyio.run(tidy_branches, there.repository, anyio.run(branch_tip, there.repository, target))
-    print_remaining_branches(left, there.repository)
+def _report_nothing_to_merge(plan: MergePlan, options: MoveOptions) -> int:
+    print_to_stderr(f"nothing to merge: no finished branch has changes that {plan.target} lacks")
+    left = anyio.run(tidy_target, plan)
+    print_remaining_branches(left, plan.context.repository)
     if options.is_json:
         nothing: dict[str, Any] = {"coupled": [], "left_out": [], "resolving": [], "moved": False}
-        click.echo(as_json({"schema": SCHEMA, "target": target, **nothing, "integration_branches": left}))
+        click.echo(as_json({"schema": SCHEMA, "target": plan.target, **nothing, "integration_branches": left}))
     return exit_codes.GOAL_MET
 
 
-def _print_forecast(forecast: Forecast) -> None:
+def _print_forecast(is_joint: bool, merge: RepositoryMerge, forecast: Forecast) -> None:
+    where = f"in {merge.context.root}: " if is_joint else ""
     for line in format_forecast(forecast):
-        click.echo(escape_for_terminal(f"forecast: {line}"))
+        click.echo(escape_for_terminal(f"forecast: {where}{line}"))
+
+
+def _print_report(checked: CheckedMerge, *, is_joint: bool) -> None:
+    most = shutil.get_terminal_size().columns
+    for part, one in checked.parts:
+        heading = [f"in {part.context.root}:"] if is_joint else []
+        for line in (*heading, *format_train_report(one.train), *format_changes(one, most=most)):
+            click.echo(escape_for_terminal(line))

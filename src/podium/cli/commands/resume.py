@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import anyio
 import click
 
 from ...runs import find
@@ -34,7 +36,6 @@ from ..terminal.resumable_runs import (
 from ..terminal.run_output import OutputOptions, output_options
 from ..terminal.terminal_input import is_attended, no_input_option
 from ..terminal.text import as_json, print_to_stderr
-from ..workers.joint_recovery import print_finished_moves
 from ..workers.resume import format_resumed_workers, resume_workers
 
 
@@ -74,7 +75,7 @@ def resume_command(
     shown = OutputOptions(**output)
     overrides = build_overrides(permission_mode=permission_mode, is_bare=is_bare, parks=parks)
     settings = Settings.load(**overrides)
-    print_finished_moves(settings)
+    _finish_interrupted_merges(settings)
     if run is None:
         if accepts_loss:
             raise click.UsageError("--accept-loss needs RUN; accept the loss for one run at a time")
@@ -140,6 +141,15 @@ def _load_workers(store: StoreAddress, runs: list[str]) -> list[WorkerState]:
 
 def _worker_id_fields(workers: Sequence[WorkerState]) -> list[dict[str, str]]:
     return [{"id": worker.run, "branch": worker.worker_task.branch} for worker in workers]
+
+
+def _finish_interrupted_merges(settings: Settings) -> None:
+    if not (settings.home / "merges").is_dir():
+        return
+    # Imported here to keep start-up fast: merges in several repositories are rare.
+    from ...workers.merging import finish_interrupted_moves
+
+    anyio.run(partial(finish_interrupted_moves, settings, notice=print_to_stderr))
 
 
 def _resume_interrupted_runs(

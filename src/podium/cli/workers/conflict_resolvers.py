@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -13,6 +14,7 @@ from ...runs.worker_lookup import RepoContext
 from ...system.username import get_local_actor
 from ...values.agent import Agent
 from ...values.errors import PodiumError
+from ...workers.merging import CheckedMerge
 from ...workspace.git.revision import branch_tips
 from ...workspace.merging.merge_train import LeftOutBranch, Train
 from ...workspace.merging.resolution_commit import find_unresolved_files
@@ -28,6 +30,13 @@ def load_resolver_team(context: RepoContext, name: str) -> tuple[Agent, ...]:
     Raise Mistake if there is no agent with that name.
     """
     return tuple(load_roster(context.folder, context.settings.home).resolve_team(name))
+
+
+async def resolve_left_out(context: RepoContext, checked: CheckedMerge, team: tuple[Agent, ...]) -> CheckedMerge:
+    """Start a resolver for each branch that the merge left out, and return the merge with these resolvers."""
+    [(merge, outcome)] = checked.parts
+    resolving = tuple(await send_resolvers(context, outcome.train, team))
+    return replace(checked, parts=((merge, replace(outcome, resolving=resolving)),))
 
 
 async def send_resolvers(context: RepoContext, result: Train, team: tuple[Agent, ...]) -> list[ResolverRun]:

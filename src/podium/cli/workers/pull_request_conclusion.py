@@ -9,23 +9,26 @@ import click
 
 from ...runs.pull_requests import RequestPlace, open_pull_requests
 from ...runs.worker_lookup import RepoContext
+from ...system.username import get_local_actor
 from ...values.errors import PodiumError
 from ...values.plain_text import join_words
 from ...workers.merge_run import TrainOutcome, merge_fields
+from ...workers.merging import CheckedMerge
 from ...workspace.travel.forge import OpenedRequest
 from ..terminal import exit_codes
 from ..terminal.terminal_input import is_attended
 from ..terminal.text import as_json, escape_for_terminal, print_to_stderr
-from .merge_conclusion import MoveOptions, get_left_out_code
+from .merge_conclusion import get_left_out_code
+from .move_text import MoveOptions
 
 
-def conclude_with_requests(there: RepoContext, outcome: TrainOutcome, place: RequestPlace, options: MoveOptions) -> int:
+def conclude_with_requests(there: RepoContext, checked: CheckedMerge, place: RequestPlace, options: MoveOptions) -> int:
     """Push the merged branches and open pull requests for them if the user agrees, and return the exit code.
 
     The target is not moved, and there is no integration branch, so that none is left if this process is killed.
     """
-    result = outcome.train
-    branches = [one.branch for one in result.merged]
+    [(_, outcome)] = checked.parts
+    branches = [one.branch for one in outcome.train.merged]
     refusal = _find_refusal(branches, place, options) if branches else None
     opened: list[OpenedRequest] = []
     error: PodiumError | None = None
@@ -37,7 +40,7 @@ def conclude_with_requests(there: RepoContext, outcome: TrainOutcome, place: Req
         click.echo(as_json({**merge_fields(outcome), **ending, "branch": None}))
     if error is not None:
         raise error
-    return get_left_out_code(result.left_out) if refusal is None else refusal
+    return get_left_out_code(checked) if refusal is None else refusal
 
 
 async def _open_requests(
@@ -48,8 +51,9 @@ async def _open_requests(
     options: MoveOptions,
 ) -> PodiumError | None:
     """Open the pull requests, and add each to `opened` as soon as it exists. If opening one fails, return the error."""
+    by = get_local_actor("command" if options.is_agreed else "terminal")
     try:
-        async for one in open_pull_requests(there, place, outcome.train):
+        async for one in open_pull_requests(there, place, outcome.train, by):
             opened.append(one)
             if not options.is_json:
                 what = "opened" if one.is_new else "already open, updated"

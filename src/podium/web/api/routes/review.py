@@ -11,8 +11,6 @@ from litestar import get, post
 from litestar.params import JSONBody
 from msgspec import Struct
 
-from ....runs.branch_forecast import read_current_branch
-from ....runs.partial_merge import choose_shown_changes
 from ....runs.run_lookup import is_worker_run, open_reader
 from ....runs.worker_diff import read_worker_diff, require_own_branch
 from ....runs.worker_lookup import RepoContext, load_worker_state
@@ -21,13 +19,14 @@ from ....values.event import SCHEMA
 from ....views.diff_hunks import parse_diff
 from ....views.review_message import LineComment, format_review
 from ....views.worker_state import WorkerState
+from ....workers.merging import build_merge, plan_partial_merge
 from ....workers.review_round import delegate_review, send_review
 from ....workspace.merging.partial_commit import ChosenFile
 from ..command_once import run_once
 from ..route_parameters import IdempotencyKey, RunPrefix, Server
-from ..scopes import ApiRequest, get_token, may_act, may_read
+from ..scopes import ApiRequest, get_actor, may, may_act, may_read
 from ..server_context import ServerContext
-from .workers import build_merge, choose_checks
+from .workers import must_allow_checks, preview_plan
 
 
 class NewReview(Struct, forbid_unknown_fields=True):
@@ -92,7 +91,7 @@ async def review_changes(
     worker = await _load_worker(server, run)
     require_own_branch(worker)
     text = format_review(worker.worker_task.branch, data.comments, data.note)
-    by = server.as_actor(get_token(request).channel)
+    by = get_actor(request)
 
     async def send(id: str) -> dict[str, Any]:
         if data.continues and worker.is_over:
@@ -107,7 +106,7 @@ async def review_changes(
     return await run_once(server.store, idempotency_key, data, send)
 
 
-@post("/api/workers/{run:str}/merges", guards=[may_act])
+@post("/api/workers/{run:str}/merges", guards=[may(build_merge)])
 async def preview_partial_merge(
     run: RunPrefix,
     data: JSONBody[NewPartialMerge],
@@ -122,13 +121,14 @@ async def preview_partial_merge(
     """
     worker = await _load_worker(server, run)
     context = _make_context(server, worker)
-    checks = choose_checks(request, context.settings.checks, data.checks)
+    must_allow_checks(request, context, data.checks)
 
     async def build(_: str) -> dict[str, Any]:
-        target = data.onto or await read_current_branch(context.repository)
-        candidate = await choose_shown_changes(context, worker, target, data.files, shown=data.shown)
-        notices = [candidate.notice] if candidate.notice else []
-        return await build_merge(context, [candidate], target, checks, notices=notices)
+        notices: list[str] = []
+        plan = await plan_partial_merge(
+            context, worker, data.files, onto=data.onto, shown=data.shown, notice=notices.append
+        )
+        return await preview_plan(plan, data.checks, get_actor(request), notices)
 
     return await run_once(server.store, idempotency_key, data, build)
 

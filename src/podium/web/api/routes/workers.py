@@ -18,15 +18,13 @@ from ....runs.context_window import add_context_windows
 from ....runs.merge_candidates import (
     MergeCandidate,
     find_independent_branches,
-    find_merge_candidates,
     list_merge_candidates,
-    require_single_repository,
 )
 from ....runs.worker_lookup import RepoContext, load_readable_states, read_worktree_statuses, worker_fields
 from ....runs.worktree_listing import worktree_fields
 from ....setup.settings import Settings
 from ....store.worker_index import WorkerIndex
-from ....tools.shell import SHELL
+from ....values.actor import Actor
 from ....values.agent import Budget
 from ....values.errors import Mistake
 from ....values.event import SCHEMA
@@ -34,15 +32,23 @@ from ....values.plain_text import truncate_text
 from ....values.worker_task import DEFAULT_WORKER_AGENT
 from ....views.worker_state import WorkerState
 from ....workers.delegate import delegate_to_worker, start_commander
-from ....workers.merge_run import CheckRunner, Checks, merge_fields, run_merge_train
+from ....workers.merge_run import merge_fields
+from ....workers.merging import (
+    MergePlan,
+    MergeRequest,
+    apply_merge,
+    build_merge,
+    find_reviewed_result,
+    finish_interrupted_moves,
+    format_kept_ref,
+    plan_merge,
+)
 from ....workers.provider_keys import announce_keys
 from ....workspace.git.repository import Repository
-from ....workspace.merging.fast_forward import fast_forward
-from ....workspace.merging.integration_branch import remove_superseded_branches
 from ....workspace.worktrees.cleanup import list_worktrees
 from ..command_once import run_once
 from ..route_parameters import IdempotencyKey, RepoFolder, Server
-from ..scopes import ApiRequest, get_token, may_act, may_approve, may_read, require_scope
+from ..scopes import ApiRequest, get_actor, get_token, may, may_act, may_read, require_scope
 from ..server_context import ServerContext
 
 MOST_OVER = 50
@@ -179,7 +185,7 @@ async def delegate(
     return await run_once(server.store, idempotency_key, data, start)
 
 
-@post("/api/merges", guards=[may_act])
+@post("/api/merges", guards=[may(build_merge)])
 async def preview_merge(
     data: JSONBody[NewMerge], request: ApiRequest, server: Server, idempotency_key: IdempotencyKey = None
 ) -> dict[str, Any]:
@@ -188,56 +194,52 @@ async def preview_merge(
     `checks` adds commands to the checks in the settings. Commands that are not there need the scope `approve`.
     """
     context = RepoContext(await _find_place(request, server, data.repo), server.settings)
-    checks = choose_checks(request, context.settings.checks, data.checks)
-    target = data.onto or await read_current_branch(context.repository)
+    must_allow_checks(request, context, data.checks)
+    merge = MergeRequest(branches=data.branches, onto=data.onto, single_for="the dashboard")
     notices: list[str] = []
 
     async def build(_: str) -> dict[str, Any]:
-        candidates = await find_merge_candidates(context, data.branches, target, notice=notices.append)
-        require_single_repository(candidates, "the dashboard")
-        notices.extend(candidate.notice for candidate in candidates if candidate.notice)
-        if not candidates:
-            return {"schema": SCHEMA, "target": target, "coupled": [], "left_out": [], "notices": notices}
-        return await build_merge(context, candidates, target, checks, notices=notices)
+        plan = await plan_merge(context, merge, notice=notices.append)
+        return await preview_plan(plan, data.checks, get_actor(request), notices)
 
     return await run_once(server.store, idempotency_key, data, build)
 
 
-async def build_merge(
-    context: RepoContext, candidates: list[MergeCandidate], target: str, checks: Checks, *, notices: list[str]
-) -> dict[str, Any]:
-    """Merge the candidates into a new branch, run the checks, and return the result as JSON fields.
-
-    Notices are added to `notices`, and are also in the fields.
-    """
-    check = CheckRunner(context.settings, checks, notices.append)
-    outcome = await run_merge_train(context.repository, candidates, target, check)
+async def preview_plan(plan: MergePlan, checks: tuple[str, ...], by: Actor, notices: list[str]) -> dict[str, Any]:
+    """Build a merge in one repository, add to `notices`, and return them with the result as JSON fields."""
+    if not plan.merges:
+        return {"schema": SCHEMA, "target": plan.target, "coupled": [], "left_out": [], "notices": notices}
+    checked = await build_merge(plan, checks, by, notice=notices.append)
+    [(_, outcome)] = checked.parts
     fields: dict[str, Any] = msgspec.to_builtins(merge_fields(outcome))
     return {**fields, "notices": notices}
 
 
-@post("/api/merges/apply", guards=[may_approve], status_code=200)
-async def apply_merge(data: JSONBody[ReviewedMerge], request: ApiRequest, server: Server) -> dict[str, Any]:
-    """Move the target to the result that was reviewed. Nothing moves if the target or the tree has changed."""
-    repository = RepoContext(await _find_place(request, server, data.repo), server.settings).repository
-    await fast_forward(repository, data.target, commit=data.commit, expected_tree=data.tree, expected_old=data.base)
-    await remove_superseded_branches(repository, data.commit, except_ref=None)
-    return {"target": data.target, "commit": data.commit}
+@post("/api/merges/apply", guards=[may(apply_merge)], status_code=200)
+async def apply_reviewed_merge(data: JSONBody[ReviewedMerge], request: ApiRequest, server: Server) -> dict[str, Any]:
+    """Move the target to the result that was reviewed. Nothing moves if the target or the tree has changed.
 
-
-def choose_checks(request: ApiRequest, configured: Checks, given: tuple[str, ...]) -> Checks:
-    """Return the checks in the settings and the commands that a client added, which need the scope `approve`.
-
-    The name of a check in the settings stands for that check.
+    As after `podium merge`, the branch of the merge and the remote refs of merged workers are removed. `notices` says
+    which refs were kept, and what became of an earlier merge that was interrupted.
     """
-    commands = [text for text in given if text not in configured]
+    context = RepoContext(await _find_place(request, server, data.repo), server.settings)
+    notices: list[str] = []
+    await finish_interrupted_moves(context.settings, notice=notices.append)
+    result = await find_reviewed_result(context, target=data.target, base=data.base, commit=data.commit, tree=data.tree)
+    applied = await apply_merge([result], get_actor(request))
+    notices += [format_kept_ref(one) for one in applied.kept_refs]
+    return {"target": data.target, "commit": data.commit, "notices": notices}
+
+
+def must_allow_checks(request: ApiRequest, context: RepoContext, given: tuple[str, ...]) -> None:
+    """Require the scope `approve` if a client added commands to the checks in the settings."""
+    commands = [text for text in given if text not in context.settings.checks]
     if commands:
         require_scope(request, "approve", to=f"the check {truncate_text(commands[0])!r}, which is not in the settings,")
-    return {**configured, **{text: (SHELL, "-c", text) for text in commands}}
 
 
 async def _find_place(request: ApiRequest, server: ServerContext, repo: str) -> Path:
     return await to_thread.run_sync(lambda: server.find_place(repo, by=get_token(request)))
 
 
-ROUTES = (list_workers, read_forecast, read_worktrees, delegate, preview_merge, apply_merge)
+ROUTES = (list_workers, read_forecast, read_worktrees, delegate, preview_merge, apply_reviewed_merge)

@@ -40,9 +40,9 @@ function ChangedFiles({ changes }) {
 function ConfirmMove({ merge, onClose, onMoved }) {
   const move = async () => {
     const { target, base, commit, tree } = merge;
-    await post("/api/merges/apply", { target, base, commit, tree });
+    const { notices } = await post("/api/merges/apply", { target, base, commit, tree });
     onMoved();
-    return `${target} is now at ${commit.slice(0, 12)}.`;
+    return [`${target} is now at ${commit.slice(0, 12)}.`, ...notices].join(" ");
   };
   return html`<${Dialog} title=${`Move ${revealLine(merge.target)} to this tree?`} onClose=${onClose}>
     <p>The branch <code>${revealLine(merge.target)}</code> moves from <code>${merge.base.slice(0, 12)}</code> to <code>${merge.commit.slice(0, 12)}</code>,
