@@ -115,9 +115,11 @@ async def test_the_checks_of_the_settings_run_each_time(lab: WorkerLab) -> None:
     lab.repo.branch("bad", {"bad.txt": "bad\n"})
 
     said = await invoke_podium(lab, "merge", "bad", "--yes")
+    named = await invoke_podium(lab, "merge", "bad", "--check", "no-bad", "--yes")
 
     assert (said.exit_code, list_integration_branches(lab)) == (1, [])
     assert "checking: no-bad" in said.stderr
+    assert named.stdout == said.stdout
     assert "left out: bad: check: no-bad [exit code 1] fails after the merge" in said.stdout
 
 

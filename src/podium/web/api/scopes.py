@@ -14,8 +14,7 @@ from litestar.openapi.spec import SecurityScheme
 from litestar.routes import HTTPRoute
 from litestar.types import Guard
 
-from ...system.username import get_local_actor
-from ...values.actor import AccessScope, Actor, get_scope
+from ...values.actor import AccessScope, get_scope
 from .access_tokens import AccessToken
 
 Connection = ASGIConnection[Any, Any, Any, Any]
@@ -31,11 +30,6 @@ def get_token(connection: Connection) -> AccessToken:
     if not isinstance(token, AccessToken):
         raise NotAuthorizedException("this needs a token")
     return token
-
-
-def get_actor(connection: Connection) -> Actor:
-    """Return the user of this server as the one who acts, through the page or a program, whichever has the token."""
-    return get_local_actor(get_token(connection).channel)
 
 
 def require_scope(connection: Connection, scope: AccessScope, *, to: str = "this") -> None:

@@ -24,7 +24,7 @@ from ....workers.review_round import delegate_review, send_review
 from ....workspace.merging.partial_commit import ChosenFile
 from ..command_once import run_once
 from ..route_parameters import IdempotencyKey, RunPrefix, Server
-from ..scopes import ApiRequest, get_actor, may, may_act, may_read
+from ..scopes import ApiRequest, get_token, may, may_act, may_read
 from ..server_context import ServerContext
 from .workers import must_allow_checks, preview_plan
 
@@ -91,7 +91,7 @@ async def review_changes(
     worker = await _load_worker(server, run)
     require_own_branch(worker)
     text = format_review(worker.worker_task.branch, data.comments, data.note)
-    by = get_actor(request)
+    by = server.as_actor(get_token(request).channel)
 
     async def send(id: str) -> dict[str, Any]:
         if data.continues and worker.is_over:
@@ -128,7 +128,8 @@ async def preview_partial_merge(
         plan = await plan_partial_merge(
             context, worker, data.files, onto=data.onto, shown=data.shown, notice=notices.append
         )
-        return await preview_plan(plan, data.checks, get_actor(request), notices)
+        by = server.as_actor(get_token(request).channel)
+        return await preview_plan(plan, data.checks, by, notices)
 
     return await run_once(server.store, idempotency_key, data, build)
 

@@ -48,7 +48,7 @@ from ....workspace.git.repository import Repository
 from ....workspace.worktrees.cleanup import list_worktrees
 from ..command_once import run_once
 from ..route_parameters import IdempotencyKey, RepoFolder, Server
-from ..scopes import ApiRequest, get_actor, get_token, may, may_act, may_read, require_scope
+from ..scopes import ApiRequest, get_token, may, may_act, may_read, require_scope
 from ..server_context import ServerContext
 
 MOST_OVER = 50
@@ -200,7 +200,7 @@ async def preview_merge(
 
     async def build(_: str) -> dict[str, Any]:
         plan = await plan_merge(context, merge, notice=notices.append)
-        return await preview_plan(plan, data.checks, get_actor(request), notices)
+        return await preview_plan(plan, data.checks, server.as_actor(get_token(request).channel), notices)
 
     return await run_once(server.store, idempotency_key, data, build)
 
@@ -226,7 +226,7 @@ async def apply_reviewed_merge(data: JSONBody[ReviewedMerge], request: ApiReques
     notices: list[str] = []
     await finish_interrupted_moves(context.settings, notice=notices.append)
     result = await find_reviewed_result(context, target=data.target, base=data.base, commit=data.commit, tree=data.tree)
-    applied = await apply_merge([result], get_actor(request))
+    applied = await apply_merge([result], server.as_actor(get_token(request).channel))
     notices += [format_kept_ref(one) for one in applied.kept_refs]
     return {"target": data.target, "commit": data.commit, "notices": notices}
 
