@@ -27,6 +27,7 @@ from .runs.run_handle import Run
 from .runs.run_launcher import RunLauncher
 from .runs.run_options import RunOptions
 from .runs.run_start import resume_run, run_to_end, start_run
+from .runs.run_steering import stop_run
 from .setup.agent_programs import list_agent_programs
 from .setup.call_options import find_call_options
 from .setup.engine_lookup import find_engine
@@ -197,7 +198,7 @@ class App:
 
     async def stop(self, run: str, by: str = "") -> None:
         """Stop a run, even if another process, or no process, is working on it. Its partial results are kept."""
-        await self.launcher.stop_run(run, by=get_local_actor("api", by))
+        await stop_run(self.launcher, run, by=get_local_actor("api", by))
 
     def _open_traces(self, resources: AsyncExitStack) -> TraceRun:
         from .runs.run_trace import RunTraces  # imported here to keep start-up fast: traces are rarely recorded

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import getpass
 import json
-import time
-from pathlib import Path
 
 import anyio
 import pytest
 
+from podium import Agent
 from podium.cli.terminal.request_prompt import RequestPrompter, format_permission_request
 from podium.cli.terminal.run_display import SilentView
+from podium.core.timeline import Timeline
+from podium.store.open_requests import find_posted_answer
+from podium.store.run_store import RunStore
 from podium.values.action import Action
-from podium.values.event import Channel, Decision, Entry, PermissionAsked
+from podium.values.event import Entry, PermissionAnswered, PermissionAsked, RunStarted
+from podium.values.request import Request
 from podium.values.risk_fact import RiskFact
 
+from ..studio import Studio
 from .conftest import Desk
 from .test_terminal import Terminal
 
@@ -224,47 +228,29 @@ class Typist:
         return ""
 
 
-class AnswerRecorder:
-    """Records answers."""
-
-    def __init__(self) -> None:
-        self.answers: list[tuple[str, Decision]] = []
-
-    async def answer(
-        self,
-        id: str,
-        decision: Decision,
-        *,
-        by: str = "",
-        comment: str = "",
-        rule: str = "",
-        channel: Channel = "",
-    ) -> bool:
-        self.answers.append((id, decision))
-        return True
-
-    async def reply(self, id: str, text: str, *, by: str = "", channel: Channel = "") -> bool:
-        raise AssertionError("nothing was asked in words")
-
-
 async def test_a_skipped_request_comes_back_after_the_others_and_is_left_open_when_there_are_none(
-    tmp_path: Path,
+    studio: Studio,
 ) -> None:
     told: list[str] = []
-    recorder, left_open = AnswerRecorder(), anyio.Event()
+    left_open = anyio.Event()
 
     def tell(text: str) -> None:
         told.append(text)
         if "stays open" in text:
             left_open.set()
 
-    asking = RequestPrompter(
-        recorder, SilentView(), Typist("sys"), home=tmp_path, store=tmp_path / "podium.db", tell=tell
-    )
-    for id in ("1st", "2nd"):
-        action = Action(run="r", agent="writer", tool="write_file", arguments={"path": f"{id}.txt"})
-        asked = PermissionAsked(id=id, action=action, reason="no rule allows it")
-        asking.handle_entry(Entry(run="r", seq=1, at=time.time(), scope="", operation="writer", event=asked))
+    home, store = studio.settings.home, studio.settings.store
+    asking = RequestPrompter(SilentView(), Typist("sys"), home=home, store=store, tell=tell)
+    async with RunStore(store) as runs:
+        timeline = Timeline("r", runs.begin_run("r"))
+        timeline.append(
+            RunStarted(agent="writer", request=Request(text="go"), agents=(Agent(name="writer"),)), scope=""
+        )
+        for id in ("1st", "2nd"):
+            action = Action(run="r", agent="writer", tool="write_file", arguments={"path": f"{id}.txt"})
+            asked = PermissionAsked(id=id, action=action, reason="no rule allows it")
+            asking.handle_entry(timeline.append(asked, scope="writer", operation="writer"))
+        await timeline.wait_written()
 
     async with anyio.create_task_group() as group:
         group.start_soon(asking.serve_requests)
@@ -274,7 +260,10 @@ async def test_a_skipped_request_comes_back_after_the_others_and_is_left_open_wh
     requests = [text for text in told if "asks for permission" in text]
     assert ["1st" in text for text in requests] == [True, False, True]
     assert ["[1 more request after this one]" in text for text in requests] == [True, True, False]
-    assert recorder.answers == [("2nd", "once")]
+    answered = find_posted_answer(store, "2nd")
+    assert isinstance(answered, PermissionAnswered)
+    assert (answered.decision, answered.by, answered.channel) == ("once", getpass.getuser(), "terminal")
+    assert find_posted_answer(store, "1st") is None
     assert told[-1] == "1st stays open; see podium approvals."
 
 

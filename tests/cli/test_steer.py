@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import getpass
 import signal
 from collections.abc import Callable
 
@@ -66,7 +67,7 @@ def test_a_run_without_a_process_is_paused_and_goes_on_only_when_it_is_named(
     first, second = desk.invoke("pause", run), desk.invoke("pause", run)
 
     assert (first.exit_code, second.exit_code) == (0, 0)
-    assert first.stderr == f"paused; continue with: podium resume {run}\n"
+    assert first.stderr == f"run {run} is paused; continue it with: podium resume {run}\n"
     assert second.stderr == f"run {run} is already paused; continue it with: podium resume {run}\n"
     assert desk.invoke("resume").stderr.startswith("no interrupted runs to resume, but 1 run is paused; to resume it: ")
     assert desk.invoke("resume", run).exit_code == 0
@@ -82,7 +83,7 @@ def test_a_message_reaches_the_agent_at_its_next_turn(desk: Desk) -> None:
         _, said = read_until_exit(process)
 
     assert sent.stderr == "lead will receive the message with its next model call\n"
-    assert 'message for lead: "be brief"' in said
+    assert f'message for lead by {getpass.getuser()}: "be brief"' in said
     assert "lead: received 1 message" in said
 
 
@@ -127,7 +128,7 @@ def test_files_go_with_a_message(desk: Desk, make_interrupted_run: Callable[[], 
 
     assert refused.returncode == 2
     assert refused.stderr.startswith("podium: video cannot be attached: it is neither UTF-8 text nor an image")
-    assert 'message for lead: "look", with notes.md, with shot.png' in resumed.stderr
+    assert f'message for lead by {getpass.getuser()}: "look", with notes.md, with shot.png' in resumed.stderr
     with StoreReader(desk.store) as reader:
         turns = [entry.event.prompt for entry in reader.read_entries(run) if isinstance(entry.event, TurnStarted)]
     assert any("[file notes.md]\n> mind the gap\n[image shot.png, sha256 " in prompt for prompt in turns)

@@ -235,7 +235,7 @@ async def test_a_raised_limit_holds_at_the_next_call(studio: Studio) -> None:
         result = await run.result()
 
     assert result.text == "done"
-    assert studio.events(result, BudgetChanged) == [BudgetChanged(budget=Budget(turns=5), by="a test")]
+    assert studio.events(result, BudgetChanged) == [BudgetChanged(budget=Budget(turns=5), by="a test", channel="api")]
 
 
 async def test_a_limit_below_what_is_spent_ends_the_run_at_its_next_call_with_what_there_is(studio: Studio) -> None:

@@ -26,6 +26,7 @@ from podium.store.mailbox import post_to_mailbox
 from podium.store.open_requests import list_open_requests
 from podium.store.reader import StoreReader
 from podium.testing import read_entries
+from podium.values.actor import Actor
 from podium.values.event import PermissionAnswered, QuestionAnswered, RunEnded
 
 from .conftest import WRITE, find_newest_run, write_agent, write_agents
@@ -88,7 +89,7 @@ async def connect_in_process(folder: Path, **options: Any) -> AsyncIterator[Clie
 
     with fail_after(TOO_LONG):
         async with create_task_group() as tasks:
-            runs = ClientRuns(tasks, tell=print)
+            runs = ClientRuns(tasks, by=Actor(name="ada", channel="mcp"), tell=print)
             async with Client(build_server(PodiumTools(folder, runs, load)), **options) as client:
                 yield client
 

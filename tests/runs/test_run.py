@@ -105,7 +105,7 @@ async def test_stopping_cancels_the_work_and_delivers_what_there_is(studio: Stud
     assert not result.succeeded
     assert ("quick", "small risk") in [(part.agent, part.text) for part in result.parts]
     assert ("slow", "cancelled") in [(part.agent, part.outcome) for part in result.parts]
-    assert studio.events(result, StopAsked) == [StopAsked(by="a test")]
+    assert studio.events(result, StopAsked) == [StopAsked(by="a test", channel="api")]
     assert studio.kinds(result)[-1] == "run_ended"
     assert studio.heard("boss") == []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 
@@ -18,8 +18,11 @@ from .conftest import Site
 class ApiClient(httpx.Client):
     """An HTTP client that signs in with a token of some scopes."""
 
-    def __init__(self, site: Site, *, scopes: tuple[AccessScope, ...] = SCOPES) -> None:
-        self.secret, self.token = site.server.context.tokens.create_token("test", scopes)
+    def __init__(
+        self, site: Site, *, scopes: tuple[AccessScope, ...] = SCOPES, channel: Literal["page", "api"] = "api"
+    ) -> None:
+        tokens = site.server.context.tokens
+        self.secret, self.token = tokens.create_token("test", scopes, channel=channel)
         super().__init__(base_url=site.address, headers={"Authorization": f"Bearer {self.secret}"}, timeout=20)
 
     def read(self, path: str, **query: str | int) -> Any:

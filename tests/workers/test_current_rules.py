@@ -31,14 +31,12 @@ def test_a_request_is_approved_or_denied_as_the_current_rules_say(tmp_path: Path
     mine = make_settings(tmp_path, allow=["Bash(ls)"], deny=["Bash(rm *)"])
 
     allowed, denied, open = (
-        decide_by_rules(make_request(one), mine, Rules(), run="r", now=7.0) for one in ("ls", "rm -r x", "make")
+        decide_by_rules(make_request(one), mine, Rules(), run="r") for one in ("ls", "rm -r x", "make")
     )
 
     assert allowed is not None
     assert denied is not None
-    assert (allowed.id, allowed.decision, allowed.by, allowed.at) == ("q", "once", "commander", 7.0)
-    assert (denied.id, denied.decision, denied.by) == ("q", "deny", "commander")
-    assert (allowed.channel, denied.channel) == ("rule", "rule")
+    assert (allowed.decision, denied.decision) == ("once", "deny")
     assert "Bash(rm *)" in denied.comment
     assert open is None
 
@@ -55,7 +53,7 @@ def test_a_later_rule_allows_nothing_that_needed_permission_before(tmp_path: Pat
     )
 
     answer = decide_by_rules(
-        make_request("ls"), make_settings(tmp_path, allow=["Bash(ls)"]), collect_restrictions(started), run="r", now=7.0
+        make_request("ls"), make_settings(tmp_path, allow=["Bash(ls)"]), collect_restrictions(started), run="r"
     )
 
     assert answer is None
@@ -64,7 +62,7 @@ def test_a_later_rule_allows_nothing_that_needed_permission_before(tmp_path: Pat
 def test_a_request_in_the_name_of_another_run_is_not_answered(tmp_path: Path) -> None:
     mine = make_settings(tmp_path, allow=["Bash(ls)"], deny=["Bash(rm *)"])
 
-    answers = [decide_by_rules(make_request(one), mine, Rules(), run="other", now=7.0) for one in ("ls", "rm -r x")]
+    answers = [decide_by_rules(make_request(one), mine, Rules(), run="other") for one in ("ls", "rm -r x")]
 
     assert answers == [None, None]
 
@@ -74,9 +72,7 @@ def test_a_large_change_is_left_to_a_person_whatever_is_allowed(tmp_path: Path) 
     mine = make_settings(tmp_path, allow=["Edit"])
 
     small, large = (
-        decide_by_rules(
-            PermissionAsked(id="q", action=action, reason="", shown="+x\n" * lines), mine, Rules(), run="r", now=7.0
-        )
+        decide_by_rules(PermissionAsked(id="q", action=action, reason="", shown="+x\n" * lines), mine, Rules(), run="r")
         for lines in (3, 500)
     )
 

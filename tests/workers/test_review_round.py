@@ -7,12 +7,15 @@ import pytest
 from podium.runs.partial_merge import choose_shown_changes
 from podium.runs.worker_diff import WorkerDiff, read_worker_diff
 from podium.runs.worker_lookup import RepoContext
+from podium.values.actor import Actor
 from podium.values.errors import Mistake, RunOver
 from podium.values.event import MessageReceived
 from podium.workers.review_round import send_review
 from podium.workspace.merging.partial_commit import ChosenFile
 
 from .worker_lab import WorkerLab, bash, write
+
+ME = Actor(name="me", channel="page")
 
 
 async def test_a_working_worker_gets_the_review_and_a_part_of_its_work_is_merged_when_it_has_ended(
@@ -29,8 +32,8 @@ async def test_a_working_worker_gets_the_review_and_a_part_of_its_work_is_merged
         return await read_worker_diff(context, context.load_worker("feat/a"), in_checkout=in_checkout)
 
     shown = await read_diff(in_checkout=True)
-    sent = send_review(lab.store, working, "A review: use tabs.", by="me", ref="r1")
-    send_review(lab.store, working, "A review: use tabs.", by="me", ref="r1")
+    sent = send_review(lab.store, working, "A review: use tabs.", by=ME, ref="r1")
+    send_review(lab.store, working, "A review: use tabs.", by=ME, ref="r1")
     with pytest.raises(
         Mistake,
         match=r"feat/a has not ended \(waiting_permission\), and its branch does not match the diff that was shown",
@@ -40,7 +43,9 @@ async def test_a_working_worker_gets_the_review_and_a_part_of_its_work_is_merged
     await lab.wait_ended(run)
 
     assert (sent.run, sent.text) == (run, "hand will receive the message with its next model call")
-    assert [one.text for one in lab.events(run, MessageReceived)] == ["A review: use tabs."]
+    assert [(one.text, one.by, one.channel) for one in lab.events(run, MessageReceived)] == [
+        ("A review: use tabs.", "me", "page")
+    ]
     ended = context.load_worker("feat/a")
     final = await read_diff(in_checkout=False)
     assert (final.digest, final.tree) == (shown.digest, shown.tree)
@@ -48,4 +53,4 @@ async def test_a_working_worker_gets_the_review_and_a_part_of_its_work_is_merged
     assert candidate.part is not None
     assert lab.repo.git("diff", "--name-only", "main", candidate.part.commit) == "one.txt"
     with pytest.raises(RunOver, match=r"feat/a has ended \(complete\) and cannot receive messages"):
-        send_review(lab.store, ended, "Too late")
+        send_review(lab.store, ended, "Too late", by=ME)

@@ -77,6 +77,7 @@ async def test_a_message_reaches_a_worker_that_is_killed_in_between_and_the_send
     [first, _] = lab.events(building, MessageSent)
     assert (first.to, first.run, first.text, first.id) == ("tester", testing, text, received.id)
     assert (received.by, received.sender) == ("builder, a member of your team", building)
+    assert received.channel == "agent"
     assert delivered.ids == (first.id,)
     assert delivered.text.startswith("[message from builder, a member of your team]\n> port 8080\n> [message from")
     assert len([one for one in lab.events(testing, MessageReceived) if one.id == first.id]) == 1

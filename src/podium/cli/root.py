@@ -9,29 +9,23 @@ import contextlib
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, NoReturn
 
 import click
 
 from .. import __version__
+from ..values.actor import Channel
 from ..values.errors import Mistake, PodiumError, explain_full_disk, find_first_error
 from .command_table import EXAMPLES, LOOKING_NAMES, LOOKING_SUBCOMMANDS, NAMES, build_help_text
 from .terminal import exit_codes
 from .terminal.broken_pipe import discard_stdout, discard_unwritable_stdout
+from .terminal.global_options import GlobalOptions
 from .terminal.text import escape_for_terminal, print_to_stderr
 
 INSTEAD_OF_SERVER = (
     "run the command on the other machine with ssh, or use the dashboard or the API of podium serve there"
 )
-
-
-@dataclass(slots=True)
-class GlobalOptions:
-    """Options of `podium` that apply to every command."""
-
-    is_debug: bool = False
 
 
 class RootCommandGroup(click.Group):
@@ -75,9 +69,12 @@ class RootCommandGroup(click.Group):
         """Run the command line and exit the process. Click's test runner calls this method."""
         sys.exit(self.run_command_line(args))
 
-    def run_command_line(self, args: Sequence[str] | None = None) -> int:
-        """Run one command, print its error if it fails, and return the exit code."""
-        options = GlobalOptions()
+    def run_command_line(self, args: Sequence[str] | None = None, *, channel: Channel = "command") -> int:
+        """Run one command, print its error if it fails, and return the exit code.
+
+        `channel` is where the user entered the command.
+        """
+        options = GlobalOptions(channel=channel)
         for stream in (sys.stdout, sys.stderr):
             # Print characters that the terminal cannot encode as escapes instead of raising an error.
             with contextlib.suppress(AttributeError):

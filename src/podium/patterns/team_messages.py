@@ -53,7 +53,9 @@ def make_message_tools(op: Operation) -> tuple[Tool, ...]:
         to = Teammate(name=sent.to, run=sent.run, agent=to.agent)
         await scope.timeline.wait_written()
         sender = f"{op.agent.name}{TEAMMATE}"
-        message = MessageReceived(id=sent.id, to=to.agent, text=sent.text, by=sender, sender=scope.timeline.run)
+        message = MessageReceived(
+            id=sent.id, to=to.agent, text=sent.text, by=sender, sender=scope.timeline.run, channel="agent"
+        )
         if not await placement.post_message(to, message):
             return ToolAnswer(text=f"{asked.to} has ended and did not get the message.{receipts}", is_error=True)
         return ToolAnswer(text=f"Sent. {asked.to} gets the message before its next model call.{receipts}")

@@ -133,7 +133,7 @@ class AcpAgent:
         if method == "session/cancel" and session is not None and session.active is not None:
             session.is_cancelled = True
             if not session.active.run.is_over:
-                await session.active.run.stop()
+                await session.active.run.stop(by=self._runs.by)
 
     async def _open_session(self, given: NewSession, id: str) -> Session:
         place = await to_thread.run_sync(find_place, given.cwd)
@@ -167,9 +167,7 @@ class AcpAgent:
             raise RpcError(INVALID_PARAMS, "the session is still answering a prompt; cancel it or wait until it ends")
         text = build_prompt_text(given.prompt)
         id = "" if session.last_run else session.id
-        starting = self._runs.start(
-            session.settings, session.place, self._agent, text, by=get_local_actor("acp"), id=id, after=session.last_run
-        )
+        starting = self._runs.start(session.settings, session.place, self._agent, text, id=id, after=session.last_run)
         session.is_answering = True
         try:
             async with starting as run:
@@ -198,7 +196,7 @@ class AcpAgent:
             return asked.choices[int(chosen.removeprefix(CHOICE))] if chosen.startswith(CHOICE) else None
 
         async with create_task_group() as group:
-            requests = ClientRequests(group, session.settings.store, run.id, ask)
+            requests = ClientRequests(group, session.settings.store, run.id, ask, by=self._runs.by)
             with run.entries() as entries:
                 async for entry in entries:
                     requests.handle_entry(entry)
@@ -289,7 +287,7 @@ async def serve_acp(agent: str, load_settings: Callable[[Path], Settings]) -> No
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     stream = DescriptorStream(sys.stdin.fileno(), output)
     async with create_task_group() as tasks:
-        runs = ClientRuns(tasks, tell=report_trouble)
+        runs = ClientRuns(tasks, by=get_local_actor("acp"), tell=report_trouble)
         served = AcpAgent(agent, runs, load_settings)
 
         async def read() -> bytes:

@@ -7,14 +7,18 @@ withdrawn. If the client cannot ask, or the person gives no answer, the request 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
 
-from anyio import CancelScope, sleep
+from anyio import CancelScope, sleep, to_thread
 from anyio.abc import TaskGroup
 from msgspec import structs
 
 from ..core.open_requests import Asked
-from ..runs.inbox import AnswerMailbox, WorkerRequestWatcher
-from ..system.username import get_username
+from ..runs.answers import NewAnswer, answer_request, get_shown
+from ..runs.inbox import WorkerRequestWatcher
+from ..values.actor import Actor
+from ..values.errors import AlreadyAnswered
 from ..values.event import (
     Decision,
     Entry,
@@ -50,10 +54,11 @@ class ClientRequests:
     `tasks` is the task group in which requests are sent to the client. The caller cancels it to stop sending requests.
     """
 
-    def __init__(self, tasks: TaskGroup, store: StoreAddress, run: str, ask: AskClient) -> None:
+    def __init__(self, tasks: TaskGroup, store: StoreAddress, run: str, ask: AskClient, *, by: Actor) -> None:
         self._tasks = tasks
-        self._mailbox = AnswerMailbox(store)
-        self._watcher = WorkerRequestWatcher(store, self, self._mailbox, sent_by=run)
+        self._store = store
+        self._by = by
+        self._watcher = WorkerRequestWatcher(store, self, sent_by=run)
         self._is_watching = False
         self._ask_client = ask
         self._open: dict[str, CancelScope] = {}
@@ -62,7 +67,6 @@ class ClientRequests:
         """Handle an entry of the run, or a request from one of its workers."""
         match entry.event:
             case PermissionAsked() | QuestionAsked() as asked if asked.id not in self._open:
-                self._mailbox.register_request(asked.id, entry.run, asked)
                 self._open[asked.id] = CancelScope()
                 self._tasks.start_soon(self._ask, entry, asked, worker)
             case PermissionAnswered(id=id) | QuestionAnswered(id=id):
@@ -86,20 +90,24 @@ class ClientRequests:
             await sleep(SETTLE_SECONDS)
             given = await self._ask_client(entry, asked, format_request(entry, asked, worker))
             if given is not None:
-                await post_client_answer(self._mailbox, asked, given)
+                await submit_client_answer(self._store, entry.run, asked, given, by=self._by)
 
 
-async def post_client_answer(mailbox: AnswerMailbox, asked: Asked, given: str) -> None:
-    """Post the answer from a client's user: a decision on a permission request, or the answer to a question.
+async def submit_client_answer(store: StoreAddress, run: str, asked: Asked, given: str, *, by: Actor) -> None:
+    """Submit the answer from a client's user: a decision on a permission request, or the answer to a question.
 
     An answer that the request does not allow is ignored, so the request stays in the inbox.
     """
-    by = get_username()
     if isinstance(asked, QuestionAsked):
-        if asked.kind != "decision" or not asked.choices or given in asked.choices:
-            await mailbox.reply(asked.id, given, by=by, channel="api")
+        if asked.kind == "decision" and asked.choices and given not in asked.choices:
+            return
+        answer = NewAnswer(shown=get_shown(asked), text=given)
     elif given in DECISIONS:
-        await mailbox.answer(asked.id, DECISIONS[given], by=by, channel="api")
+        answer = NewAnswer(shown=get_shown(asked), decision=DECISIONS[given])
+    else:
+        return
+    with suppress(AlreadyAnswered):
+        await to_thread.run_sync(partial(answer_request, store, run, asked, answer, by=by, home=None))
 
 
 def format_request(entry: Entry, asked: Asked, worker: str = "") -> str:

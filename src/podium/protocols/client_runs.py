@@ -63,9 +63,13 @@ class ClientRun:
 
 
 class ClientRuns:
-    """The runs that the clients of one server have started. `tell` is called with messages about background errors."""
+    """The runs that the clients of one server have started.
 
-    def __init__(self, tasks: TaskGroup, *, tell: Callable[[str], None]) -> None:
+    `by` is who uses the clients. `tell` is called with messages about background errors.
+    """
+
+    def __init__(self, tasks: TaskGroup, *, by: Actor, tell: Callable[[str], None]) -> None:
+        self.by = by
         self._tasks = tasks
         self._tell = tell
         self._open: set[_RunTask] = set()
@@ -78,13 +82,12 @@ class ClientRuns:
         agent: str,
         request: str,
         *,
-        by: Actor,
         id: str = "",
         **options: Unpack[RunOptions],
     ) -> AsyncIterator[ClientRun]:
         """Start a run in the folder `place` and yield it. Exiting the block before the run has ended stops the run.
 
-        `by` is who starts the run, and `id` is an id chosen in advance. Raise PodiumError if the run cannot start, and
+        `id` is an id chosen in advance. Raise PodiumError if the run cannot start, and
         TooManyRuns if the server has the maximum number of runs.
         """
         if len(self._open) >= MOST_RUNS:
@@ -92,7 +95,7 @@ class ClientRuns:
         task = _RunTask()
         self._open.add(task)
         options["repo"], options["is_attended"] = place, True
-        self._tasks.start_soon(self._work_on, settings, agent, request, options, by, id, task)
+        self._tasks.start_soon(self._work_on, settings, agent, request, options, self.by, id, task)
         try:
             await task.is_ready.wait()
             if task.started is None:
@@ -118,7 +121,7 @@ class ClientRuns:
                     task.started = ClientRun(run, settings.store)
                     task.is_ready.set()
                     async with create_task_group() as group:
-                        group.start_soon(_stop_when_left, task, run)
+                        group.start_soon(_stop_when_left, task, run, self.by)
                         await follow_with_notices(settings, run, self._tell)
                         group.cancel_scope.cancel()
         except (PodiumError, ExceptionGroup) as error:
@@ -144,10 +147,10 @@ class _RunTask:
         self.error: PodiumError | None = None
 
 
-async def _stop_when_left(task: _RunTask, run: Run) -> None:
+async def _stop_when_left(task: _RunTask, run: Run, by: Actor) -> None:
     await task.is_left.wait()
     if not run.is_over:
-        await run.stop()
+        await run.stop(by=by)
 
 
 def describe_missing_answer(result: Result) -> str:

@@ -21,9 +21,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult
 
 from ..core.open_requests import Asked
-from ..runs.inbox import AnswerMailbox
 from ..setup.settings import Settings
-from ..system.username import get_local_actor
+from ..values.actor import Actor
 from ..values.errors import find_first_error
 from ..values.event import (
     Entry,
@@ -36,7 +35,7 @@ from ..values.event import (
     WorkerSent,
 )
 from ..values.operation_path import parse_agent_name
-from .client_requests import SETTLE_SECONDS, AskClient, ClientRequests, post_client_answer
+from .client_requests import SETTLE_SECONDS, AskClient, ClientRequests, submit_client_answer
 from .client_runs import ClientRun, ClientRuns
 
 MODERN_VERSION = "2026-07-28"
@@ -61,8 +60,9 @@ PERMISSION_SCHEMA: dict[str, Any] = {
 class RunCall:
     """A run that a tool call has started. Exiting this context manager stops the run, unless `keep` was called."""
 
-    def __init__(self, run: ClientRun, settings: Settings, resources: AsyncExitStack) -> None:
+    def __init__(self, run: ClientRun, settings: Settings, resources: AsyncExitStack, *, by: Actor) -> None:
         self.run = run
+        self._by = by
         self._settings = settings
         self._resources = resources
         self._is_kept = False
@@ -85,10 +85,8 @@ class RunCall:
     async def start(cls, runs: ClientRuns, settings: Settings, place: Path, agent: str, request: str) -> RunCall:
         """Start a run for a call."""
         resources = AsyncExitStack()
-        run = await resources.enter_async_context(
-            runs.start(settings, place, agent, request, by=get_local_actor("mcp"))
-        )
-        return cls(run, settings, resources)
+        run = await resources.enter_async_context(runs.start(settings, place, agent, request))
+        return cls(run, settings, resources, by=runs.by)
 
     def keep(self) -> Self:
         """Leave the run open when this context manager exits. The client's next request can then continue the call."""
@@ -120,7 +118,7 @@ class RunCall:
             async with create_task_group() as group:
                 with CancelScope() as following:
                     requests = ClientRequests(
-                        group, self._settings.store, self.run.id, self._choose_asking(ctx, following)
+                        group, self._settings.store, self.run.id, self._choose_asking(ctx, following), by=self._by
                     )
                     for entry in self._open.values():
                         requests.handle_entry(entry)
@@ -152,13 +150,11 @@ class RunCall:
 
     async def take_answers(self, responses: Mapping[str, object]) -> None:
         """Answer the requests that the client has shown."""
-        mailbox = AnswerMailbox(self._settings.store)
         for id, (entry, asked, _) in self._shown.items():
             given = responses.get(id)
             value = read_elicited(given) if isinstance(given, ElicitResult) else None
             if value is not None:
-                mailbox.register_request(id, entry.run, asked)
-                await post_client_answer(mailbox, asked, value)
+                await submit_client_answer(self._settings.store, entry.run, asked, value, by=self._by)
         self._shown.clear()
 
     def _track_requests(self, entry: Entry) -> None:

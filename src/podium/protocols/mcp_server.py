@@ -213,7 +213,7 @@ def report_trouble(text: str) -> None:
 async def serve_mcp(place: Path, load_settings: Callable[[], Settings]) -> None:
     """Serve on standard input and output until the input ends. Runs that are still active can be resumed later."""
     async with create_task_group() as tasks:
-        runs = ClientRuns(tasks, tell=report_trouble)
+        runs = ClientRuns(tasks, by=get_local_actor("mcp"), tell=report_trouble)
         server = build_server(PodiumTools(place, runs, load_settings))._lowlevel_server
         async with stdio_server() as (read, write):
             sender, messages = create_memory_object_stream[SessionMessage | Exception](0)

@@ -1,86 +1,25 @@
-"""Watch for requests from workers, and post people's answers to the mailboxes of the runs that asked.
-
-Only the first answer to a request counts.
-"""
+"""Watch for requests from workers, so that people can be asked to answer them."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
-from functools import partial
 from typing import Protocol
 
 from anyio import sleep, to_thread, wait_readable
 
-from ..core.open_requests import Answered, Asked, describe_closing
+from ..core.open_requests import describe_closing
 from ..store.answering_clients import register_client
-from ..store.mailbox import post_to_mailbox
 from ..store.open_requests import OpenRequest, list_open_requests
 from ..store.reader import RunSummary, StoreReader
 from ..store.wakeup import open_wakeup, send_wakeup
 from ..store.worker_index import WorkerIndex
-from ..values.errors import Mistake
-from ..values.event import (
-    Channel,
-    Decision,
-    Entry,
-    PermissionAnswered,
-    QuestionAnswered,
-    QuestionAsked,
-    RunStarted,
-)
-from ..values.plain_text import truncate_text
-from ..values.request import replace_surrogates
+from ..values.event import Entry, RunStarted
 from ..values.store_address import StoreAddress
 
 LOOK_SECONDS = 0.5
 """The minimum time between two scans of all runs, however often workers write to the store."""
-
-
-class AnswerMailbox:
-    """Posts each answer to the run that made the request."""
-
-    def __init__(self, store: StoreAddress) -> None:
-        self._store = store
-        self._runs: dict[str, str] = {}
-        self._digests: dict[str, str] = {}
-        """The digests of the texts shown with questions, keyed by question id."""
-
-    def register_request(self, id: str, run: str, asked: Asked | None = None) -> None:
-        """Register a request and the run that made it."""
-        self._runs[id] = run
-        if isinstance(asked, QuestionAsked):
-            self._digests[id] = asked.digest
-
-    def has_request(self, id: str) -> bool:
-        """Return whether a request with this id is registered."""
-        return id in self._runs
-
-    async def answer(
-        self, id: str, decision: Decision, *, by: str = "", comment: str = "", rule: str = "", channel: Channel
-    ) -> bool:
-        given = PermissionAnswered(
-            id=id,
-            decision=decision,
-            by=by,
-            comment=replace_surrogates(comment),
-            rule=rule,
-            at=time.time(),
-            channel=channel,
-        )
-        return await self._post_answer(given)
-
-    async def reply(self, id: str, text: str, *, by: str = "", channel: Channel) -> bool:
-        digest = self._digests.get(id, "")
-        return await self._post_answer(
-            QuestionAnswered(id=id, text=replace_surrogates(text), by=by, digest=digest, channel=channel)
-        )
-
-    async def _post_answer(self, given: Answered) -> bool:
-        return await to_thread.run_sync(
-            partial(post_to_mailbox, self._store, self._runs[given.id], given, ref=given.id)
-        )
 
 
 class RequestListener(Protocol):
@@ -116,13 +55,10 @@ class RequestListeners:
 class WorkerRequestWatcher:
     """Passes the requests from all workers of a store, or from one run's workers, to a listener."""
 
-    def __init__(
-        self, store: StoreAddress, listener: RequestListener, answer_mailbox: AnswerMailbox, *, sent_by: str = ""
-    ) -> None:
+    def __init__(self, store: StoreAddress, listener: RequestListener, *, sent_by: str = "") -> None:
         self._store = store
         self._sent_by = sent_by
         self._listener = listener
-        self._answer_mailbox = answer_mailbox
         self._open: dict[str, str] = {}
         """The requests that were passed to the listener and not withdrawn, each with its run."""
 
@@ -180,7 +116,6 @@ class WorkerRequestWatcher:
         for id, one in asked.items():
             if id not in self._open:
                 self._open[id] = one.entry.run
-                self._answer_mailbox.register_request(id, one.entry.run, one.asked)
                 self._listener.handle_entry(one.entry, one.worker_name)
 
 
@@ -189,23 +124,3 @@ def walk_parent_runs(reader: StoreReader, summary: RunSummary) -> Iterator[str]:
     while isinstance(started := summary.first.event, RunStarted) and started.errand and started.errand.parent:
         yield started.errand.parent
         summary = reader.read_summary(started.errand.parent)
-
-
-def resolve_choice(asked: QuestionAsked, text: str) -> str:
-    """Return the choice with this number or name, or the text itself as a free answer.
-
-    Raise Mistake if no choice has this number or, for a decision, if the text is not one of the choices.
-    """
-    word = text.strip()
-    names = {choice.casefold(): choice for choice in asked.choices}
-    is_decision = asked.kind == "decision" and bool(asked.choices)
-    if is_decision and word.casefold() in names:
-        return names[word.casefold()]
-    if not asked.choices or word in asked.choices or not (word.isdecimal() or is_decision):
-        return text
-    if not word.isdecimal() or not 1 <= int(word) <= len(asked.choices):
-        there_are = ", ".join(f"{number} ({choice})" for number, choice in enumerate(asked.choices, 1))
-        or_text = "" if is_decision else ", or type your own answer"
-        what = f"{truncate_text(word)!r} is not one of the choices for {asked.id}"
-        raise Mistake(f"{what}; choose from {there_are}{or_text}")
-    return asked.choices[int(word) - 1]

@@ -397,11 +397,11 @@ class RunDriver:
                 self._timeout.scope.cancel()
             case PauseAsked():
                 self.timeline.pause()
-            case PermissionAnswered(decision="abort", by=by):
-                self.timeline.append(StopAsked(by=by), scope="")
+            case PermissionAnswered(decision="abort", by=by, channel=channel):
+                self.timeline.append(StopAsked(by=by, channel=channel), scope="")
                 self._timeout.scope.cancel()
-            case PermissionAnswered(decision="deny_and_pause", by=by):
-                self.timeline.append(PauseAsked(by=by), scope="")
+            case PermissionAnswered(decision="deny_and_pause", by=by, channel=channel):
+                self.timeline.append(PauseAsked(by=by, channel=channel), scope="")
                 self.timeline.pause()
 
     def _apply_budget_change(self, message: MailboxMessage, change: BudgetChanged) -> None:

@@ -46,7 +46,6 @@ from ..setup.run_hook_table import describe_untrusted_hooks
 from ..setup.run_tools import wrap_functions
 from ..setup.settings import Settings
 from ..store.attachment_rows import build_attachment_copy
-from ..store.mailbox import post_to_mailbox
 from ..store.reader import RunSummary, StoreReader
 from ..store.run_integrity import require_intact_run
 from ..store.run_store import RunLease, RunStore
@@ -63,10 +62,10 @@ from ..values.event import (
     MessageReceived,
     Noticed,
     OperationStarted,
+    PauseAsked,
     RunPaused,
     RunResumed,
     RunStarted,
-    StopAsked,
     decode_entry,
 )
 from ..values.fleet_job import FleetJob
@@ -301,13 +300,13 @@ class RunLauncher:
         """End a run as failed, because it cannot continue. Raise RunHeld if a process is working on it."""
         await (await self.claim_idle_run(run, by=by)).record_failure(why)
 
-    async def pause_run(self, run: str, why: str = "", *, by: Actor) -> None:
-        """Pause a run that no process is working on. `why` becomes a notice on its timeline.
+    async def pause_run(self, run: str, why: PauseAsked | Noticed | None = None, *, by: Actor) -> None:
+        """Pause a run that no process is working on. `why` is recorded first: who asked for it, or a notice.
 
         Raise RunHeld if a process is working on it.
         """
-        notices = [Noticed(text=why)] if why else []
-        await (await self.claim_idle_run(run, by=by)).record_and_release(*notices, RunPaused())
+        reasons = [] if why is None else [why]
+        await (await self.claim_idle_run(run, by=by)).record_and_release(*reasons, RunPaused())
 
     async def claim_idle_run(self, run: str, *, by: Actor, must_be_intact: bool = False) -> RunDriver:
         """Claim a run that no process is working on, to record events about it. `by` is who claims it.
@@ -319,20 +318,20 @@ class RunLauncher:
         await self._require_unfinished(run)
         return await self._claim_run(run, by=by, must_be_intact=must_be_intact)
 
-    async def stop_run(self, run: str, *, by: Actor) -> None:
-        """Stop a run and keep its partial results. If no process is working on it, this process ends it.
+    async def end_stopped_run(self, run: str, *, by: Actor) -> bool:
+        """End a run that somebody asked to stop, and keep its partial results.
 
-        Raise RunOver if the run has already ended, and StoreFailed if this process cannot end it.
+        Return False if a process is working on it, which then ends it, or if it has ended already. Raise StoreFailed if
+        this process cannot end it.
         """
-        await self._require_unfinished(run)
-        await to_thread.run_sync(partial(post_to_mailbox, self.settings.store, run, StopAsked().with_actor(by)))
         try:
             claimed = await self._claim_run(run, by=by)
-        except (RunHeld, RunOver):  # its owner receives the stop request, and may have finished by now
-            return
+        except (RunHeld, RunOver):  # its owner receives the request, and may have finished by now
+            return False
         result = await claimed.drive()
         if result.outcome == "interrupted":
             raise StoreFailed(f"run {run} could not be ended: {result.error}")
+        return True
 
     def _write_run_start(
         self,

@@ -1,4 +1,4 @@
-"""List and answer the open requests in all runs of a store: requests from agents that nobody has answered yet.
+"""List the open requests in all runs of a store: requests from agents that nobody has answered yet.
 
 Open requests are computed from the timelines and not stored. An answer is a message in the run's mailbox with the
 request's id as its `ref`, so only the first answer is accepted.
@@ -23,7 +23,6 @@ from ..values.event import (
 )
 from ..values.store_address import StoreAddress
 from .closed_requests import as_answered_error, explain_closed_request
-from .mailbox import post_to_mailbox
 from .reader import RunSummary, StoreReader
 from .store_connection import open_connection, translate_errors
 
@@ -67,7 +66,7 @@ def find_open_request(store: StoreAddress, prefix: str) -> OpenRequest:
     if found:
         ids = ", ".join(one.asked.id for one in found)
         raise Mistake(f"{prefix!r} matches several requests: {ids}; give more characters of the id")
-    before = _find_posted_answer(store, prefix)
+    before = find_posted_answer(store, prefix)
     if before is not None and not is_automatic_denial(before):
         raise as_answered_error(before)
     if (closed := explain_closed_request(store, prefix, before, now=time.time())) is not None:
@@ -76,13 +75,6 @@ def find_open_request(store: StoreAddress, prefix: str) -> OpenRequest:
     raise Mistake(
         f"no open request matches {prefix!r}; " + (f"open requests: {ids}" if ids else "there are no open requests")
     )
-
-
-def answer_request(store: StoreAddress, one: OpenRequest, answered: Answered) -> Answered:
-    """Answer a request, and return the answer that counts: this answer, or an earlier answer by somebody else."""
-    if post_to_mailbox(store, one.summary.id, answered, ref=answered.id):
-        return answered
-    return _find_posted_answer(store, answered.id, run=one.summary.id) or answered
 
 
 def list_run_requests(reader: StoreReader, summary: RunSummary) -> list[OpenRequest]:
@@ -103,7 +95,7 @@ def find_open_permission(store: StoreAddress, run: str, id: str) -> PermissionAs
     return asked if isinstance(asked, PermissionAsked) else None
 
 
-def _find_posted_answer(store: StoreAddress, prefix: str, *, run: str = "") -> Answered | None:
+def find_posted_answer(store: StoreAddress, prefix: str, *, run: str = "") -> Answered | None:
     """Return the posted answer to the request that `prefix` identifies, in `run` or in all runs, or None."""
     connection = open_connection(store, create=False)
     try:

@@ -133,7 +133,7 @@ class ReportBuilder:
             case BudgetChanged(budget=budget):
                 self.budget = override_limits(self.budget, budget)
             case StopAsked(by=by):
-                self.stopped_by = by
+                self.stopped_by = self.stopped_by or by
             case MessageReceived() as event:
                 self._messages[event.id] = event
             case MessagesDelivered(ids=ids):

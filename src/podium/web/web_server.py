@@ -37,7 +37,7 @@ from .api.routes import (
     teams,
     workers,
 )
-from .api.scopes import SECURITY_SCHEMES, declare_scopes
+from .api.scopes import SECURITY_SCHEMES, declare_scopes, find_actor
 from .api.server_context import ServerContext
 from .api.server_log import report_trouble
 from .dashboard.static_files import load_static_files, serve_file, serve_page
@@ -83,6 +83,7 @@ def build_app(
     app = Litestar(
         route_handlers=[read_health, read_metrics, *ROUTES, serve_page, serve_file],
         dependencies={
+            "actor": Provide(find_actor, sync_to_thread=False),
             "server": Provide(lambda: context, sync_to_thread=False),
             "static_files": Provide(lambda: static_files, sync_to_thread=False),
         },

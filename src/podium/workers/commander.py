@@ -29,7 +29,7 @@ from ..store.wakeup import Wakeup, open_wakeup, send_wakeup
 from ..store.worker_index import WorkerIndex
 from ..values.actor import PODIUM
 from ..values.errors import OutsideFailed, PodiumError, RunHeld, RunOver
-from ..values.event import RunStarted
+from ..values.event import Noticed, RunStarted
 from ..values.plain_text import escape_unprintable
 from ..views.phase import is_startable
 from .active_worker import ActiveWorker
@@ -273,7 +273,7 @@ class Commander:
                 await self._end_run(worker.run, partial(self._launcher.fail_run, worker.run, str(error), by=PODIUM))
             return
         if worker.checkout_scope.cancelled_caught:
-            await self._end_run(worker.run, partial(self._launcher.stop_run, worker.run, by=PODIUM))
+            await self._end_run(worker.run, partial(self._launcher.end_stopped_run, worker.run, by=PODIUM))
             return
         crashes = 0
         while crashes <= worker.worker_task.max_restarts:
@@ -284,14 +284,15 @@ class Commander:
                 worker.needs_keys_again = not ending.how and not summary.is_over and summary.phase != "paused"
                 return
             if worker.is_ending:
-                await self._end_run(worker.run, partial(self._launcher.stop_run, worker.run, by=PODIUM))
+                await self._end_run(worker.run, partial(self._launcher.end_stopped_run, worker.run, by=PODIUM))
                 return
             if ending.is_refused:
                 why = self._logs.read_tail(worker.run)
                 if self._host_owner is not None:
                     worker.refusal = why
                 else:
-                    await self._end_run(worker.run, partial(self._launcher.pause_run, worker.run, why, by=PODIUM))
+                    reason = Noticed(text=why)
+                    await self._end_run(worker.run, partial(self._launcher.pause_run, worker.run, reason, by=PODIUM))
                 return
             self._logs.write_line(worker.run, f"{ending.how} (attempt {crashes + 1})")
             if ending.is_crash:
@@ -370,7 +371,7 @@ class Commander:
         """Stop a worker. If it is not active, end its run."""
         worker = self._active_workers.get(run)
         if worker is None:
-            await self._end_run(run, partial(self._launcher.stop_run, run, by=PODIUM))
+            await self._end_run(run, partial(self._launcher.end_stopped_run, run, by=PODIUM))
         elif not worker.is_ending:
             worker.is_ending = True
             group.start_soon(self._terminate_worker, worker)

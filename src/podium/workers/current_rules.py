@@ -10,29 +10,26 @@ from __future__ import annotations
 import msgspec
 
 from ..policy import Rules, check, narrow_rules
+from ..runs.answers import NewAnswer, get_shown
 from ..setup.settings import Settings
 from ..values.agent import Permissions
-from ..values.event import PermissionAnswered, PermissionAsked, RunStarted
+from ..values.event import PermissionAsked, RunStarted
 
 COMMANDER = "commander"
 """The value of `by` in answers from the commander."""
 
 
-def decide_by_rules(
-    asked: PermissionAsked, settings: Settings, restrictions: Rules, *, run: str, now: float
-) -> PermissionAnswered | None:
+def decide_by_rules(asked: PermissionAsked, settings: Settings, restrictions: Rules, *, run: str) -> NewAnswer | None:
     """Return an answer to a worker's request according to the rules, or None if a person must decide."""
     if asked.action.run != run:
         return None  # a worker cannot ask on behalf of another run
     changed = sum(line.startswith(("+", "-")) for line in asked.shown.splitlines())
     verdict = check(asked.action, narrow_rules(settings.build_rules(), restrictions), changed_lines=changed)
     if verdict.decision == "deny":
-        return PermissionAnswered(
-            id=asked.id, decision="deny", by=COMMANDER, comment=verdict.reason, at=now, channel="rule"
-        )
+        return NewAnswer(shown=get_shown(asked), decision="deny", comment=verdict.reason)
     # If no rule applies to the action, only the worker knows why it asked, so a person must decide.
     if verdict.decision == "allow" and verdict.rule is not None:
-        return PermissionAnswered(id=asked.id, decision="once", by=COMMANDER, at=now, channel="rule")
+        return NewAnswer(shown=get_shown(asked), decision="once")
     return None
 
 

@@ -19,11 +19,10 @@ from ..core.open_requests import RunRequests
 from ..core.placement import Idle, Teammate, WorkerOptions
 from ..roster.discovery import load_roster
 from ..runs.run_launcher import RunLauncher
-from ..runs.run_steering import post_if_open
+from ..runs.run_steering import forward_message, post_stop
 from ..setup.local_server_consent import require_consent
 from ..setup.settings import Settings
 from ..store.follower import Follower
-from ..store.mailbox import post_to_mailbox
 from ..store.reader import StoreReader
 from ..store.worker_index import WorkerIndex
 from ..values.actor import Actor
@@ -39,7 +38,6 @@ from ..values.event import (
     RunEnded,
     RunPaused,
     RunResumed,
-    StopAsked,
     WorkCommitted,
     WorkerPlaced,
     WorkerReturned,
@@ -182,7 +180,8 @@ class LocalPlacement:
 
     async def stop_workers(self, runs: Sequence[str]) -> None:
         for run in runs:
-            await to_thread.run_sync(post_to_mailbox, self._store, run, StopAsked(by=f"run {self._run}"))
+            by = Actor(name=f"run {self._run}", channel="agent")
+            await to_thread.run_sync(partial(post_stop, self._store, run, by=by))
 
     async def list_teammates(self, team: str) -> list[Teammate]:
         return await to_thread.run_sync(self._find_teammates, team)
@@ -205,7 +204,7 @@ class LocalPlacement:
         return [one for one in found.values() if one.run != self._run or self._run == run]
 
     async def post_message(self, to: Teammate, message: MessageReceived, files: Sequence[AttachedFile] = ()) -> bool:
-        return await to_thread.run_sync(partial(post_if_open, self._store, to.run, message, files=files))
+        return await to_thread.run_sync(partial(forward_message, self._store, to.run, message, files=files))
 
     def _load_run_view(self, run: str) -> RunView:
         with StoreReader(self._store) as reader:

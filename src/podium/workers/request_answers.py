@@ -7,17 +7,18 @@ answer goes to the same mailbox, and denies the request if no answer is given in
 
 from __future__ import annotations
 
-import time
+from contextlib import suppress
 from functools import partial
 from math import inf
 
 from anyio import to_thread
 
 from ..core.open_requests import describe_timeout
-from ..store.mailbox import post_to_mailbox
+from ..runs.answers import NewAnswer, answer_request, get_shown
 from ..store.open_requests import find_open_permission
-from ..values.errors import PodiumError
-from ..values.event import PermissionAnswered, PermissionAsked
+from ..values.actor import Actor, Channel
+from ..values.errors import AlreadyAnswered, PodiumError
+from ..values.event import PermissionAsked
 from ..values.store_address import StoreAddress
 from .active_worker import ActiveWorker
 from .answer_deadlines import ApprovalDeadlines
@@ -64,21 +65,21 @@ class RequestAnswers:
             # host only deny requests, not allow them.
             answer = None if self._is_host else self._decide_by_rules(worker, asked)
             if answer is not None:
-                await self._post_answer(worker, answer)
+                await self._submit_answer(worker, asked, answer, "rule")
                 return
             self.deadlines.add_request(
                 id,
                 by=worker.run,
                 allowed=partial(self._read_approval_seconds, worker),
-                deny=partial(self._deny_late_request, worker, id),
+                deny=partial(self._deny_late_request, worker, asked),
             )
         await self._notifications.notify_request(worker.run, id)
 
-    def _decide_by_rules(self, worker: ActiveWorker, asked: PermissionAsked) -> PermissionAnswered | None:
+    def _decide_by_rules(self, worker: ActiveWorker, asked: PermissionAsked) -> NewAnswer | None:
         """Return an answer according to the current rules, or None if a person must decide."""
         try:
             settings = self._settings_cache.get_settings(worker.worker_task.root)
-            return decide_by_rules(asked, settings, worker.restrictions, run=worker.run, now=time.time())
+            return decide_by_rules(asked, settings, worker.restrictions, run=worker.run)
         except PodiumError as error:
             self._logs.write_line(worker.run, f"the rules cannot be read, so a person must decide: {error}")
             return None
@@ -91,16 +92,18 @@ class RequestAnswers:
         except PodiumError:
             return inf
 
-    async def _deny_late_request(self, worker: ActiveWorker, id: str, seconds: float) -> None:
-        comment = describe_timeout(seconds)
-        denial = PermissionAnswered(
-            id=id, decision="deny", by=COMMANDER, comment=comment, at=time.time(), channel="timeout"
-        )
-        await self._post_answer(worker, denial)
+    async def _deny_late_request(self, worker: ActiveWorker, asked: PermissionAsked, seconds: float) -> None:
+        denial = NewAnswer(shown=get_shown(asked), decision="deny", comment=describe_timeout(seconds))
+        await self._submit_answer(worker, asked, denial, "timeout")
 
-    async def _post_answer(self, worker: ActiveWorker, answer: PermissionAnswered) -> None:
-        """Post an answer to the mailbox of the worker's run. Only the first answer to a request counts."""
+    async def _submit_answer(
+        self, worker: ActiveWorker, asked: PermissionAsked, answer: NewAnswer, channel: Channel
+    ) -> None:
+        """Answer a request of the worker's run. Only the first answer to a request counts."""
+        by = Actor(name=COMMANDER, channel=channel)
+        submit = partial(answer_request, self._store, worker.run, asked, answer, by=by, home=None)
         try:
-            await to_thread.run_sync(partial(post_to_mailbox, self._store, worker.run, answer, ref=answer.id))
+            with suppress(AlreadyAnswered):
+                await to_thread.run_sync(submit)
         except PodiumError as error:
-            self._logs.write_line(worker.run, f"request {answer.id} could not be answered: {error}")
+            self._logs.write_line(worker.run, f"request {asked.id} could not be answered: {error}")

@@ -10,13 +10,13 @@ from anyio import to_thread
 from ..core.placement import WorkerOptions
 from ..roster.discovery import load_roster
 from ..runs.run_launcher import RunLauncher
-from ..runs.run_steering import send_message
+from ..runs.run_steering import NewMessage, send_message
 from ..runs.worker_diff import require_own_branch
 from ..runs.worker_lookup import load_worker_states
 from ..setup.settings import Settings
 from ..store.reader import StoreReader
 from ..store.worker_index import WorkerIndex
-from ..values.actor import Actor
+from ..values.actor import Actor, act
 from ..values.errors import Mistake, RunOver
 from ..values.plain_text import escape_unprintable, fence_output
 from ..values.store_address import StoreAddress
@@ -39,7 +39,8 @@ class SentReview:
     text: str
 
 
-def send_review(store: StoreAddress, worker: WorkerState, review: str, *, by: str = "", ref: str = "") -> SentReview:
+@act("act")
+def send_review(store: StoreAddress, worker: WorkerState, review: str, *, by: Actor, ref: str = "") -> SentReview:
     """Send a review to a worker that has not ended. A review with a known `ref` is not sent again.
 
     Raise RunOver if the worker has ended.
@@ -52,7 +53,8 @@ def send_review(store: StoreAddress, worker: WorkerState, review: str, *, by: st
         )
     with StoreReader(store) as reader:
         summary = reader.read_summary(worker.run)
-    return SentReview(run=worker.run, branch=branch, text=send_message(store, summary, "", review, by=by, ref=ref))
+    sent = send_message(store, summary, NewMessage(text=review, ref=ref), by=by)
+    return SentReview(run=worker.run, branch=branch, text=sent.text)
 
 
 async def delegate_review(

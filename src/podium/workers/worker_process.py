@@ -25,6 +25,7 @@ from msgspec import Struct
 
 from ..runs.run_handle import Run
 from ..store.run_leases import OwnerId
+from ..values.actor import Actor
 from ..values.errors import LeaseLost, Mistake, PodiumError, StoreUnreachable
 from .wire.line_socket import ConnectionClosed
 from .wire.link import Link
@@ -162,9 +163,9 @@ async def _cancel_on_signals(working: CancelScope) -> None:
 
 async def _handle_orders(link: Link[Order, Report], run: Run) -> bool:
     """Stop the run when the commander requests it. When the connection closes, return False, so that the work stops."""
-    async for order in link:
+    async for _ in link:
         with suppress(Mistake):  # the run may have just ended
-            await run.stop(by=order.reason or "commander")
+            await run.stop(by=Actor(name="commander", channel="rule"))
     return False
 
 

@@ -16,7 +16,8 @@ import msgspec
 from msgspec import Struct
 
 from podium import Settings
-from podium.store.open_requests import OpenRequest, answer_request, list_open_requests
+from podium.store.mailbox import post_to_mailbox
+from podium.store.open_requests import OpenRequest, find_posted_answer, list_open_requests
 from podium.values.errors import PodiumError
 from podium.values.event import Decision, PermissionAnswered
 from podium.values.store_address import StoreAddress
@@ -72,7 +73,8 @@ class Answerer:
         attempt = Attempt(request=one.asked.id, decision=decision, by=by)
         self._write(attempt)
         given = PermissionAnswered(id=one.asked.id, decision=decision, by=by, at=time.time())
-        counts = answer_request(self._store, one, given)
+        post_to_mailbox(self._store, one.summary.id, given, ref=given.id)
+        counts = find_posted_answer(self._store, given.id, run=one.summary.id)
         assert isinstance(counts, PermissionAnswered)
         self._write(msgspec.structs.replace(attempt, counts=counts.decision, counts_by=counts.by))
 

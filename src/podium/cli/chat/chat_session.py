@@ -18,7 +18,7 @@ from anyio.abc import TaskGroup
 
 from ...app import App, RunOptions
 from ...roster.discovery import load_roster
-from ...runs.inbox import AnswerMailbox, RequestListeners, WorkerRequestWatcher
+from ...runs.inbox import RequestListeners, WorkerRequestWatcher
 from ...runs.run_handle import Run
 from ...runs.run_notices import RunNotices
 from ...runs.run_start import start_run
@@ -33,7 +33,7 @@ from ...views.request_text import escape_hidden_text
 from ..terminal import exit_codes
 from ..terminal.agent_text import AgentText
 from ..terminal.outcome_text import format_parts
-from ..terminal.request_prompt import BY, RequestPrompter
+from ..terminal.request_prompt import RequestPrompter
 from ..terminal.request_wrapping import wrap_request
 from ..terminal.run_display import SilentView
 from ..terminal.run_notices import open_run_notices
@@ -61,9 +61,7 @@ class ChatSession:
         current = settings()
         self._home = current.home
         self._store = current.store
-        self._answer_mailbox = AnswerMailbox(current.store)
         self._prompter = RequestPrompter(
-            self._answer_mailbox,
             SilentView(),
             console,
             home=current.home,
@@ -90,7 +88,7 @@ class ChatSession:
         async with opening as notices, create_task_group() as group:
             self._group = group
             listeners = RequestListeners(self._prompter, notices)
-            watcher = WorkerRequestWatcher(self._store, listeners, self._answer_mailbox)
+            watcher = WorkerRequestWatcher(self._store, listeners)
             group.start_soon(self._prompter.serve_requests)
             group.start_soon(watcher.watch_requests)
             group.start_soon(self._run_turns, notices)
@@ -151,7 +149,7 @@ class ChatSession:
             self._has_messages.clear()
             while self._queue:
                 text, self._queue = "\n\n".join(self._queue), []
-                self._turn = ChatTurn(self._console, self._prompter, self._answer_mailbox, notices)
+                self._turn = ChatTurn(self._console, self._prompter, notices)
                 try:
                     await self._run_turn(self._turn, text)
                 except Exception as error:
@@ -235,14 +233,13 @@ class ChatTurn:
         self,
         console: ChatConsole,
         prompter: RequestPrompter,
-        answer_mailbox: AnswerMailbox,
         notices: RunNotices,
     ) -> None:
         self.run: Run | None = None
         self.is_stopping = False
         self._console = console
         self._prompter = prompter
-        self._answer_mailbox = answer_mailbox
+        self._by = get_local_actor("chat")
         self._notices = notices
         self._request_ids: set[str] = set()
         self._sent: list[str] = []
@@ -257,7 +254,7 @@ class ChatTurn:
         """Show the run until it ends and return its result."""
         self.run = run
         if self.is_stopping:
-            await run.stop(by=BY)
+            await run.stop(by=self._by)
         with run.entries() as entries:
             async for entry in entries:
                 self._track_entry(entry)
@@ -274,7 +271,7 @@ class ChatTurn:
             return False
         self._sent.append(text)
         try:
-            await self.run.send(text, by=BY)
+            await self.run.send(text, by=self._by)
         except Mistake:
             return True  # the run has ended, so the message stays pending
         self._console.print_line("  the agent will receive your message at its next step")
@@ -284,18 +281,17 @@ class ChatTurn:
         """Stop the run and keep its partial results."""
         self.is_stopping = True
         if self.run is not None and not self.run.is_over:
-            await self.run.stop(by=BY)
+            await self.run.stop(by=self._by)
 
     def _track_entry(self, entry: Entry) -> None:
         match entry.event:
-            case MessageReceived(id=id, by=by) if by == BY and self._sent:
+            case MessageReceived(id=id, channel="chat") if self._sent:
                 self._received[id] = self._sent.pop(0)
             case MessagesDelivered(ids=ids):
                 for id in ids:
                     self._received.pop(id, None)
             case PermissionAsked() | QuestionAsked() as asked:
                 self._request_ids.add(asked.id)
-                self._answer_mailbox.register_request(asked.id, entry.run, asked)
         self._prompter.handle_entry(entry)
         self._notices.handle_run_entry(entry)
 

@@ -176,7 +176,7 @@ def capture_podium_output(words: list[str]) -> str:
     sys.stdin = io.TextIOWrapper(io.BytesIO())
     try:
         with redirect_stdout(output), redirect_stderr(output):
-            podium.run_command_line(words)
+            podium.run_command_line(words, channel="chat")
     finally:
         sys.stdin = stdin
     return output.getvalue().rstrip("\n")

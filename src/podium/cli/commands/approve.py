@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import time
-
 import click
 
 from ...config.always_allow_rules import AllowedRule
-from ...runs.always_answer import save_always_answer
+from ...runs.answers import NewAnswer, get_shown
 from ...setup.settings import Settings
 from ...store.open_requests import find_open_request
-from ...system.username import get_username
-from ...values.errors import Mistake
-from ...values.event import Decision, PermissionAnswered, PermissionAsked
+from ...values.event import Decision, PermissionAnswered
 from ..terminal.answer_report import submit_answer
 
 
@@ -26,7 +22,7 @@ from ..terminal.answer_report import submit_answer
     help="Always allow such actions in the run's repository by saving a rule.",
 )
 @click.option("--everywhere", is_flag=True, help="With --always, allow such actions in all repositories.")
-def approve_command(id: str, for_run: bool, for_good: bool, everywhere: bool) -> int:
+def approve_command(id: str, for_run: bool, for_good: bool, everywhere: bool) -> None:
     """Approve the permission request ID, once by default. podium approvals lists the open requests.
 
     Without --always, the approval covers exactly the action that was shown. If a request is answered twice,
@@ -38,25 +34,11 @@ def approve_command(id: str, for_run: bool, for_good: bool, everywhere: bool) ->
         raise click.UsageError("--everywhere needs --always; give both")
     settings = Settings.load()
     one = find_open_request(settings.store, id)
-    if not isinstance(one.asked, PermissionAsked):
-        raise Mistake(f"{one.asked.id} is a question, not a permission request; use podium answer {one.asked.id} TEXT")
-    rule = one.asked.always if for_good else ""
-    if for_good and not rule:
-        raise Mistake(
-            f"--always cannot be used for {one.asked.id}, because no safe rule covers it; approve it only once, or use "
-            "--run to approve it until the run ends"
-        )
     decision: Decision = "always" if for_good else "run" if for_run else "once"
-    given = PermissionAnswered(
-        id=one.asked.id, decision=decision, by=get_username(), rule=rule, at=time.time(), channel="command"
-    )
-    code = submit_answer(settings.store, one, given)
-    if rule and code == 0:
-        saved = save_always_answer(
-            settings.home, settings.store, rule=rule, run=one.summary.id, by=get_username(), is_everywhere=everywhere
-        )
-        click.echo(_describe_saved_rule(rule, saved), err=True)
-    return code
+    answer = NewAnswer(shown=get_shown(one.asked), decision=decision, everywhere=everywhere)
+    given = submit_answer(settings, one, answer)
+    if isinstance(given.answered, PermissionAnswered) and given.answered.rule:
+        click.echo(_describe_saved_rule(given.answered.rule, given.saved), err=True)
 
 
 def _describe_saved_rule(rule: str, saved: AllowedRule | None) -> str:

@@ -11,11 +11,11 @@ from msgspec import structs
 
 from ...core.budget import BUDGET_UNCHANGED
 from ...runs import find
-from ...runs.run_lookup import derive_run_state, is_over, is_worker_run, open_reader
+from ...runs.run_lookup import derive_run_state, open_reader
+from ...runs.run_steering import change_budget, describe_effective_time
 from ...runs.run_wait import POLL_SECONDS
 from ...setup.settings import Settings
 from ...store.follower import Follower
-from ...store.mailbox import post_to_mailbox
 from ...store.reader import RunSummary, StoreReader
 from ...values.agent import Budget
 from ...values.errors import Mistake
@@ -23,6 +23,7 @@ from ...values.event import SCHEMA, BudgetChanged, Entry, Noticed, RunEnded
 from ...values.store_address import StoreAddress
 from ...views.run_report import Report
 from ..terminal.budget_text import BudgetParamType, format_limits
+from ..terminal.global_options import get_command_actor
 from ..terminal.text import as_json, format_duration, format_usage, print_to_stderr
 
 
@@ -41,58 +42,31 @@ def budget_command(run: str, limits: Budget | None, is_json: bool) -> None:
     with open_reader(store) as reader:
         summary = reader.read_summary(find.resolve(reader, run).run)
     if limits is not None:
-        print_to_stderr(change_budget(store, summary, limits))
+        print_to_stderr(change_budget_and_wait(store, summary, limits))
     if limits is None or is_json:
         with open_reader(store) as reader:
             report = Report.from_entries(reader.read_entries(summary.id))
         click.echo(as_json(budget_fields(report)) if is_json else format_budget(report))
 
 
-def change_budget(store: StoreAddress, summary: RunSummary, limits: Budget) -> str:
+def change_budget_and_wait(store: StoreAddress, summary: RunSummary, limits: Budget) -> str:
     """Change the limits of a run and return a message for the user. Raise Mistake if they cannot be changed."""
     run = summary.id
-    if is_over(summary):
-        again = (
-            "delegate its task again"
-            if is_worker_run(summary)
-            else f"retry it with: podium retry {run} --budget LIMITS"
-        )
-        raise Mistake(
-            f"run {run} has ended ({derive_run_state(summary)}) and cannot be resumed, so its budget cannot "
-            f"be changed; {again}"
-        )
-    change = BudgetChanged(budget=limits)
-    post_to_mailbox(store, run, change)
-    if derive_run_state(summary) != "running":
-        return (
-            f"run {run} is not running; {format_limits(limits)} will apply when it is resumed with podium resume {run}"
-        )
-    match anyio.run(wait_for_reply, store, run, summary.last.seq, change):
+    changed = change_budget(store, summary, limits, by=get_command_actor())
+    if not changed.is_pending:
+        return changed.text
+    match anyio.run(wait_for_reply, store, run, summary.last.seq, limits):
         case BudgetChanged():
             return f"run {run}: {format_limits(limits)} applies {describe_effective_time(limits)}"
         case Noticed(text=text):
             raise Mistake(text)
         case RunEnded(outcome=outcome):
             raise Mistake(f"run {run} has ended ({outcome}), so its budget was not changed")
-    return (
-        f"run {run} is no longer running; {format_limits(limits)} will apply when it is resumed with "
-        f"podium resume {run}"
-    )
-
-
-def describe_effective_time(limits: Budget) -> str:
-    """Describe when new limits take effect: a time limit immediately, other limits from the next model call."""
-    if limits.seconds is None:
-        return "from the next model call"
-    return (
-        "immediately"
-        if limits == Budget(seconds=limits.seconds)
-        else "from the next model call, except the time limit, which applies immediately"
-    )
+    return f"run {run} is no longer running; the new limits will apply when it is resumed with podium resume {run}"
 
 
 async def wait_for_reply(
-    store: StoreAddress, run: str, after: int, change: BudgetChanged
+    store: StoreAddress, run: str, after: int, limits: Budget
 ) -> BudgetChanged | Noticed | RunEnded | None:
     """Wait for the run's process to reply to a requested change. Return None if the process exits without a reply."""
     with StoreReader(store) as reader:
@@ -101,15 +75,15 @@ async def wait_for_reply(
             with move_on_after(POLL_SECONDS), Follower(store, run, after) as entries:
                 async for entry in entries:
                     after = entry.seq
-                    if (reply := _match_reply(entry, change)) is not None:
+                    if (reply := _match_reply(entry, limits)) is not None:
                         return reply
             if derive_run_state(await to_thread.run_sync(reader.read_summary, run)) != "running":
                 return None
 
 
-def _match_reply(entry: Entry, change: BudgetChanged) -> BudgetChanged | Noticed | RunEnded | None:
+def _match_reply(entry: Entry, limits: Budget) -> BudgetChanged | Noticed | RunEnded | None:
     match entry.event:
-        case BudgetChanged() as event if event == change:
+        case BudgetChanged(budget=budget) as event if budget == limits:
             return event
         case Noticed(text=text) as event if text.startswith(BUDGET_UNCHANGED):
             return event

@@ -25,6 +25,7 @@ from ...values.event import SCHEMA
 from ...values.plain_text import format_count
 from ...views.run_groups import Group, GroupedRun, GroupSection, build_sections, describe_target
 from ..terminal import exit_codes
+from ..terminal.global_options import get_command_actor
 from ..terminal.table import format_table
 from ..terminal.text import as_json, escape_for_terminal, print_to_stderr
 
@@ -262,9 +263,12 @@ def end_runs_and_wait(settings: Settings, runs: Sequence[str]) -> None:
 
     from ...app import App  # imported here to keep start-up fast: only deleting a group ends runs
     from ...runs.run_lookup import is_over
+    from ...runs.run_steering import stop_run
     from ...runs.run_wait import wait_for_end_or_pause
     from ...store.reader import StoreReader
     from ...values.event import RunEnded
+
+    by = get_command_actor()
 
     async def end_run(app: App, run: str, limiter: anyio.CapacityLimiter) -> None:
         async with limiter:
@@ -272,7 +276,7 @@ def end_runs_and_wait(settings: Settings, runs: Sequence[str]) -> None:
             # If the run's process exits before it handles the request, this process ends the run.
             while not isinstance(last, RunEnded):
                 try:
-                    await app.stop(run)
+                    await stop_run(app.launcher, run, by=by)
                 except Mistake:
                     with StoreReader(settings.store) as reader:
                         if not is_over(reader.read_summary(run)):

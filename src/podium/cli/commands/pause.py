@@ -5,27 +5,15 @@ from __future__ import annotations
 import anyio
 import click
 
+from ...app import App
 from ...runs import find
-from ...runs.run_lookup import derive_run_state, is_over, open_reader
+from ...runs.run_steering import pause_run
 from ...runs.run_wait import wait_for_end_or_pause
 from ...setup.settings import Settings
-from ...store.mailbox import post_to_mailbox
-from ...system.username import get_local_actor
-from ...values.errors import Mistake, RunHeld
-from ...values.event import PauseAsked, RunEnded, RunPaused
+from ...values.actor import Actor
+from ...values.event import RunEnded, RunPaused
+from ..terminal.global_options import get_command_actor
 from ..terminal.text import print_to_stderr
-
-
-async def _pause_idle_run(settings: Settings, run: str) -> bool:
-    """Pause a run that no process is working on. Return False if a process has claimed the run in the meantime."""
-    from ...app import App  # imported here for start-up time: pausing a run in another process does not need it
-
-    async with App(settings) as app:
-        try:
-            await app.launcher.pause_run(run, by=get_local_actor("command"))
-        except RunHeld:
-            return False
-    return True
 
 
 @click.command("pause")
@@ -36,24 +24,20 @@ def pause_command(run: str) -> None:
     RUN can also be the branch or name of a worker in this repository.
     """
     settings = Settings.load()
-    store = settings.store
-    with open_reader(store) as reader:
-        summary = reader.read_summary(find.resolve(reader, run).run)
-    id, word = summary.id, derive_run_state(summary)
-    if is_over(summary):
-        raise Mistake(f"run {id} has ended ({word}) and cannot be paused")
-    if word == "paused":
-        print_to_stderr(f"run {id} is already paused; continue it with: podium resume {id}")
+    anyio.run(_pause_and_wait, settings, find.resolve(settings.store, run).run, get_command_actor())
+
+
+async def _pause_and_wait(settings: Settings, run: str, by: Actor) -> None:
+    """Pause a run, wait until its current steps have finished, and tell the user how that ended."""
+    async with App(settings) as app:
+        paused = await pause_run(app.launcher, run, by=by)
+    print_to_stderr(paused.text)
+    if not paused.is_pending:
         return
-    if word != "running" and anyio.run(_pause_idle_run, settings, id):
-        print_to_stderr(f"paused; continue with: podium resume {id}")
-        return
-    post_to_mailbox(store, id, PauseAsked())
-    print_to_stderr(f"pausing run {id}; its current steps finish first")
-    match anyio.run(wait_for_end_or_pause, store, id):
+    match await wait_for_end_or_pause(settings.store, run):
         case RunPaused():
-            print_to_stderr(f"paused; continue with: podium resume {id}")
+            print_to_stderr(f"paused; continue with: podium resume {run}")
         case RunEnded(outcome=outcome):
-            print_to_stderr(f"run {id} ended before it could be paused ({outcome})")
+            print_to_stderr(f"run {run} ended before it could be paused ({outcome})")
         case None:
-            print_to_stderr(f"the process working on run {id} has exited; continue with: podium resume {id}")
+            print_to_stderr(f"the process working on run {run} has exited; continue with: podium resume {run}")

@@ -10,6 +10,7 @@ import click
 
 from ...core.plan_state import StepProgress
 from ...runs import find
+from ...runs.answers import NewAnswer, get_shown
 from ...runs.plan_document import find_team_members, parse_plan_document, render_plan_document
 from ...runs.run_lookup import open_reader
 from ...runs.work_lookup import WorkRun, iter_work_runs
@@ -17,12 +18,11 @@ from ...setup.settings import Settings
 from ...store.open_requests import OpenRequest, list_run_requests
 from ...system.locations import find_home_folder
 from ...system.unsandboxed_program import build_unsandboxed_environment, find_current_checkouts
-from ...system.username import get_username
 from ...values.errors import Mistake
-from ...values.event import SCHEMA, QuestionAnswered, QuestionAsked
+from ...values.event import SCHEMA, QuestionAsked
 from ...values.operation_path import parse_agent_name
 from ...values.plan import WorkPlan
-from ...values.store_address import StoreAddress, find_local_folder
+from ...values.store_address import find_local_folder
 from ...views.plan_text import format_plan
 from ...views.work_progress import TeamWork
 from ..terminal.answer_report import submit_answer
@@ -38,14 +38,14 @@ LONGEST_DESCRIPTION = 60
 )
 @click.option("--full", "is_full", is_flag=True, help="Show the full text of every step.")
 @click.option("--json", "is_json", is_flag=True, help="Print the plan as JSON.")
-def plan_command(run: str, is_edited: bool, is_full: bool, is_json: bool) -> int | None:
+def plan_command(run: str, is_edited: bool, is_full: bool, is_json: bool) -> None:
     """Show the plan of RUN and the state of its steps.
 
     With --edit, a plan that needs your approval opens in your editor. When you save and close it, your version of the
     plan is approved. If you change nothing, the plan still needs your approval.
     """
-    store = Settings.load().store
-    with open_reader(store) as reader:
+    settings = Settings.load()
+    with open_reader(settings.store) as reader:
         id = find.resolve(reader, run).run
         runs = list(iter_work_runs(reader, id))
         requests = [one for work in runs for one in list_run_requests(reader, reader.read_summary(work.id))]
@@ -54,14 +54,15 @@ def plan_command(run: str, is_edited: bool, is_full: bool, is_json: bool) -> int
         if not waiting:
             raise Mistake(f"run {id} has no plan that needs approval; see podium plan {id}")
         asked = waiting[0]
-        return edit_plan(store, next(one for one in runs if one.id == asked.summary.id), asked)
+        edit_plan(settings, next(one for one in runs if one.id == asked.summary.id), asked)
+        return
     teams = [team for work in runs for team in work.teams]
     if not teams:
         raise Mistake(f"run {id} has no plan; only teams in collaborate mode make plans")
     if is_json:
         fields = [one for work in runs for one in work.iter_team_fields()]
         click.echo(as_json({"schema": SCHEMA, "run": id, "teams": fields}))
-        return None
+        return
     for team in teams:
         for line in format_team_work(team, is_full=is_full):
             click.echo(escape_for_terminal(line))
@@ -69,15 +70,14 @@ def plan_command(run: str, is_edited: bool, is_full: bool, is_json: bool) -> int
         print_to_stderr(
             f"the plan needs your approval: podium answer {one.asked.id} approve, or podium plan {id} --edit"
         )
-    return None
 
 
 def _is_plan(one: OpenRequest) -> bool:
     return isinstance(one.asked, QuestionAsked) and one.asked.kind == "plan" and one.asked.plan is not None
 
 
-def edit_plan(store: StoreAddress, run: WorkRun, one: OpenRequest) -> int:
-    """Open a plan that needs approval in the editor, and approve the version that the user saves. Return the exit code.
+def edit_plan(settings: Settings, run: WorkRun, one: OpenRequest) -> None:
+    """Open a plan that needs approval in the editor, and approve the version that the user saves.
 
     Raise Mistake, and keep the text in a file, if the edited plan is invalid.
     """
@@ -90,20 +90,17 @@ def edit_plan(store: StoreAddress, run: WorkRun, one: OpenRequest) -> int:
     edited = click.edit(text, extension=".yaml", env={"PATH": environ["PATH"], "PYTHONSAFEPATH": "1"})
     if edited is None or edited == text or not edited.strip():
         print_to_stderr("the plan was not changed, so it still needs your approval")
-        return 0
+        return
     team = next((team for team in run.teams if team.operation == one.entry.operation), None)
     done = [] if team is None else [id for id, step in team.progress.steps.items() if step.state == "done"]
     members = find_team_members(run.started, one.entry.operation)
     try:
         changed = parse_plan_document(edited, plan.goal, members, done=done)
     except Mistake as error:
-        kept = find_local_folder(store) / f"plan-{run.id}.yaml"
+        kept = find_local_folder(settings.store) / f"plan-{run.id}.yaml"
         kept.write_text(edited, encoding="utf-8")
         raise Mistake(f"{error}; your changes are kept in {kept}, and the plan still needs your approval") from None
-    answered = QuestionAnswered(
-        id=one.asked.id, text="approve", by=get_username(), digest=one.asked.digest, plan=changed, channel="command"
-    )
-    return submit_answer(store, one, answered)
+    submit_answer(settings, one, NewAnswer(shown=get_shown(one.asked), text="approve"), plan=changed)
 
 
 def format_team_work(work: TeamWork, *, is_full: bool) -> Iterator[str]:

@@ -8,10 +8,11 @@ import click
 
 from ...runs import find
 from ...runs.run_lookup import open_reader
-from ...runs.run_steering import send_message
+from ...runs.run_steering import NewMessage, send_message
 from ...setup.settings import Settings
 from ...values.attachment import read_attachments
 from ..terminal.command_options import read_text_argument
+from ..terminal.global_options import get_command_actor
 from ..terminal.text import print_to_stderr
 
 
@@ -37,4 +38,5 @@ def send_command(run: str, text: str, paths: tuple[Path, ...]) -> None:
     with open_reader(store) as reader:
         found = find.resolve(reader, run, wanted="agent")
         summary = reader.read_summary(found.run)
-    print_to_stderr(send_message(store, summary, found.agent, message_text, files=files))
+    message = NewMessage(text=message_text, agent=found.agent, files=files)
+    print_to_stderr(send_message(store, summary, message, by=get_command_actor()).text)

@@ -9,10 +9,13 @@ import click
 
 from ...app import App
 from ...runs import find
+from ...runs.run_steering import stop_run
 from ...runs.run_wait import wait_for_end_or_pause
 from ...setup.settings import Settings
+from ...values.actor import Actor
 from ...values.errors import RunOver
 from ...values.event import RunEnded
+from ..terminal.global_options import get_command_actor
 from ..terminal.text import print_to_stderr
 
 
@@ -26,17 +29,16 @@ def stop_command(run: str) -> None:
     """
     settings = Settings.load()
     id = find.resolve(settings.store, run).run
-    ended = anyio.run(stop_run_and_wait, settings, id)
+    ended = anyio.run(stop_run_and_wait, settings, id, get_command_actor())
     print_to_stderr(f"run {id} has ended ({ended.outcome}); run podium show {id} to see its results")
 
 
-async def stop_run_and_wait(settings: Settings, run: str) -> RunEnded:
+async def stop_run_and_wait(settings: Settings, run: str, by: Actor) -> RunEnded:
     """Stop a run, wait until it has ended and return its last event."""
     async with App(settings) as app:
-        await app.stop(run)
-        print_to_stderr(f"stopping run {run}")
+        print_to_stderr((await stop_run(app.launcher, run, by=by)).text)
         # If the run's process exits before it handles the request, this process ends the run.
         while not isinstance(last := await wait_for_end_or_pause(settings.store, run), RunEnded):
             with suppress(RunOver):
-                await app.stop(run)
+                await stop_run(app.launcher, run, by=by)
     return last

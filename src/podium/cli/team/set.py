@@ -13,17 +13,14 @@ from ...roster.presets import PRESETS_FILE
 from ...roster.squad_agents import is_model_name
 from ...roster.team_definition import change_team_member, find_team
 from ...runs import find
-from ...runs.run_lookup import derive_run_state, open_reader, resolve_recipient
+from ...runs.run_lookup import open_reader
+from ...runs.run_steering import MemberChange, change_member
 from ...setup.settings import Settings
-from ...store.mailbox import post_to_mailbox
-from ...store.reader import RunSummary
 from ...system.locations import format_path
-from ...values.agent import collect_agent_names
 from ...values.errors import Mistake
-from ...values.event import MemberChanged
 from ...values.located_yaml import quote_text
-from ...values.plain_text import join_words
 from ..terminal.command_options import read_text_argument, repo_option
+from ..terminal.global_options import get_command_actor
 from ..terminal.text import print_to_stderr
 from .team_lookup import load_team_context, print_overridden_builtin
 
@@ -90,22 +87,5 @@ def change_running_member(name: str, *, model: str, prompt: str) -> None:
     with open_reader(store) as reader:
         found = find.resolve(reader, name, wanted="agent")
         summary = reader.read_summary(found.run)
-    to = resolve_recipient(summary, found.agent)
-    _require_not_first_agent(to, summary)
-    post_to_mailbox(store, summary.id, MemberChanged(member=to, model=model, prompt=prompt))
-    when = (
-        "starting with its next task"
-        if derive_run_state(summary) == "running"
-        else f"when it is resumed with podium resume {summary.id}"
-    )
-    print_to_stderr(f"changed: {to} in run {summary.id}, {when}")
-
-
-def _require_not_first_agent(name: str, summary: RunSummary) -> None:
-    """Raise Mistake if `name` is the run's first agent, whose only operation has already started."""
-    started = summary.started
-    if name != started.agent:
-        return
-    others = [one for one in collect_agent_names(started.agents) if one != name]
-    instead = f"you can change {join_words(others)}" if others else "edit its file and start another run"
-    raise Mistake(f"{name} has already started its only operation in run {summary.id} and cannot be changed; {instead}")
+    change = MemberChange(member=found.agent, model=model, prompt=prompt)
+    print_to_stderr(change_member(store, summary, change, by=get_command_actor()).text)

@@ -18,12 +18,12 @@ from anyio import CancelScope, Event, create_task_group, sleep
 from anyio.lowlevel import checkpoint
 
 from ...app import App
-from ...runs.inbox import AnswerMailbox, RequestListeners, WorkerRequestWatcher
+from ...runs.inbox import RequestListeners, WorkerRequestWatcher
 from ...runs.run_handle import Run
 from ...runs.run_notices import RunNotices
 from ...setup.settings import Settings
 from ...values.errors import Failure, find_first_error
-from ...values.event import ActionRefused, Channel, Decision, Entry, WorkerSent
+from ...values.event import ActionRefused, Entry, WorkerSent
 from ...values.result import Result
 from ...views.run_view import RunView
 from .exit_codes import SIGNALLED
@@ -195,11 +195,9 @@ class RunPrompter:
     """Asks the user at the terminal to answer requests from a run and its workers."""
 
     def __init__(self, run: Run, view: ProgressView, settings: Settings, notices: RunNotices) -> None:
-        self._run = run
-        self._answer_mailbox = AnswerMailbox(settings.store)
-        self._prompter = RequestPrompter(self, view, TerminalKeyboard(), home=settings.home, store=settings.store)
+        self._prompter = RequestPrompter(view, TerminalKeyboard(), home=settings.home, store=settings.store)
         listeners = RequestListeners(self._prompter, notices)
-        self._watcher = WorkerRequestWatcher(settings.store, listeners, self._answer_mailbox, sent_by=run.id)
+        self._watcher = WorkerRequestWatcher(settings.store, listeners, sent_by=run.id)
         self._has_workers = Event()
 
     def handle_entry(self, entry: Entry) -> None:
@@ -215,15 +213,3 @@ class RunPrompter:
             # Watch workers only after the run has started a worker: most runs never do.
             await self._has_workers.wait()
             await self._watcher.watch_requests()
-
-    async def answer(
-        self, id: str, decision: Decision, *, by: str = "", comment: str = "", rule: str = "", channel: Channel
-    ) -> bool:
-        """Answer a permission request from the run or one of its workers."""
-        receiver = self._answer_mailbox if self._answer_mailbox.has_request(id) else self._run
-        return await receiver.answer(id, decision, by=by, comment=comment, rule=rule, channel=channel)
-
-    async def reply(self, id: str, text: str, *, by: str = "", channel: Channel) -> bool:
-        """Answer a question from the run or one of its workers."""
-        receiver = self._answer_mailbox if self._answer_mailbox.has_request(id) else self._run
-        return await receiver.reply(id, text, by=by, channel=channel)

@@ -16,17 +16,17 @@ import time
 from asyncio import Event as Flag
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
 import click
-from anyio import CancelScope, move_on_after, sleep, wait_readable
+from anyio import CancelScope, move_on_after, sleep, to_thread, wait_readable
 
-from ...core.open_requests import describe_closing
-from ...runs.always_answer import save_always_answer
-from ...runs.inbox import resolve_choice
-from ...system.username import get_username
-from ...values.errors import Mistake
+from ...core.open_requests import Asked, describe_closing
+from ...runs.answers import GivenAnswer, NewAnswer, answer_request, get_shown, resolve_choice
+from ...system.username import get_local_actor
+from ...values.errors import AlreadyAnswered, Mistake
 from ...values.event import (
     Channel,
     Decision,
@@ -69,8 +69,6 @@ HELP_LINES = {
     LATER: "postpone it until the other requests are answered",
 }
 """The description of each key."""
-BY = "terminal"
-"""The author of messages and commands that are typed at the terminal; answers record the user's name instead."""
 GUARD_SECONDS = 0.5
 SEQUENCE_SECONDS = 0.1
 """The maximum time between the characters sent by one key press."""
@@ -101,16 +99,6 @@ class Keyboard(Protocol):
         ...
 
 
-class AnswerReceiver(Protocol):
-    """Something that accepts answers, such as a run. Both methods return False if somebody else answered first."""
-
-    async def answer(
-        self, id: str, decision: Decision, *, by: str = "", comment: str = "", rule: str = "", channel: Channel
-    ) -> bool: ...
-
-    async def reply(self, id: str, text: str, *, by: str = "", channel: Channel) -> bool: ...
-
-
 PromptOutcome = Literal["answered", "later", "open"]
 """The outcome of a prompt: answered, postponed until after the other requests, or left open."""
 
@@ -130,7 +118,6 @@ class RequestPrompter:
 
     def __init__(
         self,
-        receiver: AnswerReceiver,
         view: ProgressView,
         keyboard: Keyboard,
         *,
@@ -139,14 +126,12 @@ class RequestPrompter:
         tell: Callable[[str], object] | None = None,
         channel: Channel = "terminal",
     ) -> None:
-        self._receiver = receiver
         self._home = home
         self._store = store
         self._view = view
         self._keyboard = keyboard
         self._tell = tell or print_request
-        self._channel = channel
-        self._by = get_username()
+        self._by = get_local_actor(channel)
         self._queue: dict[str, QueuedRequest] = {}
         self._closings: dict[str, str] = {}
         """Descriptions of how withdrawn requests were closed, keyed by request id."""
@@ -218,7 +203,7 @@ class RequestPrompter:
                 await self._submit_decision(entry.run, asked, key)
             case QuestionAsked() as asked:
                 self._tell(f"{format_question(entry, asked, one.worker, others=others)}\nYour answer:")
-                await self._receiver.reply(asked.id, await self._read_answer(asked), by=self._by, channel=self._channel)
+                await self._submit(entry.run, asked, NewAnswer(shown=asked.digest, text=await self._read_answer(asked)))
         return "answered"
 
     async def _read_answer(self, asked: QuestionAsked) -> str:
@@ -264,13 +249,19 @@ class RequestPrompter:
             self._tell("Reason for the agent (press Enter for none):")
             comment = (await self._keyboard.read_line()).strip()
         self._tell(f"{words}.")
-        rule = asked.always if decision == "always" else ""
-        if not await self._receiver.answer(
-            asked.id, decision, by=self._by, comment=comment, rule=rule, channel=self._channel
-        ):
-            self._tell(f"{asked.id} was already answered elsewhere.")
-        elif rule and save_always_answer(self._home, self._store, rule=rule, run=run, by=self._by) is None:
+        answer = NewAnswer(shown=get_shown(asked), decision=decision, comment=comment)
+        given = await self._submit(run, asked, answer)
+        if decision == "always" and given is not None and given.saved is None:
             self._tell("This run has no repository, so the rule applies only for the rest of this run.")
+
+    async def _submit(self, run: str, asked: Asked, answer: NewAnswer) -> GivenAnswer | None:
+        """Submit an answer. Return None if somebody else has already answered."""
+        submit = partial(answer_request, self._store, run, asked, answer, by=self._by, home=self._home)
+        try:
+            return await to_thread.run_sync(submit)
+        except AlreadyAnswered:
+            self._tell(f"{asked.id} was already answered elsewhere.")
+            return None
 
 
 def format_asker(entry: Entry, worker: str) -> str:

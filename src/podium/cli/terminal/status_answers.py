@@ -5,19 +5,14 @@ An answer to a plan, decision or review contains the digest of the text that was
 
 from __future__ import annotations
 
-import time
-
-from ...core.open_requests import Answered
-from ...runs.inbox import resolve_choice
-from ...store.closed_requests import as_answered_error
-from ...store.open_requests import OpenRequest, answer_request
-from ...system.username import get_username
+from ...runs.answers import NewAnswer, answer_request, get_shown, resolve_choice
+from ...store.open_requests import OpenRequest
+from ...system.username import get_local_actor
 from ...values.errors import Mistake, PodiumError
-from ...values.event import Channel, PermissionAnswered, PermissionAsked, QuestionAnswered, QuestionAsked
+from ...values.event import PermissionAnswered, PermissionAsked, QuestionAsked
 from ...values.plain_text import truncate_text
 from ...values.store_address import StoreAddress
 
-CHANNEL: Channel = "terminal"
 MOST_KEYS = 9
 """The number of choices that can be selected with a single key."""
 
@@ -42,19 +37,19 @@ def has_verdict(one: OpenRequest) -> bool:
     return isinstance(one.asked, PermissionAsked) or one.asked.kind in ("plan", "review")
 
 
-def make_approval(one: OpenRequest) -> Answered:
+def make_approval(one: OpenRequest) -> NewAnswer:
     """Return the answer that approves a request."""
     if isinstance(one.asked, PermissionAsked):
-        return PermissionAnswered(id=one.asked.id, decision="once", by=get_username(), at=time.time(), channel=CHANNEL)
+        return NewAnswer(shown=get_shown(one.asked), decision="once")
     return _make_answer(one.asked, one.asked.choices[0])
 
 
-def make_denial(one: OpenRequest) -> PermissionAnswered:
+def make_denial(one: OpenRequest) -> NewAnswer:
     """Return the answer that denies a permission request."""
-    return PermissionAnswered(id=one.asked.id, decision="deny", by=get_username(), at=time.time(), channel=CHANNEL)
+    return NewAnswer(shown=get_shown(one.asked), decision="deny")
 
 
-def make_rejection(asked: QuestionAsked, note: str) -> QuestionAnswered:
+def make_rejection(asked: QuestionAsked, note: str) -> NewAnswer:
     """Return the answer that rejects a plan or a review with a note.
 
     Raise Mistake if the note would count as an approval.
@@ -69,32 +64,31 @@ def make_rejection(asked: QuestionAsked, note: str) -> QuestionAnswered:
     return _make_answer(asked, words or rejection)
 
 
-def make_typed_answer(asked: QuestionAsked, text: str) -> QuestionAnswered:
+def make_typed_answer(asked: QuestionAsked, text: str) -> NewAnswer:
     """Return the answer for typed text or for the number of a choice. Raise Mistake if it is not valid."""
     if not text.strip():
         raise Mistake("the answer is empty; type an answer, or press Esc to leave the request open")
     return _make_answer(asked, resolve_choice(asked, text.strip()))
 
 
-def make_choice(asked: QuestionAsked, number: int) -> QuestionAnswered:
+def make_choice(asked: QuestionAsked, number: int) -> NewAnswer:
     """Return the answer for the choice with this number. Raise Mistake if the question has no such choice."""
     if not asked.choices:
         raise Mistake(f'{asked.id} has no choices; press "a" to type an answer')
     return _make_answer(asked, resolve_choice(asked, str(number)))
 
 
-def _make_answer(asked: QuestionAsked, text: str) -> QuestionAnswered:
-    return QuestionAnswered(id=asked.id, text=text, by=get_username(), digest=asked.digest, channel=CHANNEL)
+def _make_answer(asked: QuestionAsked, text: str) -> NewAnswer:
+    return NewAnswer(shown=get_shown(asked), text=text)
 
 
-def submit_on_screen(store: StoreAddress, one: OpenRequest, given: Answered) -> str:
+def submit_on_screen(store: StoreAddress, one: OpenRequest, answer: NewAnswer) -> str:
     """Submit an answer, and return the message to show."""
     try:
-        counts = answer_request(store, one, given)
+        # No key saves a rule, so no home is needed.
+        given = answer_request(store, one.summary.id, one.asked, answer, by=get_local_actor("terminal"), home=None)
     except PodiumError as error:
         return str(error)
-    if counts != given:
-        return str(as_answered_error(counts))
-    if isinstance(given, PermissionAnswered):
-        return f"{given.id} is {'approved' if given.is_allowed else 'denied'}"
-    return f"{given.id} is answered: {truncate_text(' '.join(given.text.split()), 40)}"
+    if isinstance(given.answered, PermissionAnswered):
+        return f"{one.asked.id} is {'approved' if given.answered.is_allowed else 'denied'}"
+    return f"{one.asked.id} is answered: {truncate_text(' '.join(given.answered.text.split()), 40)}"

@@ -16,7 +16,7 @@ from textual.containers import VerticalScroll
 from textual.widgets import Footer, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from ...core.open_requests import Answered
+from ...runs.answers import NewAnswer
 from ...runs.overview import Overview, OverviewReader, RunStatus
 from ...store.open_requests import OpenRequest
 from ...store.wakeup import open_wakeup
@@ -235,7 +235,7 @@ class StatusScreen(App[None]):
         """Let the user type an answer to the question that is shown."""
         await self._open_input("answer", "Type your answer. Enter sends it, Esc leaves the request open")
 
-    async def _answer(self, make: Callable[[OpenRequest], Answered]) -> None:
+    async def _answer(self, make: Callable[[OpenRequest], NewAnswer]) -> None:
         """Submit an answer to the request that is shown, unless the key came too early."""
         one = self._shown_request
         if one is None or (why := self._explain_hasty_answer()):
@@ -243,7 +243,7 @@ class StatusScreen(App[None]):
             return
         await self._submit(one, make)
 
-    async def _submit(self, one: OpenRequest, make: Callable[[OpenRequest], Answered]) -> bool:
+    async def _submit(self, one: OpenRequest, make: Callable[[OpenRequest], NewAnswer]) -> bool:
         """Submit an answer and show the result. Return False if `make` raises Mistake."""
         try:
             given = make(one)

@@ -11,6 +11,7 @@ from ...values.errors import Mistake, RunOver
 from ...views.worker_state import WorkerState
 from ..commands.stop import stop_run_and_wait
 from ..terminal import exit_codes
+from ..terminal.global_options import get_command_actor
 from ..terminal.text import print_to_stderr
 
 
@@ -29,7 +30,7 @@ def cancel_worker(context: RepoContext, worker: WorkerState) -> int:
     """Stop a worker, print how it ended and return the exit code. Raise Mistake if the worker has already ended."""
     _require_not_over(worker)
     try:
-        ended = anyio.run(stop_run_and_wait, context.settings, worker.run)
+        ended = anyio.run(stop_run_and_wait, context.settings, worker.run, get_command_actor())
     except RunOver:
         _require_not_over(*load_worker_states(context.store, [worker.run]))
         raise

@@ -7,10 +7,13 @@ from typing import Annotated
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, HeaderParameter
 
+from ...values.actor import Actor
 from .server_context import ServerContext
 
 Server = NamedDependency[ServerContext]
 """The server that answers the request."""
+CurrentActor = NamedDependency[Actor]
+"""Who sends the request."""
 RunPrefix = FromPath[str]
 """A run's id, or the beginning of one."""
 RepoFolder = FromQuery[str]

@@ -14,8 +14,9 @@ from litestar.openapi.spec import SecurityScheme
 from litestar.routes import HTTPRoute
 from litestar.types import Guard
 
-from ...values.actor import AccessScope, get_scope
+from ...values.actor import AccessScope, Actor, get_scope
 from .access_tokens import AccessToken
+from .route_parameters import Server
 
 Connection = ASGIConnection[Any, Any, Any, Any]
 ApiRequest = Request[Any, Any, Any]
@@ -30,6 +31,11 @@ def get_token(connection: Connection) -> AccessToken:
     if not isinstance(token, AccessToken):
         raise NotAuthorizedException("this needs a token")
     return token
+
+
+def find_actor(request: ApiRequest, server: Server) -> Actor:
+    """Return who sends a request: the server's user, on the page or through the API."""
+    return Actor(name=server.user, channel=get_token(request).channel)
 
 
 def require_scope(connection: Connection, scope: AccessScope, *, to: str = "this") -> None:

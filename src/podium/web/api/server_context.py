@@ -24,7 +24,7 @@ from ...setup.settings import Settings
 from ...store.reader import StoreReader
 from ...system.locations import find_repo
 from ...system.username import get_username
-from ...values.actor import Actor, Channel
+from ...values.actor import Actor
 from ...values.errors import Mistake, PodiumError
 from ...values.store_address import StoreAddress
 from ...views.worker_state import WorkerState
@@ -67,10 +67,6 @@ class ServerContext:
     def store(self) -> StoreAddress:
         return self.settings.store
 
-    def as_actor(self, channel: Channel) -> Actor:
-        """Return the user of this server as the one who acts through an interface."""
-        return Actor(name=self.user, channel=channel)
-
     def is_valid_token(self, id: str) -> bool:
         """Return whether the token with this id has not been revoked and has not expired."""
         return any(one.id == id for one in self.tokens.list_tokens())
@@ -97,7 +93,7 @@ class ServerContext:
         async with App(self.settings) as app, create_task_group() as tasks:
             self.launcher = app.launcher
             self.served_runs = ServedRuns(self.settings, tasks)
-            self.client_runs = ClientRuns(tasks, tell=report_trouble)
+            self.client_runs = ClientRuns(tasks, by=Actor(name=self.user, channel="openai"), tell=report_trouble)
             tasks.start_soon(self._follow_store)
             try:
                 yield

@@ -35,11 +35,12 @@ from ....protocols.conversation import find_conversation, find_first_run
 from ....protocols.openai_chat import find_model
 from ....roster.discovery import load_roster
 from ....runs.run_lookup import derive_run_state, open_reader
-from ....runs.run_steering import send_message
+from ....runs.run_steering import NewMessage, send_message, stop_run
 from ....setup.settings import Settings
 from ....store.follower import Follower
 from ....store.reader import RunSummary
 from ....system.json_rpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
+from ....values.actor import Actor
 from ....values.errors import NoSuchRun, PodiumError
 from ....values.event import RunStarted
 from ....values.phase import FINAL_PHASES, Phase
@@ -103,7 +104,7 @@ async def _dispatch(server: ServerContext, name: str, rpc: RpcRequest) -> Fields
             run = parse_task_id(rpc.params)
             if (await to_thread.run_sync(_load_report, server, name, run))[1] in FINAL_PHASES:
                 raise RpcError(TASK_NOT_CANCELABLE, f"task {run} has already ended")
-            await server.launcher.stop_run(run, by=server.as_actor("a2a"))
+            await stop_run(server.launcher, run, by=_find_actor(server))
             async for _ in _iter_entries(server, name, run):
                 pass
             return await to_thread.run_sync(_load_task, server, name, run)
@@ -122,8 +123,8 @@ async def _send(server: ServerContext, name: str, sent: SendMessage) -> str:
             raise RpcError(UNSUPPORTED_OPERATION, f"task {task} has ended; send the message without a task id")
         with open_reader(server.store) as reader:
             summary = reader.read_summary(task)
-        ref = sent.message.message_id
-        await to_thread.run_sync(lambda: send_message(server.store, summary, "", text, by=server.user, ref=ref))
+        message = NewMessage(text=text, ref=sent.message.message_id)
+        await to_thread.run_sync(lambda: send_message(server.store, summary, message, by=_find_actor(server)))
         return report.run
     after = ""
     if context := sent.message.context_id:
@@ -142,7 +143,7 @@ async def _send(server: ServerContext, name: str, sent: SendMessage) -> str:
         name,
         text,
         place=server.repo,
-        by=server.as_actor("a2a"),
+        by=_find_actor(server),
         endpoint=_name_endpoint(name),
         run=secrets.token_hex(6),
         after=after,
@@ -197,6 +198,10 @@ def _load_report(server: ServerContext, name: str, run: str) -> tuple[Report, Ph
             return Report.from_entries(reader.read_entries(run)), state
     except NoSuchRun:
         raise RpcError(TASK_NOT_FOUND, f"task {run[:100]!r} not found") from None
+
+
+def _find_actor(server: ServerContext) -> Actor:
+    return Actor(name=server.user, channel="a2a")
 
 
 def _is_task(name: str, summary: RunSummary) -> bool:

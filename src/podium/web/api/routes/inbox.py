@@ -7,42 +7,14 @@ from typing import Any
 
 from litestar import get, post
 from litestar.params import FromPath, JSONBody
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, structs
 
-from ....core.open_requests import Answered
-from ....runs.always_answer import save_always_answer
-from ....runs.inbox import resolve_choice
+from ....runs.answers import NewAnswer, answer_request, resolve_choice
 from ....runs.request_fields import whole_request_fields
-from ....store.closed_requests import as_answered_error
-from ....store.open_requests import OpenRequest, answer_request, find_open_request
-from ....values.errors import Mistake
-from ....values.event import (
-    SCHEMA,
-    Channel,
-    Decision,
-    PermissionAnswered,
-    PermissionAsked,
-    QuestionAnswered,
-    QuestionAsked,
-)
-from ....values.request import replace_surrogates
-from ..route_parameters import Server
-from ..scopes import ApiRequest, get_token, may_approve, may_read
-
-
-class Answer(Struct, forbid_unknown_fields=True):
-    """An answer to a request.
-
-    For a permission request, `decision` is required, and `shown` is the `action_id` of the action that the person saw.
-    For a question, `text` is required, and `shown` is the `digest` of the text that the person saw, if it has one.
-    With the decision `always`, `everywhere` saves the rule for all repositories.
-    """
-
-    shown: str
-    decision: Decision | UnsetType = UNSET
-    text: str | UnsetType = UNSET
-    comment: str = ""
-    everywhere: bool = False
+from ....store.open_requests import find_open_request
+from ....values.event import SCHEMA, QuestionAsked
+from ..route_parameters import CurrentActor, Server
+from ..scopes import may, may_read
 
 
 @get("/api/requests", guards=[may_read], sync_to_thread=True)
@@ -58,66 +30,15 @@ def read_request(request_id: FromPath[str], server: Server) -> dict[str, Any]:
     return whole_request_fields(find_open_request(server.store, request_id))
 
 
-@post("/api/requests/{request_id:str}/answer", guards=[may_approve], status_code=200, sync_to_thread=True)
-def answer(request_id: FromPath[str], data: JSONBody[Answer], request: ApiRequest, server: Server) -> dict[str, Any]:
+@post("/api/requests/{request_id:str}/answer", guards=[may(answer_request)], status_code=200, sync_to_thread=True)
+def answer(request_id: FromPath[str], data: JSONBody[NewAnswer], actor: CurrentActor, server: Server) -> dict[str, Any]:
     """Answer a request. The first answer counts; a later one gets 409 with the answer that was given."""
     one = find_open_request(server.store, request_id)
-    channel = get_token(request).channel
-    given = (
-        _as_permission_answer(one, data, by=server.user, channel=channel)
-        if isinstance(one.asked, PermissionAsked)
-        else None
-    )
-    submitted: Answered = given or _as_question_answer(one, data, by=server.user, channel=channel)
-    counts = answer_request(server.store, one, submitted)
-    if counts != submitted:
-        raise as_answered_error(counts)
-    rule = ""
-    if given is not None and given.rule:
-        saved = save_always_answer(
-            server.settings.home,
-            server.store,
-            rule=given.rule,
-            run=one.summary.id,
-            by=given.by,
-            is_everywhere=data.everywhere,
-        )
-        rule = "" if saved is None else saved.rule
-    return {"id": one.asked.id, "run": one.summary.id, "saved_rule": rule}
-
-
-def _as_permission_answer(one: OpenRequest, data: Answer, *, by: str, channel: Channel) -> PermissionAnswered:
-    asked = one.asked
-    assert isinstance(asked, PermissionAsked)
-    if data.decision is UNSET:
-        raise Mistake(f"{asked.id} is a permission request; give a decision")
-    if data.shown != asked.action.id:
-        raise Mistake(f"{asked.id} is for a different action than the one that was shown; read the request again")
-    if data.decision == "always" and not asked.always:
-        raise Mistake(
-            f'{asked.id} cannot be answered with "always", because no safe rule covers it; '
-            "approve it once or for the run"
-        )
-    return PermissionAnswered(
-        id=asked.id,
-        decision=data.decision,
-        by=by,
-        comment=replace_surrogates(data.comment),
-        rule=asked.always if data.decision == "always" else "",
-        at=time.time(),
-        channel=channel,
-    )
-
-
-def _as_question_answer(one: OpenRequest, data: Answer, *, by: str, channel: Channel) -> QuestionAnswered:
-    asked = one.asked
-    assert isinstance(asked, QuestionAsked)
-    if data.text is UNSET:
-        raise Mistake(f"{asked.id} is a question; set text to the answer")
-    if data.shown != asked.digest:
-        raise Mistake(f"{asked.id} has changed since it was shown; read the request again")
-    text = resolve_choice(asked, replace_surrogates(data.text))
-    return QuestionAnswered(id=asked.id, text=text, by=by, digest=asked.digest, channel=channel)
+    run, asked = one.summary.id, one.asked
+    if isinstance(asked, QuestionAsked) and data.text is not UNSET:
+        data = structs.replace(data, text=resolve_choice(asked, data.text))
+    given = answer_request(server.store, run, asked, data, by=actor, home=server.settings.home)
+    return {"id": asked.id, "run": run, "saved_rule": "" if given.saved is None else given.saved.rule}
 
 
 ROUTES = (list_requests, read_request, answer)

@@ -68,7 +68,7 @@ async def complete_chat(request: ApiRequest, server: Server) -> Response[Any] | 
     chat = parse_chat_request(await request.body())
     text = build_request_text(chat.messages)
     settings = await to_thread.run_sync(_prepare, server, chat.model)
-    starting = server.client_runs.start(settings, server.repo, chat.model, text, by=server.as_actor("openai"))
+    starting = server.client_runs.start(settings, server.repo, chat.model, text)
     if chat.stream:
         token = get_token(request)
         events = _stream_chat(starting, chat, lambda: server.is_valid_token(token.id))
@@ -76,7 +76,7 @@ async def complete_chat(request: ApiRequest, server: Server) -> Response[Any] | 
         first = await anext(events)
         return Stream(_prepend(first, events), media_type="text/event-stream", headers={"cache-control": "no-store"})
     async with starting as run:
-        result = await _wait_result(request, run)
+        result = await _wait_result(request, server, run)
     if not result.succeeded:
         status = _find_failed_status(result)
         fields = error_fields(status, describe_missing_answer(result))
@@ -85,7 +85,7 @@ async def complete_chat(request: ApiRequest, server: Server) -> Response[Any] | 
     return Response(fields, headers={RUN_HEADER: run.id})
 
 
-async def _wait_result(request: ApiRequest, run: ClientRun) -> Result:
+async def _wait_result(request: ApiRequest, server: ServerContext, run: ClientRun) -> Result:
     """Return the result of a run. If the client disconnects, stop the run first."""
     async with create_task_group() as group:
 
@@ -93,7 +93,7 @@ async def _wait_result(request: ApiRequest, run: ClientRun) -> Result:
             while (await request.receive())["type"] != "http.disconnect":
                 pass
             if not run.run.is_over:
-                await run.run.stop()
+                await run.run.stop(by=server.client_runs.by)
 
         group.start_soon(stop_on_disconnect)
         result = await run.result()

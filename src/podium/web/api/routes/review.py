@@ -23,8 +23,8 @@ from ....workers.merging import build_merge, plan_partial_merge
 from ....workers.review_round import delegate_review, send_review
 from ....workspace.merging.partial_commit import ChosenFile
 from ..command_once import run_once
-from ..route_parameters import IdempotencyKey, RunPrefix, Server
-from ..scopes import ApiRequest, get_token, may, may_act, may_read
+from ..route_parameters import CurrentActor, IdempotencyKey, RunPrefix, Server
+from ..scopes import ApiRequest, may, may_read
 from ..server_context import ServerContext
 from .workers import must_allow_checks, preview_plan
 
@@ -79,11 +79,11 @@ async def read_diff(run: RunPrefix, server: Server) -> dict[str, Any]:
     }
 
 
-@post("/api/workers/{run:str}/review", guards=[may_act], status_code=200)
+@post("/api/workers/{run:str}/review", guards=[may(send_review)], status_code=200)
 async def review_changes(
     run: RunPrefix,
     data: JSONBody[NewReview],
-    request: ApiRequest,
+    actor: CurrentActor,
     server: Server,
     idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
@@ -91,15 +91,14 @@ async def review_changes(
     worker = await _load_worker(server, run)
     require_own_branch(worker)
     text = format_review(worker.worker_task.branch, data.comments, data.note)
-    by = server.as_actor(get_token(request).channel)
 
     async def send(id: str) -> dict[str, Any]:
         if data.continues and worker.is_over:
             settings = _make_context(server, worker).settings
-            sent = await delegate_review(server.launcher, settings, worker, text, by=by, run=id)
+            sent = await delegate_review(server.launcher, settings, worker, text, by=actor, run=id)
         else:
             sent = await to_thread.run_sync(
-                lambda: send_review(server.store, worker, text, by=server.user, ref=idempotency_key or "")
+                lambda: send_review(server.store, worker, text, by=actor, ref=idempotency_key or "")
             )
         return {"run": sent.run, "branch": sent.branch, "text": sent.text}
 
@@ -111,6 +110,7 @@ async def preview_partial_merge(
     run: RunPrefix,
     data: JSONBody[NewPartialMerge],
     request: ApiRequest,
+    actor: CurrentActor,
     server: Server,
     idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
@@ -128,8 +128,7 @@ async def preview_partial_merge(
         plan = await plan_partial_merge(
             context, worker, data.files, onto=data.onto, shown=data.shown, notice=notices.append
         )
-        by = server.as_actor(get_token(request).channel)
-        return await preview_plan(plan, data.checks, by, notices)
+        return await preview_plan(plan, data.checks, actor, notices)
 
     return await run_once(server.store, idempotency_key, data, build)
 

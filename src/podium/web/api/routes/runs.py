@@ -14,11 +14,11 @@ from litestar.response import Response
 from msgspec import Raw, Struct
 
 from ....core.journal_rows import GENESIS
+from ....runs import run_steering
 from ....runs.run_cost import cost_tree_fields
 from ....runs.run_fork import fork_run, retry_run
 from ....runs.run_listing import RUN_COLUMNS, make_run_row
 from ....runs.run_lookup import derive_run_state, is_worker_run, open_reader
-from ....runs.run_steering import pause_run, post_budget_change, send_message
 from ....runs.run_table import RunFilter, RunTable
 from ....setup.settings import Settings
 from ....store.entry_feed import EntryFeed
@@ -27,13 +27,13 @@ from ....values.actor import Actor
 from ....values.agent import Budget, Mode
 from ....values.attachment import as_attached_files
 from ....values.column import encode_row
-from ....values.errors import Mistake, NoSuchRun
+from ....values.errors import NoSuchRun
 from ....values.event import SCHEMA
 from ....views.run_view import RunView
 from ....workers.background_run import enqueue_background_run
 from ..command_once import run_once
-from ..route_parameters import IdempotencyKey, RunPrefix, Server
-from ..scopes import ApiRequest, get_token, may_act, may_read, require_scope
+from ..route_parameters import CurrentActor, IdempotencyKey, RunPrefix, Server
+from ..scopes import ApiRequest, get_token, may, may_act, may_read, require_scope
 from ..sent_entry import add_sentence
 from ..server_context import ServerContext
 
@@ -204,7 +204,11 @@ def read_entry(
 
 @post("/api/runs", guards=[may_act])
 async def start_run(
-    data: JSONBody[NewRun], request: ApiRequest, server: Server, idempotency_key: IdempotencyKey = None
+    data: JSONBody[NewRun],
+    request: ApiRequest,
+    actor: CurrentActor,
+    server: Server,
+    idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
     """Start a run in the background, in its own process."""
     place = await to_thread.run_sync(lambda: server.find_place(data.repo, by=get_token(request)))
@@ -219,7 +223,7 @@ async def start_run(
             data.agent,
             data.request,
             place=place,
-            by=server.as_actor(get_token(request).channel),
+            by=actor,
             run=id,
             mode=data.mode,
             max_iterations=data.max_iterations,
@@ -230,54 +234,47 @@ async def start_run(
     return await run_once(server.store, idempotency_key, data, start)
 
 
-@post("/api/runs/{run:str}/messages", guards=[may_act], status_code=200, sync_to_thread=True)
+@post("/api/runs/{run:str}/messages", guards=[may(run_steering.send_message)], status_code=200, sync_to_thread=True)
 def send(
-    run: RunPrefix, data: JSONBody[NewMessage], server: Server, idempotency_key: IdempotencyKey = None
+    run: RunPrefix,
+    data: JSONBody[NewMessage],
+    actor: CurrentActor,
+    server: Server,
+    idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
     """Send a message to an agent in a run."""
     files = as_attached_files((one.name, one.data) for one in data.files)
-    summary = _read_summary(server, run)
-    said = send_message(
-        server.store, summary, data.agent, data.text, by=server.user, files=files, ref=idempotency_key or ""
-    )
-    return {"run": summary.id, "text": said}
+    message = run_steering.NewMessage(text=data.text, agent=data.agent, files=files, ref=idempotency_key or "")
+    return _steered_fields(run_steering.send_message(server.store, _read_summary(server, run), message, by=actor))
 
 
-@post("/api/runs/{run:str}/pause", guards=[may_act], status_code=200)
-async def pause(run: RunPrefix, server: Server) -> dict[str, Any]:
+@post("/api/runs/{run:str}/pause", guards=[may(run_steering.pause_run)], status_code=200)
+async def pause(run: RunPrefix, actor: CurrentActor, server: Server) -> dict[str, Any]:
     """Pause a run; its current steps finish first."""
-    id = _find_run(server, run)
-    return {"run": id, "text": await pause_run(server.launcher, id, by=server.user)}
+    return _steered_fields(await run_steering.pause_run(server.launcher, _find_run(server, run), by=actor))
 
 
 @post("/api/runs/{run:str}/resume", guards=[may_act], status_code=200)
-async def resume(run: RunPrefix, request: ApiRequest, server: Server) -> dict[str, Any]:
+async def resume(run: RunPrefix, actor: CurrentActor, server: Server) -> dict[str, Any]:
     """Resume a paused or interrupted run. Workers are resumed by a commander, other runs by the server itself."""
     id = _find_run(server, run)
-    await server.resume_run(id, by=server.as_actor(get_token(request).channel))
+    await server.resume_run(id, by=actor)
     return {"run": id, "text": f"run {id} continues"}
 
 
-@post("/api/runs/{run:str}/stop", guards=[may_act], status_code=200)
-async def stop(run: RunPrefix, request: ApiRequest, server: Server) -> dict[str, Any]:
+@post("/api/runs/{run:str}/stop", guards=[may(run_steering.stop_run)], status_code=200)
+async def stop(run: RunPrefix, actor: CurrentActor, server: Server) -> dict[str, Any]:
     """Stop a run and keep its partial results."""
-    id = _find_run(server, run)
-    await server.launcher.stop_run(id, by=server.as_actor(get_token(request).channel))
-    return {"run": id, "text": f"stopping run {id}"}
+    return _steered_fields(await run_steering.stop_run(server.launcher, _find_run(server, run), by=actor))
 
 
-@post("/api/runs/{run:str}/budget", guards=[may_act], status_code=200, sync_to_thread=True)
-def change_budget(run: RunPrefix, data: JSONBody[Budget], server: Server) -> dict[str, Any]:
+@post("/api/runs/{run:str}/budget", guards=[may(run_steering.change_budget)], status_code=200, sync_to_thread=True)
+def change_budget(run: RunPrefix, data: JSONBody[Budget], actor: CurrentActor, server: Server) -> dict[str, Any]:
     """Change a run's limits. A time limit applies at once; other limits apply from the next model call.
 
     Limits that are not given do not change.
     """
-    summary = _read_summary(server, run)
-    if data == Budget():
-        raise Mistake("the budget has no limits; give at least one, such as usd")
-    post_budget_change(server.store, summary, data, by=server.user)
-    when = "a time limit applies at once, other limits from the next model call"
-    return {"run": summary.id, "text": f"new limits were sent to run {summary.id}; {when}"}
+    return _steered_fields(run_steering.change_budget(server.store, _read_summary(server, run), data, by=actor))
 
 
 @post("/api/runs/{run:str}/fork", guards=[may_act])
@@ -285,6 +282,7 @@ async def fork(
     run: RunPrefix,
     data: JSONBody[NewFork],
     request: ApiRequest,
+    actor: CurrentActor,
     server: Server,
     idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
@@ -292,14 +290,13 @@ async def fork(
 
     Changing a decision is an answer in the person's name, so `decision` needs the scope `approve`.
     """
-    by = server.as_actor(get_token(request).channel)
     if data.decision:
         require_scope(request, "approve", to="changing a decision")
     source = _find_run(server, run)
     decide = (data.decision, data.option) if data.decision else None
 
     async def start(id: str) -> dict[str, Any]:
-        if (known := await _continue_fork(server, id, by=by)) is not None:
+        if (known := await _continue_fork(server, id, by=actor)) is not None:
             return known
         forked = await fork_run(
             server.launcher,
@@ -308,10 +305,10 @@ async def fork(
             request=data.request,
             decide=decide,
             budget=data.budget,
-            by=by,
+            by=actor,
             id=id,
         )
-        await server.resume_run(forked.id, by=by)
+        await server.resume_run(forked.id, by=actor)
         return {"id": forked.id, "at": forked.at, "notices": list(forked.notices)}
 
     return await run_once(server.store, idempotency_key, (source, data), start)
@@ -321,19 +318,18 @@ async def fork(
 async def retry(
     run: RunPrefix,
     data: JSONBody[NewRetry],
-    request: ApiRequest,
+    actor: CurrentActor,
     server: Server,
     idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
     """Retry a run from just before it failed or was stopped, or from a plan step or an agent."""
-    by = server.as_actor(get_token(request).channel)
     source = _find_run(server, run)
 
     async def start(id: str) -> dict[str, Any]:
-        if (known := await _continue_fork(server, id, by=by)) is not None:
+        if (known := await _continue_fork(server, id, by=actor)) is not None:
             return known
-        forked = await retry_run(server.launcher, source, start=data.start, budget=data.budget, by=by, id=id)
-        await server.resume_run(forked.id, by=by)
+        forked = await retry_run(server.launcher, source, start=data.start, budget=data.budget, by=actor, id=id)
+        await server.resume_run(forked.id, by=actor)
         return {"id": forked.id, "at": forked.at, "notices": list(forked.notices)}
 
     return await run_once(server.store, idempotency_key, (source, data), start)
@@ -354,6 +350,10 @@ async def _continue_fork(server: ServerContext, id: str, *, by: Actor) -> dict[s
         await server.resume_run(id, by=by)
     started = summary.started
     return {"id": id, "at": int(started.forked_from.rpartition("@")[2]), "notices": []}
+
+
+def _steered_fields(steered: run_steering.Steered) -> dict[str, Any]:
+    return {"run": steered.run, "text": steered.text}
 
 
 def _find_run(server: ServerContext, run: str) -> str:

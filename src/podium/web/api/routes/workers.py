@@ -47,7 +47,7 @@ from ....workers.provider_keys import announce_keys
 from ....workspace.git.repository import Repository
 from ....workspace.worktrees.cleanup import list_worktrees
 from ..command_once import run_once
-from ..route_parameters import IdempotencyKey, RepoFolder, Server
+from ..route_parameters import CurrentActor, IdempotencyKey, RepoFolder, Server
 from ..scopes import ApiRequest, get_token, may, may_act, may_read, require_scope
 from ..server_context import ServerContext
 
@@ -151,7 +151,11 @@ async def read_worktrees(request: ApiRequest, server: Server, repo: RepoFolder =
 
 @post("/api/workers", guards=[may_act])
 async def delegate(
-    data: JSONBody[NewWorker], request: ApiRequest, server: Server, idempotency_key: IdempotencyKey = None
+    data: JSONBody[NewWorker],
+    request: ApiRequest,
+    actor: CurrentActor,
+    server: Server,
+    idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
     """Start a worker that does a task on its own branch, in its own process and checkout."""
     place = await _find_place(request, server, data.repo)
@@ -173,7 +177,7 @@ async def delegate(
                 data.task,
                 at=place,
                 branch=data.branch,
-                by=server.as_actor(get_token(request).channel),
+                by=actor,
                 options=options,
                 run=delivery.run,
                 settings=settings,
@@ -187,7 +191,11 @@ async def delegate(
 
 @post("/api/merges", guards=[may(build_merge)])
 async def preview_merge(
-    data: JSONBody[NewMerge], request: ApiRequest, server: Server, idempotency_key: IdempotencyKey = None
+    data: JSONBody[NewMerge],
+    request: ApiRequest,
+    actor: CurrentActor,
+    server: Server,
+    idempotency_key: IdempotencyKey = None,
 ) -> dict[str, Any]:
     """Merge branches one after another into a new branch, and run the checks at each step. The target does not move.
 
@@ -200,7 +208,7 @@ async def preview_merge(
 
     async def build(_: str) -> dict[str, Any]:
         plan = await plan_merge(context, merge, notice=notices.append)
-        return await preview_plan(plan, data.checks, server.as_actor(get_token(request).channel), notices)
+        return await preview_plan(plan, data.checks, actor, notices)
 
     return await run_once(server.store, idempotency_key, data, build)
 
@@ -216,7 +224,9 @@ async def preview_plan(plan: MergePlan, checks: tuple[str, ...], by: Actor, noti
 
 
 @post("/api/merges/apply", guards=[may(apply_merge)], status_code=200)
-async def apply_reviewed_merge(data: JSONBody[ReviewedMerge], request: ApiRequest, server: Server) -> dict[str, Any]:
+async def apply_reviewed_merge(
+    data: JSONBody[ReviewedMerge], request: ApiRequest, actor: CurrentActor, server: Server
+) -> dict[str, Any]:
     """Move the target to the result that was reviewed. Nothing moves if the target or the tree has changed.
 
     As after `podium merge`, the branch of the merge and the remote refs of merged workers are removed. `notices` says
@@ -226,7 +236,7 @@ async def apply_reviewed_merge(data: JSONBody[ReviewedMerge], request: ApiReques
     notices: list[str] = []
     await finish_interrupted_moves(context.settings, notice=notices.append)
     result = await find_reviewed_result(context, target=data.target, base=data.base, commit=data.commit, tree=data.tree)
-    applied = await apply_merge([result], server.as_actor(get_token(request).channel))
+    applied = await apply_merge([result], actor)
     notices += [format_kept_ref(one) for one in applied.kept_refs]
     return {"target": data.target, "commit": data.commit, "notices": notices}
 

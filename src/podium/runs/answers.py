@@ -1,0 +1,142 @@
+"""Answer a request from an agent: a permission request, a question, or a plan, a decision or a review to approve.
+
+An answer is a message in the run's mailbox with the request's id as its `ref`, so only the first answer counts.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from msgspec import UNSET, Struct, UnsetType
+
+from ..config.always_allow_rules import AllowedRule
+from ..core.open_requests import Answered, Asked
+from ..store.closed_requests import as_answered_error
+from ..store.mailbox import post_to_mailbox
+from ..store.open_requests import find_posted_answer
+from ..values.actor import Actor, act
+from ..values.errors import Mistake
+from ..values.event import Decision, PermissionAnswered, PermissionAsked, QuestionAnswered, QuestionAsked
+from ..values.plain_text import truncate_text
+from ..values.plan import WorkPlan
+from ..values.request import replace_surrogates
+from ..values.store_address import StoreAddress
+from .always_answer import save_always_answer
+
+
+class NewAnswer(Struct, forbid_unknown_fields=True):
+    """An answer to a request.
+
+    For a permission request, `decision` is required, and `shown` is the `action_id` of the action that the person saw.
+    For a question, `text` is required, and `shown` is the `digest` of the text that the person saw, if it has one.
+    With the decision `always`, `everywhere` saves the rule for all repositories.
+    """
+
+    shown: str
+    decision: Decision | UnsetType = UNSET
+    text: str | UnsetType = UNSET
+    comment: str = ""
+    everywhere: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenAnswer:
+    """An answer that counts. `saved` is the rule that was saved with it, if any."""
+
+    answered: Answered
+    saved: AllowedRule | None = None
+
+
+@act("approve")
+def answer_request(
+    store: StoreAddress,
+    run: str,
+    asked: Asked,
+    answer: NewAnswer,
+    *,
+    by: Actor,
+    home: Path | None,
+    plan: WorkPlan | None = None,
+    rule: str | None = None,
+) -> GivenAnswer:
+    """Answer a request of a run.
+
+    The rule of an `always` answer is saved in `home`, for the run's repository or for all repositories. Without `home`,
+    it applies to the rest of the run only, and `rule` can replace the rule that the request offers. `plan` is the plan
+    as the person edited it. Raise Mistake if the request cannot be answered like this, and AlreadyAnswered if somebody
+    else was faster.
+    """
+    if isinstance(asked, PermissionAsked):
+        offered = asked.always if rule is None else rule
+        answered: Answered = _make_permission_answer(asked, answer, offered, is_saved=home is not None)
+    else:
+        answered = _make_question_answer(asked, answer, plan)
+    answered = answered.with_actor(by)
+    if not post_to_mailbox(store, run, answered, ref=asked.id):
+        counts = find_posted_answer(store, asked.id, run=run)
+        if counts is not None and counts != answered:
+            raise as_answered_error(counts)
+    saved = None
+    if home is not None and isinstance(answered, PermissionAnswered) and answered.rule:
+        saved = save_always_answer(
+            home, store, rule=answered.rule, run=run, by=by.name, is_everywhere=answer.everywhere
+        )
+    return GivenAnswer(answered=answered, saved=saved)
+
+
+def get_shown(asked: Asked) -> str:
+    """Return what identifies the action or the text of a request that a person has seen."""
+    return asked.action.id if isinstance(asked, PermissionAsked) else asked.digest
+
+
+def _make_permission_answer(
+    asked: PermissionAsked, answer: NewAnswer, rule: str, *, is_saved: bool
+) -> PermissionAnswered:
+    if answer.decision is UNSET:
+        raise Mistake(f"{asked.id} is a permission request, not a question; give a decision, e.g. with podium approve")
+    if answer.shown != get_shown(asked):
+        raise Mistake(f"{asked.id} is for a different action than the one that was shown; read the request again")
+    if answer.decision == "always" and is_saved and not rule:
+        raise Mistake(
+            f'{asked.id} cannot be answered with "always", because no safe rule covers it; '
+            "approve it once or for the run"
+        )
+    return PermissionAnswered(
+        id=asked.id,
+        decision=answer.decision,
+        comment=replace_surrogates(answer.comment),
+        rule=rule if answer.decision == "always" else "",
+        at=time.time(),
+    )
+
+
+def _make_question_answer(asked: QuestionAsked, answer: NewAnswer, plan: WorkPlan | None) -> QuestionAnswered:
+    if answer.text is UNSET:
+        raise Mistake(
+            f"{asked.id} is a question, not a permission request; give a text, e.g. with podium answer {asked.id} TEXT"
+        )
+    if answer.shown != asked.digest:
+        raise Mistake(f"{asked.id} has changed since it was shown; read the request again")
+    return QuestionAnswered(id=asked.id, text=replace_surrogates(answer.text), digest=asked.digest, plan=plan)
+
+
+def resolve_choice(asked: QuestionAsked, text: str) -> str:
+    """Return the choice with this number or name, or the text itself as a free answer.
+
+    Raise Mistake if no choice has this number or, for a decision, if the text is not one of the choices.
+    """
+    word = text.strip()
+    names = {choice.casefold(): choice for choice in asked.choices}
+    is_decision = asked.kind == "decision" and bool(asked.choices)
+    if is_decision and word.casefold() in names:
+        return names[word.casefold()]
+    if not asked.choices or word in asked.choices or not (word.isdecimal() or is_decision):
+        return text
+    if not word.isdecimal() or not 1 <= int(word) <= len(asked.choices):
+        there_are = ", ".join(f"{number} ({choice})" for number, choice in enumerate(asked.choices, 1))
+        or_text = "" if is_decision else ", or type your own answer"
+        what = f"{truncate_text(word)!r} is not one of the choices for {asked.id}"
+        raise Mistake(f"{what}; choose from {there_are}{or_text}")
+    return asked.choices[int(word) - 1]
