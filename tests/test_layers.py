@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 import podium
 
 SOURCE = Path(podium.__file__).parent
@@ -58,6 +60,19 @@ STARTING_PROCESSES = {
     "testing/postgres_cluster.py": "starts a server for tests",
 }
 """The modules that start a process, and why."""
+
+POSTING_MAIL = {
+    "runs/run_steering.py": "messages, and requests to pause, stop or change a run",
+    "runs/answers.py": "answers to requests",
+    "runs/run_driver.py": "receipts for agents' messages",
+}
+"""The modules that post to a run's mailbox, and what. Everything else calls the acts in them, which need an actor."""
+
+RECORDING_ACTS = {
+    ("PermissionAnswered", "QuestionAnswered"): {"runs/answers.py", "core/gate.py"},
+    ("StopAsked", "PauseAsked"): {"runs/run_steering.py", "runs/run_driver.py"},
+}
+"""Events that only these modules create: the acts, and what Podium itself decides or derives from an answer."""
 
 
 def top_folder(path: tuple[str, ...]) -> str:
@@ -153,6 +168,29 @@ def test_programs_are_started_in_one_place() -> None:
                     found.add(str(path.relative_to(SOURCE)))
 
     assert found == set(STARTING_PROCESSES)
+
+
+def test_only_acts_post_to_the_mailbox_of_a_run() -> None:
+    posting = {
+        str(path.relative_to(SOURCE))
+        for path in SOURCE.rglob("*.py")
+        for imported in find_imports(path)
+        if imported[-1:] == ("post_to_mailbox",) or imported == ("store", "mailbox")
+    }
+
+    assert posting == set(POSTING_MAIL)
+
+
+@pytest.mark.parametrize(("names", "allowed"), RECORDING_ACTS.items())
+def test_only_acts_create_the_events_of_what_a_person_does(names: tuple[str, ...], allowed: set[str]) -> None:
+    creating = {
+        str(path.relative_to(SOURCE))
+        for path in SOURCE.rglob("*.py")
+        for node in ast.walk(parse_module(path))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names
+    }
+
+    assert creating == allowed
 
 
 def test_an_import_inside_a_function_says_why() -> None:
