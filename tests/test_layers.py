@@ -193,6 +193,18 @@ def test_only_acts_create_the_events_of_what_a_person_does(names: tuple[str, ...
     assert creating == allowed
 
 
+def test_only_one_module_resolves_the_names_of_runs() -> None:
+    resolving = {"find_run", "find_in_repository"}
+    found = {
+        str(path.relative_to(SOURCE))
+        for path in SOURCE.rglob("*.py")
+        for node in ast.walk(parse_module(path))
+        if isinstance(node, ast.Attribute) and node.attr in resolving
+    }
+
+    assert found == {"runs/find.py"}
+
+
 def test_an_import_inside_a_function_says_why() -> None:
     silent = []
     for path in sorted(SOURCE.rglob("*.py")):

@@ -4,7 +4,8 @@
     python3 tools/count_places.py [PACKAGE_FOLDER]      default: src/podium
 
 A place is a module that constructs the values or calls the functions listed below. The module that defines them counts
-only if it uses them too.
+only if it uses them too. A module that calls `find.resolve` leaves the resolving of names to that function, so it is no
+place.
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ IDEAS = {
     "places that resolve a run's or worker's name": (
         "find_run",
         "find_run_id",
+        "find_named_run",
         "find_worker",
         "find_worker_run",
         "find_run_and_agent",
-        "find_recorded_run",
-        "find_first_run",
         "find_newest_worker",
+        "find_in_repository",
     ),
 }
 

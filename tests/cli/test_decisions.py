@@ -83,6 +83,17 @@ def test_one_decision_is_shown_as_a_record(desk: Desk) -> None:
     assert "> It is cheap.\n> \\# Cheap\n" in new
 
 
+def test_the_run_of_a_decision_is_named_like_any_other(desk: Desk) -> None:
+    first, second = decide(desk, "Which drink?", "tea"), decide(desk, "Which cup?", "coffee")
+    newer, older = desk.runs()
+
+    shown = [desk.invoke("decisions", name).output for name in (f"{older.id}/{first}", f"last/{second}")]
+
+    assert [text.splitlines()[0] for text in shown] == ["# Which drink?", "# Which cup?"]
+    assert f"decision '{newer.id}/{first}' not found" in desk.invoke("decisions", f"{newer.id}/{first}").stderr
+    assert "run 'zzz' not found; run podium ps to list the runs" in desk.invoke("decisions", f"zzz/{first}").stderr
+
+
 def test_decisions_belong_to_their_repository_and_all_its_worktrees(desk: Desk, tmp_path: Path) -> None:
     other, worktree = tmp_path / "other", tmp_path / "worktree"
     make_repository(other, {})

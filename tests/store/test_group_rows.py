@@ -176,10 +176,12 @@ async def test_changes_of_the_person_are_visible_to_the_next_process(path: Store
         now = groups.load_arrangement()
         groups.rename(now.find_group("app"), "The App")
         groups.pin(now.find_group("app"), is_pinned=True)
-        groups.rename(now.find_run("aa"), "first")
-        groups.archive(now.find_run("bb"), is_archived=True)
-        groups.move(now.find_run("dd"), now.find_group("app"))
-        groups.order_runs(now.find_group("app"), [groups.load_arrangement().find_run("dd"), now.find_run("aa")])
+        groups.rename(now.get_listed_run("aa"), "first")
+        groups.archive(now.get_listed_run("bb"), is_archived=True)
+        groups.move(now.get_listed_run("dd"), now.find_group("app"))
+        groups.order_runs(
+            now.find_group("app"), [groups.load_arrangement().get_listed_run("dd"), now.get_listed_run("aa")]
+        )
 
     now = load_arrangement(path)
 
@@ -195,7 +197,7 @@ async def test_names_come_back_and_orders_are_forgotten(path: StoreAddress) -> N
     with Groups(path) as groups:
         app = groups.load_arrangement().find_group("app")
         groups.rename(app, "Something")
-        groups.order_runs(app, [groups.load_arrangement().find_run("aa")])
+        groups.order_runs(app, [groups.load_arrangement().get_listed_run("aa")])
         groups.order_groups([app])
 
         assert groups.rename(app, None) == "app"
@@ -216,9 +218,9 @@ async def test_runs_of_a_team_cannot_be_moved_nor_others_to_them(path: StoreAddr
     with Groups(path) as groups:
         now = groups.load_arrangement()
         with pytest.raises(Mistake, match="into or out of a team's group"):
-            groups.move(now.find_run("bb"), now.find_group("default"))
+            groups.move(now.get_listed_run("bb"), now.find_group("default"))
         with pytest.raises(Mistake, match="into or out of a team's group"):
-            groups.move(now.find_run("aa"), now.find_group("squad"))
+            groups.move(now.get_listed_run("aa"), now.find_group("squad"))
 
     assert read_group_keys(path) == before
 
@@ -230,13 +232,13 @@ async def test_runs_of_several_groups_have_no_common_order(path: StoreAddress) -
         now = groups.load_arrangement()
 
         with pytest.raises(Mistake, match="run bb is not in"):
-            groups.order_runs(now.find_group("app"), [now.find_run("aa"), now.find_run("bb")])
+            groups.order_runs(now.find_group("app"), [now.get_listed_run("aa"), now.get_listed_run("bb")])
 
 
 async def test_the_runs_of_a_deleted_group_go_to_the_default_one_and_stay_there(path: StoreAddress) -> None:
     await record_runs(path, "aa", "bb", repo="/shop/app")
     with Groups(path) as groups:
-        groups.archive(groups.load_arrangement().find_run("aa"), is_archived=True)
+        groups.archive(groups.load_arrangement().get_listed_run("aa"), is_archived=True)
         assert groups.delete(groups.load_arrangement().find_group("app")) == []
 
     assert read_group_keys(path) == {"aa": GroupKey("default"), "bb": GroupKey("default")}
@@ -296,7 +298,7 @@ async def test_runs_and_ids_of_a_deleted_team_never_come_back_but_timelines_stay
     assert now.find_group("squad").id > squad.id
     assert now.grouped_runs["aa"] == GroupedRun(run="aa", group=None)
     with pytest.raises(NoSuchRun, match="because its group was deleted"):
-        now.find_run("aa")
+        now.get_listed_run("aa")
     with StoreReader(path) as reader:
         assert len(reader.read_rows("aa")) == 2
 

@@ -113,7 +113,7 @@ async def test_runs_with_decisions_in_force_pins_or_worktrees_stay(store: StoreA
     await record_run(store, "pinned")
     await record_run(store, "checked out")
     with Groups(store) as groups:
-        groups.pin(groups.load_arrangement().find_group_or_run("pinned"), is_pinned=True)
+        groups.pin(groups.load_arrangement().get_listed_run("pinned"), is_pinned=True)
     await Ledger(store).record_new(
         Path("/w"), repository=Path("/r/.git"), branch="f", base="b", run="checked out", is_new_branch=True
     )

@@ -61,12 +61,12 @@ async def fill_store(store: StoreAddress) -> None:
     )
     with Groups(store) as groups:
         now = groups.load_arrangement()
-        groups.rename(now.find_group_or_run("shop"), "The shop")
-        groups.pin(now.find_group_or_run("b1"), is_pinned=True)
+        groups.rename(now.find_group("shop"), "The shop")
+        groups.pin(now.get_listed_run("b1"), is_pinned=True)
         bank = now.group_of("b1")
         assert bank is not None
         groups.delete(bank)
-        groups.archive(groups.load_arrangement().find_group_or_run("default"), is_archived=True)
+        groups.archive(groups.load_arrangement().find_group("default"), is_archived=True)
     with closing(open_connection(store, create=False)) as connection:
         connection.execute(
             "INSERT INTO attachment (run, message, digest, data) VALUES (?, ?, ?, ?)", ("b1", "m1", "d", b"\0\1\xff")
@@ -163,7 +163,7 @@ async def test_an_import_adds_only_the_runs_that_are_missing(address: StoreAddre
     source = tmp_path / "source.db"
     await record_runs(source, "both", "new", repo="/work/shop")
     with Groups(source) as groups:
-        groups.rename(groups.load_arrangement().find_group_or_run("shop"), "Shop of the source")
+        groups.rename(groups.load_arrangement().find_group("shop"), "Shop of the source")
     await record_runs(address, "own", repo="/work/bank")
     await record_runs(address, "both", repo="/work/shop", is_over=False)
     with Groups(address) as groups:

@@ -146,10 +146,21 @@ def test_a_new_run_brings_its_group_back_from_the_archive() -> None:
     assert not after.is_archived("ab")
 
 
+def find_thing(now: Arrangement, name: str, *, run: str = "") -> Group | GroupedRun:
+    """Return the group with this name, or `run` if there is none and the name is that of this run."""
+
+    def resolve_run(ref: str) -> str:
+        if not run:
+            raise NoSuchRun(f"run {ref!r} not found")
+        return run
+
+    return now.find_group_or_run(name, resolve_run)
+
+
 def test_a_group_is_found_by_its_name_whatever_its_case_and_by_its_id() -> None:
     now = make_arrangement("App")
 
-    assert now.find_group("app") == now.find_group_or_run("APP") == now.find_group("g2") == now.find_group_or_run("G2")
+    assert now.find_group("app") == find_thing(now, "APP") == now.find_group("g2") == find_thing(now, "G2")
 
 
 def test_groups_with_the_same_name_are_listed_with_their_ids() -> None:
@@ -158,7 +169,7 @@ def test_groups_with_the_same_name_are_listed_with_their_ids() -> None:
     with pytest.raises(
         Mistake, match=r"'app' matches several groups: g2 \(/2/app\), g3 \(/3/app\); use the id of one of them"
     ):
-        now.find_group_or_run("app")
+        find_thing(now, "app")
 
 
 def test_an_unknown_group_gets_the_nearest_names() -> None:
@@ -166,21 +177,19 @@ def test_an_unknown_group_gets_the_nearest_names() -> None:
         make_arrangement("billing", "web").find_group("biling")
 
 
-def test_a_run_is_found_by_the_beginning_of_its_id_and_ambiguous_ones_are_listed() -> None:
-    now = make_arrangement(runs=("abc1", "abd2"))
+def test_a_name_of_no_group_is_that_of_a_run() -> None:
+    now = make_arrangement("app", runs=("abc1", "abd2"))
 
-    assert now.find_group_or_run("abc") == now.grouped_runs["abc1"]
-    with pytest.raises(NoSuchRun, match="'ab' matches several runs: abc1, abd2; give more"):
-        now.find_group_or_run("ab")
+    assert find_thing(now, "feat/a", run="abc1") == now.grouped_runs["abc1"]
 
 
 def test_a_name_of_both_a_group_and_a_run_is_reported_as_ambiguous() -> None:
     now = make_arrangement("beef", runs=("beef01",))
 
     with pytest.raises(Mistake, match=r"name of a group and the start of a run id: g2 \(/2/beef\), beef01"):
-        now.find_group_or_run("beef")
-    assert now.find_group_or_run("g2") == now.groups[2]
-    assert now.find_group_or_run("beef01") == now.grouped_runs["beef01"]
+        find_thing(now, "beef")
+    assert find_thing(now, "g2") == now.groups[2]
+    assert find_thing(now, "beef01") == now.grouped_runs["beef01"]
 
 
 def test_a_deleted_run_is_reported_as_deleted() -> None:
@@ -188,9 +197,9 @@ def test_a_deleted_run_is_reported_as_deleted() -> None:
     now.grouped_runs["abc1"] = GroupedRun(run="abc1", group=None)
 
     with pytest.raises(NoSuchRun, match="because its group was deleted"):
-        now.find_group_or_run("abc1")
+        find_thing(now, "abc1")
     with pytest.raises(Mistake, match="group or run 'abc' not found"):
-        now.find_group_or_run("abc")
+        find_thing(now, "abc")
 
 
 @pytest.mark.parametrize("name", ["", "  ", "\n", "a\x1b[31mb", "a\nb", "right\u202eleft", "x" * (MAX_NAME_LENGTH + 1)])
@@ -203,7 +212,7 @@ def test_the_error_about_a_huge_name_is_short() -> None:
     with pytest.raises(Mistake) as refused:
         validate_name("x" * 1_000_000)
     with pytest.raises(Mistake) as unknown:
-        make_arrangement("app").find_group_or_run("x" * 1_000_000)
+        find_thing(make_arrangement("app"), "x" * 1_000_000)
 
     assert max(len(str(refused.value)), len(str(unknown.value))) < 300
 

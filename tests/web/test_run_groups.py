@@ -63,7 +63,7 @@ def test_groups_are_closed_renamed_pinned_and_archived(site: Site, visitor: Visi
     with Groups(site.store) as groups:
         arrangement = groups.load_arrangement()
     assert arrangement.find_group("Harbour").is_pinned
-    assert arrangement.find_run("ab00").is_pinned
+    assert arrangement.get_listed_run("ab00").is_pinned
     page.set_viewport_size(PHONE)  # type: ignore[arg-type]
     assert find_sideways_scroll(page) == 0
 

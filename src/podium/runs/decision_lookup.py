@@ -11,6 +11,7 @@ from ..values.errors import Mistake
 from ..values.event import KINDS, Entry, decode_entry
 from ..values.store_address import StoreAddress
 from ..views.decision_record import DecisionRecord, collect_decisions
+from . import find
 
 
 def find_decision_repo(folder: Path) -> str:
@@ -18,13 +19,7 @@ def find_decision_repo(folder: Path) -> str:
 
     Outside a repository, it is the path of the folder itself.
     """
-    # Imported here to keep start-up fast: most runs make no decisions.
-    from ..workspace.git.repository import Repository
-
-    try:
-        return str(Repository.at(folder).main_folder)
-    except Mistake:
-        return str(folder.resolve())
+    return find.find_root(folder)
 
 
 def select_decisions(entries: Iterable[Entry], repo: str) -> list[DecisionRecord]:
@@ -59,8 +54,11 @@ def find_decision(store: StoreAddress, repo: str, prefix: str) -> DecisionRecord
     If several runs have decisions with the same id, `prefix` must have the form `RUN/ID`. Raise Mistake unless exactly
     one decision matches.
     """
-    run, _, id = prefix.rpartition("/")
-    decisions = [one for one in list_decisions(store, repo) if one.run.startswith(run)]
+    ref, _, id = prefix.rpartition("/")
+    decisions = list_decisions(store, repo)
+    if ref and decisions:
+        run = find.resolve(store, ref, repo=Path(repo)).run
+        decisions = [one for one in decisions if one.run == run]
     found = [one for one in decisions if one.id.startswith(id)] if id else []
     found = [one for one in found if one.id == id] or found
     if not found:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -54,6 +54,8 @@ def resolve(
     run. An empty string matches nothing, so that a variable without a value names no run. Raise NoSuchRun unless
     exactly one run matches, Mistake unless exactly one worker matches, and StoreCorrupt if the store was deleted.
     """
+    if ref is not None and ("\0" in ref or ref.encode(errors="ignore").decode() != ref):
+        raise NoSuchRun(f"{ref!r} is not valid text, so it names no run; run podium ps to list the runs")
     if wanted == "worker" and ref is not None:
         return Found(run=_find_worker(store.path if isinstance(store, StoreReader) else store, ref, repo))
     if isinstance(store, StoreReader):
@@ -83,7 +85,7 @@ class _Lookup:
 
     @cached_property
     def root(self) -> str:
-        return _find_root(find_repo(self.folder or Path()))
+        return find_root(find_repo(self.folder or Path()))
 
     def find(self, ref: str, wanted: Wanted) -> Found:
         if run := self.find_by_full_name(ref):
@@ -101,11 +103,16 @@ class _Lookup:
         # A program names runs by their ids. No branch that an agent has chosen may come between.
         if self.reader.has_run(name):
             return name
-        if name and (worker := _find_newest_worker(self.reader.path, self.root, name)) is not None:
+        if name and (worker := self.find_worker(name)) is not None:
             return worker.run
         if (result := _RESULT_BRANCH.fullmatch(name)) is not None:
             return self.reader.find_run(result[1])
         return self.find_only(None) if name == LAST else ""
+
+    def find_worker(self, name: str) -> WorkerRow | None:
+        from ..store.worker_index import WorkerIndex  # imported here to keep start-up fast: an id does not need it
+
+        return _choose_newest(WorkerIndex(self.reader.path).find_in_repository(self.root, name), self.root)
 
     def find_only(self, is_candidate: Callable[[RunSummary], bool] | None) -> str:
         """Return the only candidate, or the last run if `is_candidate` is None. Raise NoSuchRun if there is none."""
@@ -121,7 +128,7 @@ class _Lookup:
 
     def iter_runs(self) -> Iterator[RunSummary]:
         """Yield the runs in the repository that no other run started, newest first."""
-        find_root = cache(lambda folder: _find_root(Path(folder)))
+        find_cached_root = cache(lambda folder: find_root(Path(folder)))
         for run in self.reader.list_run_ids():
             try:
                 summary = self.reader.read_summary(run)
@@ -131,7 +138,7 @@ class _Lookup:
             if not isinstance(started, RunStarted) or (started.errand is not None and started.errand.parent):
                 continue
             folder = started.repo if started.errand is None else started.errand.root
-            if folder and find_root(folder) == self.root:
+            if folder and find_cached_root(folder) == self.root:
                 yield summary
 
 
@@ -143,12 +150,11 @@ def _find_worker(store: StoreAddress, name: str, folder: Path | None) -> str:
 
     root = str(Repository.at(find_repo(folder or Path())).main_folder)
     worker_index = WorkerIndex(store)
-    everywhere = worker_index.list_all()
+    here, everywhere = worker_index.list_all(root), worker_index.list_all()
     if any(row.run == name for row in everywhere):
         return name
-    if name and (worker := _find_newest_worker(store, root, name)) is not None:
+    if name and (worker := _choose_newest([row for row in here if row.name == name], root)) is not None:
         return worker.run
-    here = worker_index.list_all(root)
     if name == LAST and here:
         return here[-1].run
     matches = [row for row in everywhere if name and row.run.startswith(name)]
@@ -161,22 +167,19 @@ def _find_worker(store: StoreAddress, name: str, folder: Path | None) -> str:
     raise Mistake(f"worker {name!r} not found in this repository; available: {there}")
 
 
-def _find_newest_worker(store: StoreAddress, root: str, name: str) -> WorkerRow | None:
-    """Return the newest worker with this branch or name in a repository.
+def _choose_newest(workers: Sequence[WorkerRow], root: str) -> WorkerRow | None:
+    """Return the newest of the workers, which are sorted, or None if there are none.
 
-    Workers that were started on this machine take precedence over those that they started on others.
+    Workers in the repository itself take precedence over those that they have started on other machines.
     """
-    from ..store.worker_index import WorkerIndex  # imported here to keep start-up fast: a complete id does not need it
-
-    known = WorkerIndex(store).list_named(root, name)
-    return next((row for row in reversed(known) if row.root == root), known[-1] if known else None)
+    return next((row for row in reversed(workers) if row.root == root), workers[-1] if workers else None)
 
 
-def _find_root(folder: Path) -> str:
+def find_root(folder: Path) -> str:
     """Return the main folder of the repository that contains a folder or, without git, the folder itself."""
     from ..workspace.git.repository import Repository  # imported here to keep start-up fast
 
     try:
         return str(Repository.at(folder).main_folder)
     except Mistake:
-        return str(folder)
+        return str(folder.resolve())

@@ -83,7 +83,7 @@ class WorkerIndex:
         """Return the workers on the branch `name`, or the read-only workers called `name`, oldest first."""
         return self._query_rows("WHERE worker.root = ? AND worker.branch = ?", (root, name))
 
-    def list_named(self, root: str, name: str) -> list[WorkerRow]:
+    def find_in_repository(self, root: str, name: str) -> list[WorkerRow]:
         """Return the workers in the repository `root` on the branch `name` or with that name, oldest first.
 
         The workers in a repository include those that its workers have started on other machines.

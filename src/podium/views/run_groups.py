@@ -7,7 +7,7 @@ Changes that the user makes are preserved, and the runs of a team stay together.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePosixPath
 from posixpath import join, normpath
 from typing import Literal, NamedTuple
@@ -136,33 +136,27 @@ class Arrangement(Struct, frozen=True, kw_only=True):
             raise Mistake(f"group {_abbreviate_name(name)} not found; {self._suggest_groups(name)}")
         return found[0]
 
-    def find_run(self, prefix: str) -> GroupedRun:
-        """Return the listed run whose id starts with `prefix`. Raise NoSuchRun unless exactly one matches."""
-        exact = self.grouped_runs.get(prefix)
-        if exact is not None and exact.group is None:
+    def get_listed_run(self, run: str) -> GroupedRun:
+        """Return the place of the run with this id. Raise NoSuchRun if the run is not listed."""
+        grouped = self.grouped_runs.get(run)
+        if grouped is None:
+            raise NoSuchRun(f"run {run} is in no group; run podium ps to list the runs")
+        if grouped.group is None:
             raise NoSuchRun(
-                f"run {prefix} is no longer listed because its group was deleted; run podium show {prefix} to see it"
+                f"run {run} is no longer listed because its group was deleted; run podium show {run} to see it"
             )
-        found = [prefix] if exact is not None else self._match_runs(prefix)
-        if len(found) > 1:
-            raise NoSuchRun(
-                f"{_abbreviate_name(prefix)} matches several runs: {_format_list(found)}; "
-                "give more characters of the id"
-            )
-        if not found:
-            raise NoSuchRun(f"run {_abbreviate_name(prefix)} not found; run podium ps to list the runs")
-        return self.grouped_runs[found[0]]
+        return grouped
 
-    def find_group_or_run(self, name: str) -> Group | GroupedRun:
-        """Return the group with this name or id, or the run whose id starts with `name`.
+    def find_group_or_run(self, name: str, resolve_run: Callable[[str], str]) -> Group | GroupedRun:
+        """Return the group with this name or id, or the run to which `resolve_run` resolves the name.
 
         Raise Mistake unless exactly one group or run matches.
         """
         groups, runs = self._match_groups(name), self._match_runs(name)
         # A complete run id selects the run. A group with the same name can still be selected by its id.
-        if name in self.grouped_runs or (runs and not groups):
-            return self.find_run(name)
-        if runs:
+        if name in self.grouped_runs:
+            return self.get_listed_run(name)
+        if groups and runs:
             raise Mistake(
                 f"{_abbreviate_name(name)} is both the name of a group and the start of a run id: "
                 f"{_format_list([*groups, *runs])}; "
@@ -170,7 +164,12 @@ class Arrangement(Struct, frozen=True, kw_only=True):
             )
         if groups:
             return self.find_group(name)
-        raise Mistake(f"group or run {_abbreviate_name(name)} not found; {self._suggest_groups(name)}")
+        try:
+            return self.get_listed_run(resolve_run(name))
+        except NoSuchRun:
+            if runs:
+                raise
+            raise Mistake(f"group or run {_abbreviate_name(name)} not found; {self._suggest_groups(name)}") from None
 
     def _match_groups(self, name: str) -> list[Group]:
         if number := _ID.fullmatch(name):

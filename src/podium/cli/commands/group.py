@@ -1,7 +1,7 @@
 """`podium group`: organise the list of runs into groups.
 
-Most subcommands accept both groups and runs; some accept only groups or only runs. A prefix of a run's id selects the
-run.
+Most subcommands accept both groups and runs; some accept only groups or only runs. A run is named as in other
+commands.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from ...runs import find
 from ...runs.run_listing import GROUP_COLUMNS, GroupRow
 from ...runs.run_lookup import NO_RUNS
 from ...setup.settings import Settings
@@ -38,8 +39,8 @@ MOST_ENDING = 16
 def group_command(ctx: click.Context) -> Any:
     """Organise runs: rename, pin, move and archive groups.
 
-    Each repository and each team has a group. Refer to a group by its name or id (g2), and to a run by
-    the first characters of its id.
+    Each repository and each team has a group. Refer to a group by its name or id (g2), and to a run as
+    in other commands.
     """
     return ctx.invoke(group_list_command) if ctx.invoked_subcommand is None else None
 
@@ -77,7 +78,7 @@ def group_list_command(is_all: bool = False, is_json: bool = False) -> None:
 def group_rename_command(name: str, new: str | None) -> None:
     """Rename the group or run NAME to NEW; without NEW, restore its original name."""
     with open_groups() as groups:
-        thing = groups.load_arrangement().find_group_or_run(name)
+        [thing] = find_groups_and_runs(groups, [name])
         called = groups.rename(thing, new)
     print_to_stderr(
         f"{describe_target(thing)} is now called {called!r}"
@@ -133,7 +134,8 @@ def group_move_command(run: str, group: str) -> None:
     """Move RUN to GROUP. The runs of a team stay together and cannot be moved."""
     with open_groups() as groups:
         arrangement = groups.load_arrangement()
-        grouped_run, target = arrangement.find_run(run), arrangement.find_group(group)
+        grouped_run = arrangement.get_listed_run(find.resolve(groups.path, run).run)
+        target = arrangement.find_group(group)
         groups.move(grouped_run, target)
     print_to_stderr(f"{describe_target(grouped_run)} is now in {describe_target(target)}")
 
@@ -309,6 +311,7 @@ def find_groups_and_runs(groups: Groups, names: Sequence[str]) -> list[Group | G
     arrangement = groups.load_arrangement()
     things: list[Group | GroupedRun] = []
     for name in names:
-        if (thing := arrangement.find_group_or_run(name)) not in things:
+        thing = arrangement.find_group_or_run(name, lambda ref: find.resolve(groups.path, ref).run)
+        if thing not in things:
             things.append(thing)
     return things

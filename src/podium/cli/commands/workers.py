@@ -64,7 +64,7 @@ class WorkersCommandGroup(click.Group):
 def workers_command(ctx: click.Context, is_all: bool, repo: Path | None, is_json: bool) -> None:
     """List the workers in this repository with their state, current tool, changed lines and cost.
 
-    In the subcommands, BRANCH can also be a prefix of a worker's run id.
+    In the subcommands, BRANCH can also be a prefix of a worker's run id, or last for the newest worker.
     """
     ctx.obj = context = RepoContext(repo)
     if ctx.invoked_subcommand is not None:

@@ -15,7 +15,7 @@ Server = NamedDependency[ServerContext]
 CurrentActor = NamedDependency[Actor]
 """Who sends the request."""
 RunPrefix = FromPath[str]
-"""A run's id, or the beginning of one."""
+"""A run: its id, a prefix of it, or a name of a worker in the server's repository. See `find.resolve`."""
 RepoFolder = FromQuery[str]
 """A folder on the server's machine. An empty value means the server's own repository."""
 IdempotencyKey = Annotated[str | None, HeaderParameter(name="Idempotency-Key")]

@@ -7,6 +7,7 @@ from typing import Any
 
 from litestar import get
 
+from ....runs import find
 from ....runs.cost_overview import cost_overview_fields
 from ....runs.run_cost import RunCost, costs_fields
 from ....runs.run_listing import RUN_COLUMNS, make_run_row
@@ -44,7 +45,7 @@ def read_run_costs(run: RunPrefix, server: Server) -> dict[str, Any]:
     """Return what a run and its workers used, by agent, by model and over time, and when its budget will be used up."""
     now = time.time()
     with open_reader(server.store) as reader:
-        summary = reader.read_summary(reader.find_run(run))
+        summary = reader.read_summary(find.resolve(reader, run, repo=server.repo).run)
         own, workers = server.costs.read_with_workers(reader, summary, now=now)
     overview = cost_overview_fields(
         [own, *workers], budget=own.budget, is_active=derive_run_state(summary) == "running"

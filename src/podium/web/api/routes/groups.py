@@ -9,6 +9,7 @@ from litestar import get, post
 from litestar.params import FromPath, JSONBody
 from msgspec import UNSET, Struct, UnsetType
 
+from ....runs import find
 from ....runs.run_listing import GROUP_COLUMNS, RUN_COLUMNS, GroupRow, RunPlace, make_run_row
 from ....runs.run_lookup import NO_RUNS
 from ....store.group_rows import Groups
@@ -59,10 +60,12 @@ def read_groups(server: Server) -> dict[str, Any]:
 
 @post("/api/groups/{target:str}", guards=[may_act], status_code=200, sync_to_thread=True)
 def change_group(target: FromPath[str], data: JSONBody[GroupChange], server: Server) -> dict[str, Any]:
-    """Rename, pin or archive a group or a run. `target` is a group's name or id, or the beginning of a run's id."""
+    """Rename, pin or archive a group or a run. `target` is a group's name or id, or a run."""
     said: list[str] = []
     with _open_groups(server) as groups:
-        thing = groups.load_arrangement().find_group_or_run(target)
+        thing = groups.load_arrangement().find_group_or_run(
+            target, lambda ref: find.resolve(server.store, ref, repo=server.repo).run
+        )
         if data.name is not UNSET:
             called = groups.rename(thing, data.name)
             said.append(f"is now called {called!r}" if called else "was renamed back to its original name")
@@ -82,7 +85,8 @@ def move_run(run: RunPrefix, data: JSONBody[NewPlace], server: Server) -> dict[s
     """Move a run to another group. The runs of a team stay together and cannot be moved."""
     with _open_groups(server) as groups:
         arrangement = groups.load_arrangement()
-        grouped_run, target = arrangement.find_run(run), arrangement.find_group(data.group)
+        id = find.resolve(server.store, run, repo=server.repo).run
+        grouped_run, target = arrangement.get_listed_run(id), arrangement.find_group(data.group)
         groups.move(grouped_run, target)
     return {"text": f"{describe_target(grouped_run)} is now in {describe_target(target)}"}
 

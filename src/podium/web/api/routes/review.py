@@ -11,6 +11,7 @@ from litestar import get, post
 from litestar.params import JSONBody
 from msgspec import Struct
 
+from ....runs import find
 from ....runs.run_lookup import is_worker_run, open_reader
 from ....runs.worker_diff import read_worker_diff, require_own_branch
 from ....runs.worker_lookup import RepoContext, load_worker_state
@@ -68,7 +69,7 @@ async def read_diff(run: RunPrefix, server: Server) -> dict[str, Any]:
     await server.diff_syntax.add_to(parsed["files"])
     return {
         "schema": SCHEMA,
-        "run": run,
+        "run": worker.run,
         "branch": worker.worker_task.branch,
         "base": diff.base,
         "commit": diff.commit,
@@ -136,9 +137,10 @@ async def preview_partial_merge(
 async def _load_worker(server: ServerContext, run: str) -> WorkerState:
     def load() -> WorkerState:
         with open_reader(server.store) as reader:
-            if not is_worker_run(reader.read_summary(run)):
-                raise Mistake(f"run {run} does not belong to a worker; run podium workers to list the workers")
-            return load_worker_state(reader, run)
+            id = find.resolve(reader, run, repo=server.repo).run
+            if not is_worker_run(reader.read_summary(id)):
+                raise Mistake(f"run {id} does not belong to a worker; run podium workers to list the workers")
+            return load_worker_state(reader, id)
 
     return await to_thread.run_sync(load)
 

@@ -14,7 +14,7 @@ from litestar.response import Response
 from msgspec import Raw, Struct
 
 from ....core.journal_rows import GENESIS
-from ....runs import run_steering
+from ....runs import find, run_steering
 from ....runs.run_cost import cost_tree_fields
 from ....runs.run_fork import fork_run, retry_run
 from ....runs.run_listing import RUN_COLUMNS, make_run_row
@@ -129,10 +129,10 @@ def list_runs(
 
 @get("/api/runs/{run:str}", guards=[may_read], sync_to_thread=True)
 def read_run(run: RunPrefix, server: Server) -> dict[str, Any]:
-    """Return a run: its state, its request and the costs of its operations. `run` can be the beginning of an id."""
+    """Return a run: its state, its request and the costs of its operations."""
     now = time.time()
     with open_reader(server.store) as reader:
-        summary = reader.read_summary(reader.find_run(run))
+        summary = reader.read_summary(find.resolve(reader, run, repo=server.repo).run)
         view = RunView.from_entries(reader.read_entries(summary.id))
     state = derive_run_state(summary)
     costs = cost_tree_fields(state, view, now=now if state == "running" else view.at)
@@ -156,7 +156,7 @@ def read_entries(
     more entries may follow.
     """
     with open_reader(server.store) as reader, EntryFeed(server.store) as feed:
-        id = reader.find_run(run)
+        id = find.resolve(reader, run, repo=server.repo).run
         # Read the cursor before the entries, so that no entry is missed: an entry that is written in between is both in
         # this response and in the stream.
         last = feed.find_end()
@@ -186,7 +186,7 @@ def read_entry(
     `previous_hash` is all zeros.
     """
     with open_reader(server.store) as reader:
-        id = reader.find_run(run)
+        id = find.resolve(reader, run, repo=server.repo).run
         rows = reader.read_rows(id, max(seq - 2, 0), 2)
     hashes = {0: GENESIS} | {row.seq: row.hash for row in rows}
     for wanted in (seq, seq - 1):
@@ -362,7 +362,7 @@ def _find_run(server: ServerContext, run: str) -> str:
 
 def _read_summary(server: ServerContext, run: str) -> RunSummary:
     with open_reader(server.store) as reader:
-        return reader.read_summary(reader.find_run(run))
+        return reader.read_summary(find.resolve(reader, run, repo=server.repo).run)
 
 
 ROUTES = (

@@ -10,6 +10,7 @@ from litestar import get
 from litestar.params import FromPath, PathParameter
 from litestar.response import Response
 
+from ....runs import find
 from ....runs.decision_lookup import find_decision, find_decision_repo, list_decisions
 from ....runs.run_lookup import open_reader
 from ....runs.work_lookup import iter_work_runs
@@ -40,7 +41,8 @@ def list_plans(server: Server) -> dict[str, Any]:
 def read_plan(run: RunPrefix, server: Server) -> dict[str, Any]:
     """Return the plans of a run's collaborating teams and the states of their steps."""
     with open_reader(server.store) as reader:
-        return {"schema": SCHEMA, **_plan_fields(reader, reader.find_run(run))}
+        id = find.resolve(reader, run, repo=server.repo).run
+        return {"schema": SCHEMA, **_plan_fields(reader, id)}
 
 
 def _plan_fields(reader: StoreReader, run: str) -> dict[str, Any]:
@@ -52,7 +54,7 @@ def _plan_fields(reader: StoreReader, run: str) -> dict[str, Any]:
 def list_artifacts(run: RunPrefix, server: Server) -> dict[str, Any]:
     """List the artifacts that the steps of a run produced."""
     with open_reader(server.store) as reader:
-        id = reader.find_run(run)
+        id = find.resolve(reader, run, repo=server.repo).run
         events = [entry.event for work in iter_work_runs(reader, id) for entry in work.entries]
         artifacts = [event for event in events if isinstance(event, ArtifactStored)]
     return {"schema": SCHEMA, "run": id, "artifacts": msgspec.to_builtins(artifacts)}
