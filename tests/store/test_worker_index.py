@@ -5,14 +5,20 @@ from pathlib import Path
 import pytest
 
 from podium import Agent, App, Settings
+from podium.core.timeline import Timeline
+from podium.runs import find
 from podium.store.mailbox import post_to_mailbox
-from podium.store.worker_index import WorkerIndex
-from podium.values.event import PauseAsked, StopAsked
-from podium.values.store_address import StoreAddress
+from podium.store.run_store import RunStore
+from podium.store.worker_index import WorkerIndex, build_worker_insert
+from podium.values.errors import NoSuchRun
+from podium.values.event import Noticed, PauseAsked, StopAsked
+from podium.values.fleet_job import FleetJob
+from podium.values.store_address import PostgresAddress, StoreAddress
 from podium.values.worker_task import WorkerTask
 from podium.workers.delegate import enqueue_worker_run
 
 from ..actors import ADA
+from .conftest import empty_store
 
 
 @pytest.fixture
@@ -56,3 +62,30 @@ async def test_open_workers_that_were_asked_to_stop_are_listed(runs: list[str], 
     WorkerIndex(address).mark_closed(runs[2])
 
     assert WorkerIndex(address).list_stop_requested() == {runs[0]}
+
+
+async def test_a_worker_is_found_by_its_name_in_its_repository(runs: list[str], address: StoreAddress) -> None:
+    index = WorkerIndex(address)
+
+    assert [row.run for row in index.find_in_repository("/one", "x")] == [runs[0]]
+    assert index.find_in_repository("/two", "y") == []
+    assert [find.resolve(address, run, repo=Path("/")).run for run in (runs[0], runs[2][:9])] == [runs[0], runs[2]]
+    assert find.resolve(address, "last", repo=Path("/two")).run == runs[2]
+
+
+async def test_a_worker_that_was_started_on_another_machine_is_found_where_its_parent_was_started(
+    store_database: str, tmp_path: Path
+) -> None:
+    store = PostgresAddress(store_database, tmp_path / "runtime")
+    empty_store(store)
+    there = WorkerTask(root="/on/the/host", path="/on/the/host", branch="feat/part", parent="parent")
+    async with RunStore(store) as run_store:
+        run_store.begin_run("parent", build_worker_insert("parent", WorkerTask(root="/one", path="/one", branch="x")))
+        job = FleetJob(run="child", parent="parent")
+        timeline = Timeline("child", run_store.begin_run("child", build_worker_insert("child", there, job)))
+        timeline.append(Noticed(text="begun"), scope="")
+        await timeline.wait_written()
+
+    assert find.resolve(store, "feat/part", repo=Path("/one")).run == "child"
+    with pytest.raises(NoSuchRun):
+        find.resolve(store, "feat/part", repo=Path("/two"))
