@@ -122,13 +122,6 @@ def is_detail(event: Event) -> bool:
     return isinstance(event, STREAMED)
 
 
-def describe_hook_call(event: HookRan) -> str:
-    """Describe the outcome of a hook, with its reason and the start of the context that it added."""
-    reason = f": {event.reason}" if event.reason else ""
-    context = f"; it adds {quote(event.context)}" if event.context else ""
-    return f"hook {event.event} {event.outcome}{reason}{context} ({shorten(event.hook)})"
-
-
 def _describe_turn_event(entry: Entry) -> str | None:
     match entry.event:
         case TurnStarted() as event:
@@ -197,7 +190,7 @@ def _describe_operation_event(entry: Entry) -> str | None:
         case StepEnded() as event:
             return f"step {event.name} done"
         case HookRan() as event:
-            return describe_hook_call(event)
+            return _describe_hook_call(event)
         case Advised() as event:
             names = ", ".join(part.agent for part in event.unavailable)
             return f"advised by {', '.join(event.heard) or 'nobody'}{f'; unavailable: {names}' if names else ''}"
@@ -210,6 +203,13 @@ def _describe_operation_event(entry: Entry) -> str | None:
         case HandedOff() as event:
             return f"hands off to {event.receiver}"
     return None
+
+
+def _describe_hook_call(event: HookRan) -> str:
+    """Describe the outcome of a hook, with its reason and the start of the context that it added."""
+    reason = f": {event.reason}" if event.reason else ""
+    context = f"; it adds {quote(event.context)}" if event.context else ""
+    return f"hook {event.event} {event.outcome}{reason}{context} ({shorten(event.hook)})"
 
 
 def _describe_request(event: Event) -> str | None:

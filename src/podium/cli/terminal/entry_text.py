@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import to_builtins
 
 from ...system.username import get_username
-from ...values.event import Entry
+from ...values.event import Entry, RunResumed, RunStarted
 from ...views.event_text import describe_entry, is_detail, name_subject
 from .text import escape_for_terminal
 
@@ -20,7 +20,9 @@ def format_entry(entry: Entry, *, has_details: bool = False) -> str | None:
     """
     if is_detail(entry.event) and not has_details:
         return None
-    text = describe_entry(entry, user=get_username())
+    # Looking up the user takes longer than the rest, so it is done only for the events that may name another one.
+    user = get_username() if isinstance(entry.event, RunStarted | RunResumed) else ""
+    text = describe_entry(entry, user=user)
     if text is None:
         return None
     subject = name_subject(entry)
