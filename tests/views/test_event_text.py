@@ -484,7 +484,7 @@ def test_a_text_is_quoted_only_with_its_start() -> None:
 def test_what_many_spaces_move_out_of_sight_is_marked_as_left_out() -> None:
     hidden = Action(run="r", agent="law", tool="bash", arguments={"command": " " * 5_000 + "rm -rf ~"})
 
-    assert describe_entry(make_entry(ToolCalled(id="1", action=hidden))) == 'uses bash {"command": " …'
+    assert describe_entry(make_entry(ToolCalled(id="1", action=hidden))) == 'uses bash {"command": "…'
     assert describe_entry(make_entry(QuestionAsked(id="6a", text=" " * 5_000 + "Do it?"))) == 'asks you (6a): "…"'
 
 

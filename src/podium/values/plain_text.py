@@ -54,7 +54,7 @@ def display_width(text: str) -> int:
 
 def count_fitting(text: str, most: int) -> int:
     """Return how many characters of `text` fit into `most` columns, without splitting a grapheme."""
-    if NARROW.fullmatch(text):
+    if text.isascii() or NARROW.fullmatch(text):
         return max(min(len(text), most), 0)
     from wcwidth import iter_graphemes  # imported here to keep start-up fast: most text is Latin and does not need it
 

@@ -12,6 +12,7 @@ from ..values.action import Action
 from ..values.actor import Channel, format_actor
 from ..values.agent import format_limits
 from ..values.event import (
+    KINDS,
     ActionBegan,
     ActionRefused,
     Advised,
@@ -69,6 +70,7 @@ from .team_event_text import READ_CHARACTERS, describe_team_event, quote, shorte
 
 STREAMED = (TextStreamed, ReasoningStreamed)
 """Events that have no sentence: they are pieces of a text, and their own text says all."""
+STREAMED_KINDS = frozenset(KINDS[event] for event in STREAMED)
 
 CUT_REPLIES = {
     "length": "reply cut off at the token limit",

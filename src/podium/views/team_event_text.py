@@ -51,11 +51,11 @@ from ..values.event import (
     WorkRestored,
     WorkStateChanged,
 )
-from ..values.plain_text import format_count, truncate_line, truncate_text
+from ..values.plain_text import format_count, truncate_line
 
 LONGEST_QUOTE = 72
 """The most columns of a text that is quoted in a sentence."""
-READ_CHARACTERS = 20 * LONGEST_QUOTE
+READ_CHARACTERS = 3 * LONGEST_QUOTE
 """The most characters of a text that are read for a quote, because a text can have megabytes."""
 
 
@@ -77,8 +77,9 @@ def quote(text: str) -> str:
 
 
 def shorten(text: str) -> str:
-    """Return the start of a text on one line."""
-    return truncate_line(truncate_text(text, READ_CHARACTERS), LONGEST_QUOTE)
+    """Return the start of a text on one line, with an ellipsis if it is cut."""
+    start = truncate_line(text[:READ_CHARACTERS], LONGEST_QUOTE)
+    return start if len(text) <= READ_CHARACTERS or start.endswith("…") else f"{start}…"
 
 
 def _give_reason(reason: str) -> str:

@@ -122,4 +122,4 @@ class EntryHub:
     def _read_page(self, feed: EntryFeed, position: int) -> list[FeedRow]:
         """Return a page of entries as they are sent."""
         rows = feed.read_after(position, PAGE)
-        return [row._replace(line=add_sentence(row.line, user=self._user)) for row in rows]
+        return [row._replace(line=add_sentence(row.line, row.kind, user=self._user)) for row in rows]

@@ -6,14 +6,16 @@ from msgspec import json
 
 from ...values.errors import StoreCorrupt
 from ...values.event import decode_entry
-from ...views.event_text import describe_entry
+from ...views.event_text import STREAMED_KINDS, describe_entry
 
 
-def add_sentence(line: bytes, *, user: str) -> bytes:
+def add_sentence(line: bytes, kind: str, *, user: str) -> bytes:
     """Return a stored entry with its sentence. Streamed text has none; nor has an entry that cannot be decoded.
 
     `user` is the name of the user on this machine.
     """
+    if kind in STREAMED_KINDS:
+        return line  # without decoding it: most entries of a live run are streamed text
     try:
         text = describe_entry(decode_entry(line), user=user)
     except StoreCorrupt:

@@ -163,7 +163,7 @@ def read_entries(
         first = max(after, 0)
         rows = reader.read_rows(id, first, min(max(until - first, 0), MOST_ENTRIES) if until else MOST_ENTRIES)
         state = derive_run_state(reader.read_summary(id))
-    lines = b",".join(add_sentence(row.line, user=server.user) for row in rows)
+    lines = b",".join(add_sentence(row.line, row.kind, user=server.user) for row in rows)
     cursor = "" if last is None else last.cursor
     body = b'{"schema":%d,"run":"%s","state":"%s","cursor":"%s","has_more":%s,"entries":[%s]}' % (
         SCHEMA,
@@ -192,13 +192,13 @@ def read_entry(
     for wanted in (seq, seq - 1):
         if wanted not in hashes:
             raise NotFoundException(f"run {id} has no entry {wanted}")
-    line = next(row.line for row in rows if row.seq == seq)
+    wanted_row = next(row for row in rows if row.seq == seq)
     return {
         "schema": SCHEMA,
         "run": id,
         "hash": hashes[seq].hex(),
         "previous_hash": hashes[seq - 1].hex(),
-        "entry": Raw(add_sentence(line, user=server.user)),
+        "entry": Raw(add_sentence(wanted_row.line, wanted_row.kind, user=server.user)),
     }
 
 
