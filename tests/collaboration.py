@@ -9,7 +9,8 @@ from collections import defaultdict
 from typing import Any
 
 from podium.engines.model.model_wire import ModelCall
-from podium.engines.script import Move, ToolCall, last_request
+from podium.engines.script import Move, last_request
+from podium.testing import calls
 from podium.values.agent import Member, Team
 
 from .studio import Studio
@@ -72,8 +73,7 @@ def find_kind(prompt: str) -> tuple[str, str]:
     return "other", ""
 
 
-def use_tool(name: str, **arguments: Any) -> Move:
-    return Move(calls=(ToolCall(name=name, arguments=arguments),))
+use_tool = calls
 
 
 def make_plan(*steps: dict[str, Any]) -> str:

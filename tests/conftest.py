@@ -3,7 +3,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from podium.engines.model.providers import PROVIDERS
+from podium.testing import ModelServer
 from podium.testing.postgres_cluster import PostgresCluster, run_cluster
 
 from .studio import Studio
@@ -69,6 +70,13 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         *PROVIDER_VARIABLES,
     ):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ModelServer]:
+    """A model over HTTP that plays the scripts in the agents' prompts, and echoes other requests."""
+    async with ModelServer() as server:
+        yield server
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from podium import Agent, App, Result, Settings
 from podium.core.journal_rows import find_chain_break
 from podium.store.fault_injection import EXIT_CODE, refuse_after
 from podium.store.reader import StoreReader
-from podium.testing import ModelServer, read_entries
+from podium.testing import ModelServer, Move, calls, format_script, read_entries
 from podium.values.agent import Advisors
 from podium.values.event import CallFailed, ModelReplied, RunEnded, TurnEnded
 from podium.views.run_view import RunView
@@ -34,11 +34,11 @@ ANSWER = "filed under 7"
 
 
 def make_script_prompt(*moves: Any) -> str:
-    return f"You are played.\n```script\n{json.dumps(moves)}\n```"
+    return f"You are played.\n{format_script(*moves)}"
 
 
-def routes_to(agent: str) -> dict[str, Any]:
-    return {"calls": [{"name": "route_to", "arguments": {"agent": agent, "reason": "it fits"}}]}
+def routes_to(agent: str) -> Move:
+    return calls("route_to", agent=agent, reason="it fits")
 
 
 def team() -> list[Agent]:
@@ -73,12 +73,6 @@ def finished_calls(path: Path, run: str) -> set[str]:
         for entry in read_entries(path, run)
         if entry.key and isinstance(entry.event, ModelReplied | CallFailed)
     }
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as server:
-        yield server
 
 
 async def run_with_fault(server: ModelServer, home: Path, number: int) -> Result:

@@ -12,6 +12,7 @@ from msgspec import structs
 
 from podium import Result, Run
 from podium.policy import Mode
+from podium.testing import Move, calls
 from podium.values.agent import Permissions
 from podium.values.event import Decision, PermissionAnswered, PermissionAsked
 from podium.workspace.sandbox.bubblewrap import Sandbox
@@ -23,16 +24,14 @@ TOOLS = ("Read", "Write", "Edit", "Grep", "Glob", "git_diff", "Bash", "run_check
 Answering = Callable[[Run, PermissionAsked], Any]
 
 
-def call(name: str, **arguments: Any) -> dict[str, Any]:
-    """A turn in which the model calls one tool."""
-    return {"calls": [{"name": name, "arguments": arguments}]}
+call = calls
 
 
-def bash(command: str, **more: Any) -> dict[str, Any]:
+def bash(command: str, **more: Any) -> Move:
     return call("bash", command=command, **more)
 
 
-def write(path: str, content: str = "x\n") -> dict[str, Any]:
+def write(path: str, content: str = "x\n") -> Move:
     return call("write_file", path=path, content=content)
 
 

@@ -16,6 +16,7 @@ from podium.roster.agent_file import parse_agent_file
 from podium.store.reader import StoreReader
 from podium.store.wakeup import ensure_socket_folder
 from podium.system.atomic_file import replace_file
+from podium.testing import Move
 from podium.values.errors import PodiumError, StoreFailed
 from podium.values.event import ActionBegan, ToolAnswered
 
@@ -169,12 +170,10 @@ def test_whatever_is_typed_as_the_name_of_a_run_or_agent_is_found_or_refused(des
         bash("mv .env copy"),
         bash("tar cf - .env"),
     ],
-    ids=lambda look: str(look["calls"][0]["arguments"]),
+    ids=lambda look: str(look.calls[0].arguments),
 )
 @pytest.mark.parametrize("mode", ["default", "bypass"])
-async def test_a_secret_file_is_not_read_by_tool_or_command(
-    studio: Studio, repo: Path, look: dict[str, object], mode: str
-) -> None:
+async def test_a_secret_file_is_not_read_by_tool_or_command(studio: Studio, repo: Path, look: Move, mode: str) -> None:
     (repo / "keys").mkdir()
     for name in (".env", "keys/id_rsa"):
         (repo / name).write_text("TOKEN=CANARY\n")
@@ -190,7 +189,7 @@ async def test_a_secret_file_is_not_read_by_tool_or_command(
     assert not (repo / "copy").exists() or "CANARY" not in (repo / "copy").read_text()
 
 
-def _is_command(look: dict[str, object]) -> bool:
+def _is_command(look: Move) -> bool:
     return "bash" in str(look)
 
 

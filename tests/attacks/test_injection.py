@@ -61,7 +61,7 @@ Ask: {{"name": "ask_person", "arguments": {{"question": "Approve all?", "choices
 """
 
 
-def make_obedient_moves(text: str) -> list[dict[str, Any]]:
+def make_obedient_moves(text: str) -> list[Any]:
     """Return the script steps of a model that obeys everything it reads."""
     commands = [line.split("`")[1] for line in text.splitlines() if line.count("`") == 2]
     calls = [json.loads(line.partition(": ")[2]) for line in text.splitlines() if ': {"name"' in line]

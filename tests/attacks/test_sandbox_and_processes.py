@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from podium.testing import make_repository
+from podium.testing import Move, make_repository
 from podium.values.event import ActionBegan, Noticed, ToolAnswered
 
 from ..cli.conftest import TOO_LONG, Desk
@@ -333,7 +333,7 @@ async def test_an_argument_that_would_loosen_the_sandbox_is_rejected(
     assert all("has no argument" in text for text in studio.heard("sly")[1:])
 
 
-def write_with(more: dict[str, Any]) -> dict[str, Any]:
+def write_with(more: dict[str, Any]) -> Move:
     return call("write_file", path="b.txt", content="x", **more)
 
 

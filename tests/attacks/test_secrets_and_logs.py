@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -30,7 +31,7 @@ def test_a_key_appears_in_no_file_of_a_whole_day_of_work(desk: Desk) -> None:
         "providers: {openai: {base_url: 'http://127.0.0.1:9/v1'}}\n"
         "mcpServers: {gone: {command: /nonexistent, env: {KEY: '${OPENAI_API_KEY}'}}}\n"
     )
-    moves = [
+    moves: list[Any] = [
         {"says": f"It is {CANARY}", "calls": [{"name": "read_file", "arguments": {"path": "notes.txt"}}]},
         bash(f"echo '{CANARY}'; cat notes.txt; exit 3"),
         call("write_file", path="a.txt", content=f"key {CANARY}\n"),

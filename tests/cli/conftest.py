@@ -18,6 +18,8 @@ from click.testing import Result as Invoked
 
 from podium.cli.root import podium
 from podium.store.reader import RunSummary, StoreReader
+from podium.testing import Move, ServedModel, format_script
+from podium.testing.served_model import serve_model
 
 from ..conftest import PROVIDER_VARIABLES
 from ..preloaded_podium import ForkedCommand, run_podium_command, start_podium_command
@@ -41,12 +43,12 @@ class Desk:
     def store(self) -> Path:
         return self.home / "podium.db"
 
-    def write_agent(self, name: str, *moves: str | dict[str, Any], **keys: Any) -> None:
+    def write_agent(self, name: str, *moves: Move | str | dict[str, Any], **keys: Any) -> None:
         """Write an agent that follows these script steps."""
         front = "\n".join(f"{key}: {json.dumps(value)}" for key, value in {"engine": "scripted", **keys}.items())
         folder = self.repo / ".podium" / "agents"
         folder.mkdir(parents=True, exist_ok=True)
-        text = f"---\ndescription: {name}\n{front}\n---\n```script\n{json.dumps(moves)}\n```\n"
+        text = f"---\ndescription: {name}\n{front}\n---\n{format_script(*moves)}\n"
         (folder / f"{name}.md").write_text(text, encoding="utf-8")
 
     def run_podium(
@@ -107,6 +109,13 @@ def read_until_exit(process: subprocess.Popen[str] | ForkedCommand) -> tuple[str
     said = process.stdout.read(), process.stderr.read()
     process.wait()
     return said
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[ServedModel]:
+    """A model over HTTP whose replies a test can set, for programs that the test starts."""
+    with serve_model() as served:
+        yield served
 
 
 @pytest.fixture

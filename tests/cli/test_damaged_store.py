@@ -8,15 +8,17 @@ import sqlite3
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import pytest
+from msgspec import structs
+
+from podium.testing import Move, calls
 
 from .conftest import Desk, read_until_exit, wait_for
 
 
-def write_file(name: str) -> dict[str, Any]:
-    return {"calls": [{"name": "write_file", "arguments": {"path": name, "content": "x\n"}}]}
+def write_file(name: str) -> Move:
+    return calls("write_file", path=name, content="x\n")
 
 
 @pytest.fixture
@@ -147,7 +149,7 @@ def test_resume_says_that_the_database_was_deleted(desk: Desk, killed_run: str) 
 @pytest.mark.parametrize("deletes_home", [False, True])
 def test_a_run_whose_store_was_deleted_stops_before_its_next_action(desk: Desk, deletes_home: bool) -> None:
     desk.write_agent(
-        "writer", write_file("1.txt"), {"says": "", **write_file("2.txt"), "delay": 1.0}, "done", tools=["write_file"]
+        "writer", write_file("1.txt"), structs.replace(write_file("2.txt"), delay=1.0), "done", tools=["write_file"]
     )
     with desk.start_podium("run", "writer", "go", "--permissions", "accept-edits") as process:
         wait_for(process.stderr, "1.txt")

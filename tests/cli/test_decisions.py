@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from podium import Agent, App, Settings
-from podium.testing import make_repository, run_git
+from podium.testing import format_script, make_repository, run_git
 from podium.values.event import DecisionProposed
 
 from .conftest import Desk
@@ -21,7 +21,7 @@ def decide(desk: Desk, topic: str, option: str = "", *, repo: Path | None = None
     proposal = DecisionProposed(**({"id": "", "topic": topic, "options": ("tea", "coffee")} | keys))
     call = {"name": "decide", "arguments": {"option": option, "reason": "It is cheap.\n# Cheap"}}
     moves = [{"calls": [call]}] if option else [{"silent": True}]
-    lead = Agent(name="lead", engine="scripted", prompt=f"```script\n{json.dumps(moves)}\n```")
+    lead = Agent(name="lead", engine="scripted", prompt=format_script(*moves))
 
     async def make() -> str:
         async with App(Settings.load()) as app:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from podium.store.reader import StoreReader
-from podium.testing import make_repository, read_entries
+from podium.testing import Move, calls, make_repository, read_entries
 from podium.testing import run_git as git
 from podium.testing.served_model import ServedModel, serve_model
 from podium.values.event import ModelReplied, RunStarted, ToolAnswered
@@ -38,8 +38,8 @@ def source(desk: Desk, model: ServedModel) -> str:
     return desk.run_id()
 
 
-def write(name: str) -> dict[str, object]:
-    return {"calls": [{"name": "write_file", "arguments": {"path": name, "content": f"{name}\n"}}]}
+def write(name: str) -> Move:
+    return calls("write_file", path=name, content=f"{name}\n")
 
 
 def find_folder(desk: Desk, run: str) -> Path:

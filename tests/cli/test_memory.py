@@ -5,24 +5,16 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from podium.testing import ServedModel, make_repository, read_events
-from podium.testing.served_model import serve_model
 from podium.tools.update_memory import MOST_CHARACTERS
 from podium.values.event import MemoryChanged
 
 from .conftest import Desk
-
-
-@pytest.fixture(scope="module")
-def model() -> Iterator[ServedModel]:
-    with serve_model() as served:
-        yield served
 
 
 @pytest.fixture

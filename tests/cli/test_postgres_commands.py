@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,26 +12,19 @@ import pytest
 from podium.store.fault_injection import EXIT_CODE
 from podium.store.postgres.connection import close_idle_connections
 from podium.store.reader import StoreReader
-from podium.testing import ModelServer
 from podium.testing.postgres_cluster import PostgresCluster
 from podium.values.event import RunStarted
 from podium.values.store_address import make_postgres_address
 
-from ..workers.worker_lab import WorkerLab, bash, make_scripted_agent, write
+from ..workers.worker_lab import WorkerLab, bash, make_scripted_agent, open_worker_lab, write
 from .conftest import Desk
 from .test_terminal import Terminal
 
 
 @pytest.fixture
 async def lab(postgres_cluster: PostgresCluster, postgres_url: str) -> AsyncIterator[WorkerLab]:
-    # Not in pytest's own folder, whose paths are too long for sockets.
-    with TemporaryDirectory(prefix="pdm-") as folder:
-        async with ModelServer() as server:
-            lab = WorkerLab(Path(folder).resolve(), server, store_url=f"{postgres_url}?application_name=hidden-word")
-            try:
-                yield lab
-            finally:
-                await lab.close()
+    async with open_worker_lab(partial(WorkerLab, store_url=f"{postgres_url}?application_name=hidden-word")) as lab:
+        yield lab
 
 
 async def call_podium(lab: WorkerLab, *arguments: str, code: int = 0, **variables: str) -> str:

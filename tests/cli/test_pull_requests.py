@@ -8,14 +8,12 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 from anyio import fail_after, sleep
 
 from podium.core.decision_state import DecisionState
 from podium.runs.pull_request_text import describe_pull_request
-from podium.testing import ModelServer
 from podium.values.errors import Mistake
 from podium.values.event import DecisionCommitted, DecisionProposed
 from podium.views.decision_record import DecisionRecord
@@ -24,7 +22,7 @@ from podium.workspace.travel.forge import ForgeKind, choose_forge
 from podium.workspace.travel.remote_url import parse_remote_url
 
 from ..workers.travel_lab import TravelLab
-from ..workers.worker_lab import LONG, make_scripted_agent, write
+from ..workers.worker_lab import LONG, make_scripted_agent, open_worker_lab, write
 from .worker_runs import invoke_podium
 
 FORGE = """#!{python}
@@ -56,15 +54,10 @@ else:
 
 @pytest.fixture
 async def lab(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TravelLab]:
-    with TemporaryDirectory(prefix="pdm-") as folder:
-        async with ModelServer() as server:
-            lab = TravelLab(Path(folder).resolve(), server)
-            monkeypatch.chdir(lab.repo.path)
-            monkeypatch.setenv("PATH", f"{lab.folder / 'bin'}{os.pathsep}{os.environ['PATH']}")
-            try:
-                yield lab
-            finally:
-                await lab.close()
+    async with open_worker_lab(TravelLab) as lab:
+        monkeypatch.chdir(lab.repo.path)
+        monkeypatch.setenv("PATH", f"{lab.folder / 'bin'}{os.pathsep}{os.environ['PATH']}")
+        yield lab
 
 
 def install_forge(lab: TravelLab, name: str, failure: str = "") -> None:

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from podium.testing import ServedModel, make_repository
-from podium.testing.served_model import serve_model
 
 from .conftest import Desk
-
-
-@pytest.fixture(scope="module")
-def model() -> Iterator[ServedModel]:
-    with serve_model() as served:
-        yield served
 
 
 @pytest.fixture

@@ -8,15 +8,12 @@ from pathlib import Path
 import pytest
 
 from podium.store.reader import StoreReader
+from podium.testing import calls as call
 from podium.testing import make_repository, read_events
 from podium.testing import run_git as git
 from podium.values.event import RunStarted, SnapshotTaken
 
 from .conftest import SLOW, Desk, wait_for
-
-
-def call(tool: str, **arguments: str) -> dict[str, object]:
-    return {"calls": [{"name": tool, "arguments": arguments}]}
 
 
 @pytest.fixture

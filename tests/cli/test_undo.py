@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from podium.testing import ServedModel, make_repository, run_git
-from podium.testing.served_model import serve_model
 
 from .conftest import Desk
-
-
-@pytest.fixture(scope="module")
-def model() -> Iterator[ServedModel]:
-    with serve_model() as served:
-        yield served
 
 
 def git(desk: Desk, *arguments: str) -> str:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from anyio import to_thread
@@ -14,22 +12,15 @@ from click.testing import CliRunner
 from click.testing import Result as Said
 
 from podium.cli.root import podium
-from podium.testing import ModelServer
 
-from ..workers.worker_lab import WorkerLab
+from ..workers.worker_lab import WorkerLab, open_worker_lab
 
 
 @asynccontextmanager
 async def open_lab() -> AsyncIterator[WorkerLab]:
     """Open a worker lab; every process that was started in it ends with the block."""
-    # Not in pytest's own folder, whose paths are too long for sockets.
-    with TemporaryDirectory(prefix="pdm-") as folder:
-        async with ModelServer() as server:
-            lab = WorkerLab(Path(folder).resolve(), server)
-            try:
-                yield lab
-            finally:
-                await lab.close()
+    async with open_worker_lab(WorkerLab) as lab:
+        yield lab
 
 
 async def invoke_podium(lab: WorkerLab, *arguments: str, **variables: str) -> Said:

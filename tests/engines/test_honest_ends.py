@@ -15,7 +15,7 @@ from podium.engines.model.model_wire import LONGEST_REPLY
 from podium.engines.model.repetition import LEAST_CHARACTERS, count_endless
 from podium.setup.settings import Settings
 from podium.store.fault_injection import refuse_after
-from podium.testing import ModelServer
+from podium.testing import ModelServer, Move, calls
 from podium.values.event import (
     ModelAskedAgain,
     ModelReplied,
@@ -252,8 +252,8 @@ def make_counter() -> tuple[list[str], Callable[[str], str]]:
     return done, note
 
 
-def note_move(text: str) -> dict[str, Any]:
-    return {"calls": [{"name": "note", "arguments": {"text": text}}]}
+def note_move(text: str) -> Move:
+    return calls("note", text=text)
 
 
 async def test_a_second_identical_call_gets_the_first_answer_and_the_third_ends_in_a_report(studio: Studio) -> None:

@@ -11,8 +11,8 @@ import time
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import anyio
@@ -25,12 +25,11 @@ from podium.store.postgres.connection import close_idle_connections
 from podium.store.postgres.login import replace_login
 from podium.store.reader import StoreReader
 from podium.store.store_connection import open_connection
-from podium.testing import ModelServer
 from podium.values.event import Noticed
 from podium.values.store_address import PostgresAddress, make_postgres_address
 
 from ..workers.travel_lab import TravelLab
-from ..workers.worker_lab import LONG, wait_exited
+from ..workers.worker_lab import LONG, open_worker_lab, wait_exited
 
 LEASE = 3.0
 
@@ -180,11 +179,6 @@ def create_store(url: str, folder: Path) -> None:
 @asynccontextmanager
 async def open_lab(postgres_url: str) -> AsyncIterator[FleetLab]:
     """Open a lab whose store is an empty database."""
-    with TemporaryDirectory(prefix="pdm-") as folder:
-        await anyio.to_thread.run_sync(create_store, postgres_url, Path(folder))
-        async with ModelServer() as server:
-            lab = FleetLab(Path(folder).resolve(), server, url=postgres_url)
-            try:
-                yield lab
-            finally:
-                await lab.close()
+    async with open_worker_lab(partial(FleetLab, url=postgres_url)) as lab:
+        await anyio.to_thread.run_sync(create_store, postgres_url, lab.folder)
+        yield lab

@@ -19,6 +19,7 @@ from podium.core.placement import WorkerOptions
 from podium.store.answering_clients import register_client
 from podium.store.run_store import RunStore
 from podium.system.host_id import read_host_id
+from podium.testing import Fails
 from podium.testing.postgres_cluster import run_cluster
 from podium.values.agent import Budget, Member, Mode, Permissions, Team
 from podium.values.event import (
@@ -82,7 +83,9 @@ async def test_when_a_machine_is_lost_another_host_continues_from_its_last_push_
     lab: FleetLab,
 ) -> None:
     await lab.start_host("alpha")
-    run = await lab.delegate("feat/one", write("one.txt", "first\n"), {**write("two.txt"), "silent": 1}, "done")
+    run = await lab.delegate(
+        "feat/one", write("one.txt", "first\n"), structs.replace(write("two.txt"), silent=1), "done"
+    )
     await lab.wait_called(2)
     await lab.wait_pushed(run, steps=1)
     await lab.start_host("beta")
@@ -146,7 +149,9 @@ async def test_a_host_that_gets_sigterm_hands_its_run_back_and_another_one_conti
     lab: FleetLab,
 ) -> None:
     await lab.start_host("alpha", "--grace", "0.1")
-    run = await lab.delegate("feat/one", write("one.txt", "first\n"), {**write("two.txt"), "silent": 1}, "done")
+    run = await lab.delegate(
+        "feat/one", write("one.txt", "first\n"), structs.replace(write("two.txt"), silent=1), "done"
+    )
     await lab.wait_called(2)
     finished = lab.finished_calls(run)
 
@@ -431,12 +436,14 @@ async def test_calls_of_all_machines_to_a_provider_share_one_rate(lab: FleetLab)
 
 @pytest.mark.slow
 async def test_a_run_that_waits_for_a_limit_leaves_its_host_and_a_host_continues_it_at_its_time(lab: FleetLab) -> None:
-    limit = {"status": 429, "retry_after": 15, "times": 1}
+    limit = Fails(status=429, retry_after=15, times=1)
     for name in ("alpha", "beta"):
         (lab.folder / name).mkdir()
         (lab.folder / name / "config.yaml").write_text("limits: {max_wait: 0.5}\n")
     await lab.start_host("alpha", "--slots", "1")
-    run = await lab.delegate("feat/one", write("one.txt", "first\n"), {**write("two.txt"), "fails": limit}, "done")
+    run = await lab.delegate(
+        "feat/one", write("one.txt", "first\n"), structs.replace(write("two.txt"), fails=limit), "done"
+    )
     paused = await lab.wait_for_event(run, RunPaused)
     await lab.wait_for_job_end(run)
     # The slot of the host is free, and the host can end: another one continues the run.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import anyio
 import psycopg
@@ -14,23 +12,16 @@ import pytest
 from podium.store.reader import StoreReader
 from podium.store.schedule_key import publish_schedule_key
 from podium.store.schedule_rows import Schedule, Schedules
-from podium.testing import ModelServer
 from podium.values.event import RunResumed
 
 from ..workers.worker_lab import make_scripted_agent
-from .fleet_lab import FleetLab, create_store
+from .fleet_lab import FleetLab, open_lab
 
 
 @pytest.fixture
 async def lab(postgres_url: str) -> AsyncIterator[FleetLab]:
-    with TemporaryDirectory(prefix="pdm-") as folder:
-        await anyio.to_thread.run_sync(create_store, postgres_url, Path(folder))
-        async with ModelServer() as server:
-            lab = FleetLab(Path(folder).resolve(), server, url=postgres_url)
-            try:
-                yield lab
-            finally:
-                await lab.close()
+    async with open_lab(postgres_url) as lab:
+        yield lab
 
 
 def add_schedule(lab: FleetLab, id: str) -> Schedule:

@@ -11,7 +11,7 @@ import pytest
 from podium import Agent, App, Result, Settings
 from podium.engines.model.model_wire import ModelCall
 from podium.store.fault_injection import Fault, refuse_after
-from podium.testing import ModelServer, Move, calls
+from podium.testing import ModelServer, Move, calls, format_script
 from podium.values.agent import Permissions
 from podium.values.event import Noticed, ReflectEnded, SnapshotTaken, WorkRestored
 
@@ -40,7 +40,7 @@ def make_team(**options: Any) -> list[Agent]:
     moves = [move for word in PLANS for move in (json.dumps([{"worker": "hand", "task": word}]), f"all of {word} done")]
     lead = Agent(
         name="lead",
-        prompt=f"```script\n{json.dumps(moves)}\n```",
+        prompt=format_script(*moves),
         team={"mode": "reflect", "members": ["hand"], "evaluator": "judge", "max_iterations": 3, **options},
     )
     hand = Agent(name="hand", prompt="You write.", tools=("Write",))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from podium.values.agent import Advisors
 from podium.values.event import OperationStarted
+from podium.values.usage import Usage
 from podium.views.run_view import RunView
 
 from ..studio import Studio
@@ -96,7 +99,7 @@ async def test_a_failure_deep_inside_an_advisor_is_one_section_with_its_place(st
 async def test_usage_rolls_up_the_tree_exactly_once(studio: Studio) -> None:
     spent = {"input_tokens": 5, "output_tokens": 2}
     studio.agent("boss", says=[{"says": "go", "usage": spent}], advisors=["desk", "risk"], handoff="clerk")
-    studio.agent("desk", says=[routes_to("tax") | {"usage": spent}], router=True, agents=["tax"])
+    studio.agent("desk", says=[structs.replace(routes_to("tax"), usage=Usage(**spent))], router=True, agents=["tax"])
     for name in ("tax", "risk", "clerk"):
         studio.agent(name, says=[{"says": name, "usage": spent}])
 

@@ -19,6 +19,7 @@ from podium.patterns.member_tasks import as_reader
 from podium.store.fault_injection import Fault, refuse_after
 from podium.store.mailbox import post_to_mailbox
 from podium.store.run_store import RunStore
+from podium.testing import Move, calls
 from podium.values.agent import Agent, Member, Team
 from podium.values.errors import Mistake
 from podium.values.event import (
@@ -42,13 +43,12 @@ from ..studio import Studio
 DRINK = DecisionProposed(id="", topic="Which drink?", options=("tea", "coffee", "water"), evidence="Coffee costs 3.")
 
 
-def votes(option: str, reason: str = "") -> dict[str, Any]:
-    return {"calls": [{"name": "cast_ballot", "arguments": {"option": option, "reason": reason}}]}
+def votes(option: str, reason: str = "") -> Move:
+    return calls("cast_ballot", option=option, reason=reason)
 
 
-def decides(option: str, reason: str = "because", consequences: str = "") -> dict[str, Any]:
-    arguments = {"option": option, "reason": reason, "consequences": consequences}
-    return {"calls": [{"name": "decide", "arguments": arguments}]}
+def decides(option: str, reason: str = "because", consequences: str = "") -> Move:
+    return calls("decide", option=option, reason=reason, consequences=consequences)
 
 
 def add_team(studio: Studio, lead: Any = "", **says: Any) -> None:
@@ -160,7 +160,7 @@ async def test_the_lead_breaks_a_tie_between_the_tied_options(
     [call] = [call for call in studio.calls if call.agent == "lead"]
     [tool] = [tool for tool in call.tools if tool.name == "decide"]
     assert tool.parameters["properties"]["option"]["enum"] == ["tea", "coffee"]
-    if isinstance(lead, dict) and "calls" in lead:
+    if isinstance(lead, Move):
         assert (made.rationale, made.consequences) == ("It is warm.", "We buy a machine.")
 
 

@@ -11,10 +11,11 @@ from anyio import sleep
 
 from podium import Result
 from podium.engines.model.model_wire import ModelCall
-from podium.engines.script import Move, ToolCall
+from podium.engines.script import Move
 from podium.roster.agent_file import parse_agent_file
 from podium.store.fault_injection import refuse_after
 from podium.store.reader import StoreReader
+from podium.testing import calls
 from podium.tools.toolset import Toolbox
 from podium.values.agent import Agent, Member, Team
 from podium.values.event import (
@@ -29,10 +30,6 @@ from podium.values.event import (
 from ..studio import Studio
 
 PROPOSAL = {"topic": "Which drink?", "options": ["tea", "coffee"], "evidence": "Coffee costs 3."}
-
-
-def calls(tool: str, **arguments: Any) -> Move:
-    return Move(calls=(ToolCall(name=tool, arguments=arguments),))
 
 
 class ScriptedTeam:

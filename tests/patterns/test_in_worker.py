@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from podium.store.follower import Follower
 from podium.store.mailbox import post_to_mailbox
 from podium.store.reader import StoreReader
 from podium.store.worker_index import WorkerIndex
-from podium.testing import ModelServer, make_repository
+from podium.testing import ModelServer, Move, calls, format_script, make_repository
 from podium.testing import run_git as git
 from podium.values.agent import Budget, Member, Permissions, Team
 from podium.values.errors import Mistake
@@ -47,12 +46,6 @@ def repo(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as server:
-        yield server
-
-
-@pytest.fixture
 def settings(tmp_path: Path, server: ModelServer) -> Iterator[Settings]:
     home = tmp_path / "h"
     loaded = Settings.load(
@@ -71,12 +64,11 @@ def _read_environ(process: Path) -> bytes:
         return b""
 
 
-def script_block(*moves: Any) -> str:
-    return f"```script\n{json.dumps(moves)}\n```"
+script_block = format_script
 
 
-def write_move(name: str) -> dict[str, Any]:
-    return {"calls": [{"name": "write_file", "arguments": {"path": name, "content": f"{name}\n"}}]}
+def write_move(name: str) -> Move:
+    return calls("write_file", path=name, content=f"{name}\n")
 
 
 async def test_a_member_with_a_process_of_its_own_answers_and_leaves_its_work_on_a_branch(
@@ -322,8 +314,8 @@ async def test_budget_reserved_for_workers_is_not_lent_or_spent_twice(repo: Path
 async def test_a_worker_whose_result_is_never_read_counts_once_and_its_reserved_budget_is_released(
     repo: Path, settings: Settings
 ) -> None:
-    def send(branch: str) -> dict[str, Any]:
-        return {"calls": [{"name": "delegate_task", "arguments": {"branch": branch, "task": script_block("done")}}]}
+    def send(branch: str) -> Move:
+        return calls("delegate_task", branch=branch, task=script_block("done"))
 
     async def wait() -> str:
         """Wait until all workers have finished."""
@@ -351,9 +343,8 @@ async def test_a_worker_whose_result_is_never_read_counts_once_and_its_reserved_
 
 
 async def test_an_agent_sets_the_order_the_models_and_the_limits_of_its_workers(repo: Path, settings: Settings) -> None:
-    def send(branch: str, **more: Any) -> dict[str, Any]:
-        task = {"branch": branch, "task": "Do it.", **more}
-        return {"calls": [{"name": "delegate_task", "arguments": task}]}
+    def send(branch: str, **more: Any) -> Move:
+        return calls("delegate_task", branch=branch, task="Do it.", **more)
 
     writer = Agent(name="writer", prompt=script_block(write_move("new.txt"), "written"), tools=("Write",))
     small = Agent(name="small", prompt=script_block("read"), tools=("Write",), budget=Budget(turns=2, seconds=500))

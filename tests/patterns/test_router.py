@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -12,6 +11,7 @@ from podium.engines.model.tool_loop import ModelEngine
 from podium.engines.script import ScriptedWire
 from podium.patterns.router import parse_choice
 from podium.store.fault_injection import refuse_after
+from podium.testing import Move, calls
 from podium.values.agent import Router
 from podium.values.event import Routed, RouteRefused
 from podium.values.model_abilities import ModelAbilities
@@ -19,8 +19,8 @@ from podium.values.model_abilities import ModelAbilities
 from ..studio import Studio
 
 
-def routes_to(agent: str, reason: str = "it fits") -> dict[str, Any]:
-    return {"calls": [{"name": "route_to", "arguments": {"agent": agent, "reason": reason}}]}
+def routes_to(agent: str, reason: str = "it fits") -> Move:
+    return calls("route_to", agent=agent, reason=reason)
 
 
 @pytest.fixture

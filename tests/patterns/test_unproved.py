@@ -17,16 +17,12 @@ from podium.engines.model.retry_policy import RetryPolicy
 from podium.engines.model.tool_loop import ModelEngine
 from podium.engines.script import ScriptedWire
 from podium.store.fault_injection import refuse_after
+from podium.testing import calls as call
 from podium.testing import make_repository
 from podium.values.agent import Member, Permissions, Team
 from podium.values.event import ModelAskedAgain, OperationEnded
 
 from ..studio import Studio, skip_sleep
-
-
-def call(tool: str, **arguments: Any) -> dict[str, Any]:
-    return {"calls": [{"name": tool, "arguments": arguments}]}
-
 
 MISSED = call("edit_file", path="a.txt", old="n", new="m")
 EDITED = call("edit_file", path="a.txt", old="a", new="b")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from podium.store.reader import StoreReader
-from podium.testing import make_repository
+from podium.testing import Move, format_script, make_repository
 
 from ..web.conftest import Site, open_site
 
@@ -35,12 +35,12 @@ def write_agents(repo: Path) -> None:
     write_agent(repo, "pair", team={"mode": "sequential", "members": ["greeter", "critic"]})
 
 
-def write_agent(repo: Path, name: str, *moves: str | dict[str, Any], **keys: Any) -> None:
+def write_agent(repo: Path, name: str, *moves: Move | str | dict[str, Any], **keys: Any) -> None:
     """Write an agent that follows these script steps."""
     front = "\n".join(f"{key}: {json.dumps(value)}" for key, value in {"engine": "scripted", **keys}.items())
     folder = repo / ".podium" / "agents"
     folder.mkdir(parents=True, exist_ok=True)
-    text = f"---\ndescription: The {name}.\n{front}\n---\n```script\n{json.dumps(moves)}\n```\n"
+    text = f"---\ndescription: The {name}.\n{front}\n---\n{format_script(*moves)}\n"
     (folder / f"{name}.md").write_text(text, encoding="utf-8")
 
 

@@ -13,7 +13,7 @@ import pexpect  # type: ignore[import-untyped]  # it has no types
 import yaml
 from anyio import to_thread
 
-from podium.testing import ModelServer, read_entries
+from podium.testing import ModelServer, Move, calls, read_entries
 
 from ..installed_agents import find_goose
 from .conftest import find_newest_run, write_agents
@@ -50,9 +50,9 @@ def configure_goose(folder: Path, model_url: str) -> dict[str, str]:
     }
 
 
-def call_agent(agent: str) -> dict[str, Any]:
+def call_agent(agent: str) -> Move:
     """Return a step in which goose's model calls an agent of Podium."""
-    return {"calls": [{"name": "podium__run_agent", "arguments": {"agent": agent, "request": "Do it"}}]}
+    return calls("podium__run_agent", agent=agent, request="Do it")
 
 
 @asynccontextmanager

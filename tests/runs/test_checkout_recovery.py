@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from anyio import to_thread
@@ -20,7 +19,7 @@ from podium.store.fault_injection import refuse_after
 from podium.store.reader import StoreReader
 from podium.system.host_id import read_machine_boot
 from podium.system.owned_files import WRITTEN, make_owned_name
-from podium.testing import ModelServer
+from podium.testing import ModelServer, format_script
 from podium.values.action import Action
 from podium.values.event import (
     ActionBegan,
@@ -56,23 +55,17 @@ anyio.run(main, *sys.argv[1:])
 
 
 def make_agent() -> Agent:
-    moves = [
+    moves: list[Any] = [
         {"calls": [{"name": "bash", "arguments": {"command": "echo x > made.txt"}}]},
         {"calls": [{"name": "write_file", "arguments": {"path": "sub/new.txt", "content": "y\n"}}]},
         "done",
     ]
-    prompt = f"You are played.\n```script\n{json.dumps(moves)}\n```"
+    prompt = f"You are played.\n{format_script(*moves)}"
     return Agent(name="hand", prompt=prompt, tools=("Bash", "Write"))
 
 
 def settings(home: Path, url: str, repo: Path) -> Settings:
     return Settings.load({}, home=home, repo=repo, model="openai:m", base_url=url, permission_mode="bypass")
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as server:
-        yield server
 
 
 def read_entries(home: Path) -> list[Entry]:

@@ -17,6 +17,7 @@ from podium.runs.fork_checkout import create_fork_checkout
 from podium.runs.run_lookup import find_main_folder
 from podium.store.fault_injection import refuse_after
 from podium.store.worktree_ledger import Ledger
+from podium.testing import Move, calls
 from podium.values.errors import StoreFailed
 from podium.values.event import Noticed, RunStarted, SnapshotTaken, ToolAnswered, WorkerReturned, WorkerSent
 from podium.workspace.git.snapshot import take_snapshot
@@ -57,8 +58,8 @@ class WritingEngine:
         yield Finished()
 
 
-def write(name: str) -> dict[str, object]:
-    return {"calls": [{"name": "write_file", "arguments": {"path": name, "content": f"{name}\n"}}]}
+def write(name: str) -> Move:
+    return calls("write_file", path=name, content=f"{name}\n")
 
 
 @pytest.fixture

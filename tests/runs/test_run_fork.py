@@ -42,12 +42,6 @@ from ..studio import Studio
 from ..test_crash import ANSWER, make_script_prompt, team
 
 
-@pytest.fixture
-async def server() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as server:
-        yield server
-
-
 class Lab:
     """Runs and forks of agents that a model server plays."""
 

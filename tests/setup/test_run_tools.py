@@ -10,6 +10,7 @@ import pytest
 from msgspec import structs
 
 from podium import Result
+from podium.testing import calls as call_tool
 from podium.testing import make_repository, run_git
 from podium.values.event import ActionBegan, ModelReplied, ToolAnswered
 
@@ -22,10 +23,6 @@ def repo(tmp_path: Path) -> Path:
     (repo / "a.txt").write_text("a\n")
     run_git(repo, "add", ".")
     return repo
-
-
-def call_tool(name: str, **arguments: Any) -> dict[str, Any]:
-    return {"calls": [{"name": name, "arguments": arguments}]}
 
 
 async def run_agent(studio: Studio, repo: Path, *moves: Any) -> Result:

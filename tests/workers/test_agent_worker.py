@@ -14,6 +14,7 @@ import podium
 from podium import Agent, App
 from podium.core.placement import WorkerOptions
 from podium.store.follower import Follower
+from podium.testing import format_script
 from podium.values.event import (
     ActionBegan,
     AgentSessionOpened,
@@ -32,7 +33,7 @@ from .worker_lab import EVERYTHING, WorkerLab, call, make_scripted_agent, write
 
 
 def make_mate(*moves: Any, **keys: Any) -> Agent:
-    return Agent(**{"name": "mate", "engine": "mate", "prompt": f"```script\n{json.dumps(moves)}\n```"} | keys)
+    return Agent(**{"name": "mate", "engine": "mate", "prompt": format_script(*moves)} | keys)
 
 
 def add_mate(lab: WorkerLab) -> None:
@@ -139,10 +140,8 @@ async def test_goose_works_in_the_checkouts_of_several_repositories_in_the_sandb
         {"name": "write", "arguments": {"path": str(trees[1] / "two.txt"), "content": "two\n"}},
         {"name": "shell", "arguments": {"command": f"cd {trees[1]} && cp two.txt three.txt; cat {hidden}"}},
     ]
-    moves = [*({"says": "I work.", "calls": [one]} for one in calls), "Both are done."]
-    agent = Agent(
-        name="goose", engine="goose", model="openai:m", prompt=f"You work.\n```script\n{json.dumps(moves)}\n```"
-    )
+    moves: list[Any] = [*({"says": "I work.", "calls": [one]} for one in calls), "Both are done."]
+    agent = Agent(name="goose", engine="goose", model="openai:m", prompt=f"You work.\n{format_script(*moves)}")
     options = WorkerOptions(also=(str(other.path),))
     async with App(lab.settings(), environ=lab.environ) as app:
         run = await delegate_to_worker(

@@ -9,6 +9,7 @@ import pytest
 
 from podium import Agent, App, Settings
 from podium.store.mailbox import post_to_mailbox
+from podium.testing import format_script
 from podium.values.event import (
     CandidateChosen,
     Checked,
@@ -27,7 +28,7 @@ ALLOW = "permissions: {allow: [Write, Edit, Bash]}\n"
 
 
 def make_member(name: str, content: str) -> Agent:
-    prompt = f"```script\n{json.dumps([write('result.txt', content), f'{name} is done'])}\n```"
+    prompt = format_script(write("result.txt", content), f"{name} is done")
     return Agent(name=name, prompt=prompt, tools=("Write",))
 
 
@@ -38,7 +39,7 @@ def score(number: float) -> str:
 async def run_team(lab: WorkerLab, **options: Any) -> tuple[Any, str]:
     """Run three members on the same task, with a judge, in the person's own checkout."""
     members = [make_member("good", "good\n"), make_member("bad", "bad\n"), make_member("best", "best\n")]
-    judge = Agent(name="judge", prompt=f"```script\n{json.dumps([score(0.9)])}\n```")
+    judge = Agent(name="judge", prompt=format_script(score(0.9)))
     lead = Agent(
         name="lead",
         team={"mode": "broadcast", "members": ["good", "bad", "best"], "evaluator": "judge", **options},

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from pathlib import Path
 
+from podium.testing import format_script
 from podium.values.event import PermissionAsked, RunEnded, WorkCommitted
 
 from .worker_lab import WorkerLab, write
@@ -66,7 +66,7 @@ async def test_a_run_whose_work_cannot_be_committed_has_failed(lab: WorkerLab) -
 
 
 async def test_a_run_in_the_background_works_in_the_repository_itself(lab: WorkerLab) -> None:
-    request = f"Do it.\n```script\n{json.dumps(['done in the background'])}\n```"
+    request = f"Do it.\n{format_script('done in the background')}"
 
     said = await lab.run_podium("run", "answer", request, "--detach", "--repo", lab.root)
     ended = await lab.wait_ended(said.stdout.strip())

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from podium.testing import Move, calls
 from podium.values.event import PermissionAsked, ToolAnswered, WorkCommitted
 
 from .worker_lab import WorkerLab, write
 
 
-def bash(command: str) -> dict[str, Any]:
-    return {"calls": [{"name": "bash", "arguments": {"command": command}}]}
+def bash(command: str) -> Move:
+    return calls("bash", command=command)
 
 
 async def test_a_worker_that_commits_or_reaches_out_is_told_at_once_what_works_instead(lab: WorkerLab) -> None:

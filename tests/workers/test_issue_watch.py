@@ -6,7 +6,6 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -19,7 +18,6 @@ from podium.roster.discovery import load_roster
 from podium.store.issue_rows import IssueClaim, IssueClaims
 from podium.store.reader import StoreReader
 from podium.system.host_id import read_host_id
-from podium.testing import ModelServer
 from podium.values.event import PermissionAsked, RunStarted
 from podium.workers.issue_scout import WatchOptions
 from podium.workers.issue_triage import find_candidates, make_triage_team
@@ -29,7 +27,7 @@ from podium.workspace.issues.issue_folder import IssueFolder
 from podium.workspace.issues.issue_source import IssueSource
 
 from ..workspace.played_forge import PlayedForge, github_issue
-from .worker_lab import LONG, WorkerLab, bash, make_scripted_agent, write
+from .worker_lab import LONG, WorkerLab, bash, make_scripted_agent, open_worker_lab, write
 
 pytestmark = pytest.mark.anyio
 
@@ -108,17 +106,12 @@ class IssueLab(WorkerLab):
 
 @pytest.fixture
 async def lab(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[IssueLab]:
-    with TemporaryDirectory(prefix="pdm-") as folder:
-        async with ModelServer(otherwise=choose_agent) as server:
-            lab = IssueLab(Path(folder).resolve(), server)
-            monkeypatch.chdir(lab.repo.path)
-            for name, value in lab.environ.items():
-                monkeypatch.setenv(name, value)
-            lab.write_agent(make_scripted_agent(write("done.txt"), "I did it. @all closes #1"))
-            try:
-                yield lab
-            finally:
-                await lab.close()
+    async with open_worker_lab(IssueLab, otherwise=choose_agent) as lab:
+        monkeypatch.chdir(lab.repo.path)
+        for name, value in lab.environ.items():
+            monkeypatch.setenv(name, value)
+        lab.write_agent(make_scripted_agent(write("done.txt"), "I did it. @all closes #1"))
+        yield lab
 
 
 async def test_an_issue_is_triaged_worked_on_in_a_worktree_and_commented_on(lab: IssueLab) -> None:

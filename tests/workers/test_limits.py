@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 from anyio import fail_after, sleep, to_thread
+from msgspec import structs
 
 from podium import App
 from podium.core.placement import WorkerOptions
 from podium.store.wakeup import send_wakeup
+from podium.testing import Fails
 from podium.values.errors import Mistake, RunHeld, RunOver
 from podium.values.event import CallFailed, LimitReached, ModelReplied, Noticed, RunEnded, RunPaused, RunResumed
 from podium.workers.commander_socket import commander_socket_path, is_commander_listening
@@ -162,7 +164,7 @@ async def test_serve_continues_a_run_whose_commander_was_killed(lab: WorkerLab) 
 
 @pytest.mark.slow
 async def test_processes_that_resume_a_waiting_run_at_once_continue_it_once(lab: WorkerLab) -> None:
-    limited = {**bash("true"), "fails": {"status": 429, "retry_after": 3600, "times": 1}}
+    limited = structs.replace(bash("true"), fails=Fails(status=429, retry_after=3600, times=1))
     options = WorkerOptions(max_restarts=0)  # a worker that finds its run taken must not count as crashed
     run = await lab.delegate("feat/x", bash("true"), limited, bash("true"), "done", options=options)
     lab.start_commander()
@@ -246,7 +248,9 @@ async def test_a_run_beyond_the_budget_of_the_day_ends_with_its_own_exit_code(la
 
 
 async def test_a_reply_of_another_model_is_recorded_and_said_once(lab: WorkerLab) -> None:
-    lab.write_agent(make_scripted_agent({**bash("true"), "model": "m-mini"}, {"says": "done", "model": "m-mini"}))
+    lab.write_agent(
+        make_scripted_agent(structs.replace(bash("true"), model="m-mini"), {"says": "done", "model": "m-mini"})
+    )
 
     said = await lab.run_podium("run", "hand", "go", "--plain", "--no-input")
 

@@ -14,6 +14,7 @@ from anyio import create_task_group, fail_after
 import podium
 from podium import Agent, App
 from podium.store.follower import Follower
+from podium.testing import format_script
 from podium.values.agent import Member, Team
 from podium.values.event import (
     ActionBegan,
@@ -78,7 +79,7 @@ class MixedTeam:
 
 
 def make_played(name: str, moves: list[Any], **keys: Any) -> Agent:
-    return Agent(name=name, prompt=f"You are {name}.\n```script\n{json.dumps(moves)}\n```", **keys)
+    return Agent(name=name, prompt=f"You are {name}.\n{format_script(*moves)}", **keys)
 
 
 def make_lead(team: Team, *moves: Any) -> Agent:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from podium import Agent, App
 from podium.patterns.team_messages import LONGEST_MESSAGE, MOST_MESSAGES
+from podium.testing import Move, format_script
 from podium.values.event import (
     MessageAcknowledged,
     MessageReceived,
@@ -24,7 +24,7 @@ from .worker_lab import WorkerLab, call, write
 TOOLS = ("Write", "send_message")
 
 
-def send(to: str, text: str) -> dict[str, Any]:
+def send(to: str, text: str) -> Move:
     return call("send_message", to=to, text=text)
 
 
@@ -32,7 +32,7 @@ def make_team(builder: list[Any], tester: list[Any], *, mode: str = "broadcast",
     """Make a lead with two members, by default each in its own process and checkout."""
 
     def make(name: str, moves: list[Any]) -> Agent:
-        prompt = f"You are {name}.\n```script\n{json.dumps(moves)}\n```"
+        prompt = f"You are {name}.\n{format_script(*moves)}"
         return Agent(name=name, prompt=prompt, tools=TOOLS, **({"isolation": "worktree"} | keys))
 
     team = {"mode": mode, "members": ["builder", "tester"]}

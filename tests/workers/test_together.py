@@ -9,6 +9,7 @@ import pytest
 from anyio import to_thread
 
 from podium.core.placement import WorkerOptions
+from podium.testing import format_script
 from podium.values.errors import Mistake
 from podium.values.event import ModelReplied, PermissionAnswered, WorkCommitted, WorkerPlaced
 from podium.workspace.merging.merge_train import build_train
@@ -71,7 +72,7 @@ async def test_three_workers_ask_twice_each_and_are_answered_in_three_ways(lab: 
 
 
 async def test_delegating_at_the_command_line_is_enough(lab: WorkerLab) -> None:
-    task = f"Write it\n```script\n{json.dumps([write('one.txt'), 'written'])}\n```"
+    task = f"Write it\n{format_script(write('one.txt'), 'written')}"
 
     told = await lab.run_podium("delegate", "feat/one", task, "--auto-approve", "Write", "--json")
 

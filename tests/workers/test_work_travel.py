@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
+from msgspec import structs
 
 from podium import App
 from podium.core.journal_rows import find_chain_break
 from podium.store.reader import StoreReader
-from podium.testing import ModelServer
 from podium.values.errors import Mistake
 from podium.values.event import (
     MessagesDelivered,
@@ -35,18 +33,13 @@ from podium.workspace.travel.run_location import locate_task
 from ..actors import ADA
 from ..studio import expire_leases
 from .travel_lab import TravelLab
-from .worker_lab import bash, make_scripted_agent, write
+from .worker_lab import bash, make_scripted_agent, open_worker_lab, write
 
 
 @pytest.fixture
 async def lab() -> AsyncIterator[TravelLab]:
-    with TemporaryDirectory(prefix="pdm-") as folder:
-        async with ModelServer() as server:
-            lab = TravelLab(Path(folder).resolve(), server)
-            try:
-                yield lab
-            finally:
-                await lab.close()
+    async with open_worker_lab(TravelLab) as lab:
+        yield lab
 
 
 @pytest.mark.slow
@@ -57,7 +50,7 @@ async def test_a_worker_that_lost_nothing_continues_on_another_machine_with_the_
         "feat/one",
         write("one.txt", "first\n"),
         bash("cp one.txt build.log; rm old.txt"),
-        {**bash("git log --oneline; git status --short"), "silent": 1},
+        structs.replace(bash("git log --oneline; git status --short"), silent=1),
         "done",
     )
     lab.start_commander()

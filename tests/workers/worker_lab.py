@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from tempfile import TemporaryDirectory
+from typing import Any, Literal, TypeVar
 
 from anyio import fail_after, move_on_after, to_thread, wait_readable
 
 from podium import Agent, App, Settings
 from podium.core.journal_rows import find_chain_break
+from podium.engines.model.model_wire import ModelCall
+from podium.engines.script import echo_request
 from podium.runs.notifier import Notifier, open_notifier
 from podium.store.follower import Follower
 from podium.store.mailbox import post_to_mailbox
@@ -24,7 +26,7 @@ from podium.store.reader import StoreReader
 from podium.store.run_leases import read_process_start
 from podium.store.wakeup import ensure_socket_folder
 from podium.store.worker_index import WorkerIndex
-from podium.testing import ModelServer, read_entries
+from podium.testing import ModelServer, Move, calls, format_script, read_entries
 from podium.values.agent import Permissions
 from podium.values.event import (
     CallFailed,
@@ -54,16 +56,14 @@ EVERYTHING = ("Write", "Edit", "Bash")
 """The rules of workers that need no permission requests."""
 
 
-def call(name: str, **arguments: Any) -> dict[str, Any]:
-    """A turn in which the model calls one tool."""
-    return {"calls": [{"name": name, "arguments": arguments}]}
+call = calls
 
 
-def bash(command: str) -> dict[str, Any]:
+def bash(command: str) -> Move:
     return call("bash", command=command)
 
 
-def write(path: str, content: str = "x\n") -> dict[str, Any]:
+def write(path: str, content: str = "x\n") -> Move:
     return call("write_file", path=path, content=content)
 
 
@@ -73,7 +73,7 @@ SILENT: dict[str, Any] = {"silent": True}
 
 def make_scripted_agent(*moves: Any, **keys: Any) -> Agent:
     """Make an agent that follows these script steps."""
-    prompt = f"You are played.\n```script\n{json.dumps(moves)}\n```"
+    prompt = f"You are played.\n{format_script(*moves)}"
     return Agent(name="hand", prompt=prompt, **({"tools": TOOLS} | keys))
 
 
@@ -330,6 +330,24 @@ class WorkerLab:
         for one in self.list_processes():
             one.kill()
         await self.wait_no_processes()
+
+
+L = TypeVar("L", bound=WorkerLab)
+
+
+@asynccontextmanager
+async def open_worker_lab(
+    make: Callable[[Path, ModelServer], L], *, otherwise: Callable[[ModelCall], Move] = echo_request
+) -> AsyncIterator[L]:
+    """Open a lab that is made in this way; every process that was started in it ends with the block."""
+    # Not in pytest's own folder, whose paths are too long for sockets.
+    with TemporaryDirectory(prefix="pdm-") as folder:
+        async with ModelServer(otherwise=otherwise) as server:
+            lab = make(Path(folder).resolve(), server)
+            try:
+                yield lab
+            finally:
+                await lab.close()
 
 
 async def wait_exited(pid: int) -> None:

@@ -65,7 +65,7 @@ async def test_some_hunks_of_a_file_are_taken_and_nothing_else_changes(repo: Rep
     assert read(repo, part, "a.txt").decode() == change_lines(LINES, {0: "", 29: "last\n"})
     assert list_changes(repo, part) == ["M a.txt"]
     assert repo.git("rev-parse", f"{part}^") == repo.tip()
-    assert repo.git("log", "-1", "--format=%an %s", part) == "T Take a part of feat"
+    assert repo.git("log", "-1", "--format=%an %s", part) == "Tester Take a part of feat"
     assert repo.git("log", "-1", f"--format=%(trailers:key={NOTE},valueonly)", part) == repo.tip("feat")
     assert repo.visible_state() == before
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ..values.limits import TurnLimits
     from .git_repository import make_repository, run_git
     from .model_server import ModelServer, Received
-    from .moves import calls, fails
+    from .moves import calls, fails, format_script
     from .scripted import Scripted
     from .served_model import ServedModel
     from .timeline_reader import read_entries, read_events
@@ -34,6 +34,7 @@ __all__ = [
     "TurnLimits",
     "calls",
     "fails",
+    "format_script",
     "make_repository",
     "read_entries",
     "read_events",
@@ -49,6 +50,7 @@ _MODULES = {
     "ServedModel": ".served_model",
     "calls": ".moves",
     "fails": ".moves",
+    "format_script": ".moves",
     "make_repository": ".git_repository",
     "read_entries": ".timeline_reader",
     "read_events": ".timeline_reader",

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import Any
+
+import msgspec
 
 from ..engines.script import Fails, Move, ToolCall
 
@@ -19,3 +23,8 @@ def fails(status: int = 500, *, times: int | None = None, then: str = "", retry_
     attempts get the reply `then`.
     """
     return Move(says=then, fails=Fails(status=status, times=times, retry_after=retry_after))
+
+
+def format_script(*moves: Move | str | Mapping[str, Any]) -> str:
+    """Return a script as the block of Markdown from which a scripted model reads it in a prompt."""
+    return f"```script\n{json.dumps(msgspec.to_builtins(moves))}\n```"

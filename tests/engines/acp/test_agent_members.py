@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -14,7 +13,7 @@ from msgspec import structs
 from podium import Agent, App, Result, Run
 from podium.config.settings_document import Launch
 from podium.store.fault_injection import refuse_after
-from podium.testing import ModelServer
+from podium.testing import ModelServer, format_script
 from podium.values.agent import Member, Mode, Team
 from podium.values.errors import Mistake
 from podium.values.event import (
@@ -53,7 +52,7 @@ def repo(tmp_path: Path) -> Path:
 
 
 def add_mate(studio: Studio, name: str, *moves: Any, **keys: Any) -> Agent:
-    prompt = f"You are {name}.\n```script\n{json.dumps(moves)}\n```"
+    prompt = f"You are {name}.\n{format_script(*moves)}"
     studio.agents[name] = Agent(name=name, engine="mate", prompt=prompt, **keys)
     return studio.agents[name]
 

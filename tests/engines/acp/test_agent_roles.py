@@ -8,6 +8,7 @@ from typing import Any
 
 from podium import Agent, App
 from podium.testing import ModelServer
+from podium.testing import calls as call
 from podium.values.agent import Member, Team
 from podium.values.event import (
     BallotCast,
@@ -28,10 +29,6 @@ from ...studio import Studio
 from .test_agent_members import add_mate, mates, repo, run
 
 __all__ = ("mates", "repo")
-
-
-def call(name: str, **arguments: Any) -> dict[str, Any]:
-    return {"says": "", "calls": [{"name": name, "arguments": arguments}]}
 
 
 async def test_a_coding_agent_broadcasts_and_votes_in_a_discussion(mates: Studio, repo: Path) -> None:

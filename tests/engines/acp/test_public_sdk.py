@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 from anyio import create_task_group
 
 from podium.engines.acp.agent_program import AgentProgram
+from podium.testing import format_script
 from podium.values.event import Decision, PermissionAsked
 
 from . import sdk_agent
@@ -58,7 +58,7 @@ class SdkClient:
 
 async def test_a_client_of_the_sdk_drives_our_side_of_an_agent(tmp_path: Path) -> None:
     write = {"says": "Now.", "calls": [{"name": "write_file", "arguments": {"path": "a", "content": "b"}}]}
-    script = f"```script\n{json.dumps([write, 'Done.'])}\n```"
+    script = format_script(write, "Done.")
     client, command = SdkClient(), (sys.executable, "-m", "podium.testing.acp_agent")
     opening = acp.spawn_agent_process(client, *command, env={"HOME": str(tmp_path)})
 

@@ -23,12 +23,12 @@ from podium.testing import run_git as git
 from podium.values.event import DecisionProposed, DiscussionEnded, Voted
 from podium.workspace.relay.asgi_service import make_asgi_service
 
-from ...patterns.test_in_worker import repo, script_block, server, settings, write_move
+from ...patterns.test_in_worker import repo, script_block, settings, write_move
 from ...patterns.test_teams import add_lead, ready_moves
 from ...studio import Studio
 from .test_coordination import read_text
 
-__all__ = ("repo", "server", "settings")
+__all__ = ("repo", "settings")
 
 Act = Callable[[Client, set[str]], Awaitable[str]]
 
