@@ -157,7 +157,7 @@ async def test_of_several_claims_on_a_run_in_one_process_one_succeeds(address: S
 async def test_a_released_run_has_no_owner_once_the_release_is_written(address: StoreAddress) -> None:
     async with RunStore(address) as store:
         lease = store.begin_run("r")
-        append_notice(Timeline("r", lease))
+        Timeline("r", lease).append(RunStarted(agent="a", request=Request(text="go")), scope="")
         await lease.wait_written()
 
         store.release_run(lease)

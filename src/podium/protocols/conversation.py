@@ -9,7 +9,6 @@ from msgspec import structs
 from ..runs.run_lookup import derive_run_state, open_reader
 from ..store.reader import RunSummary
 from ..values.errors import NoSuchRun
-from ..values.event import RunStarted
 from ..values.store_address import StoreAddress
 from ..views.run_report import Report
 
@@ -25,8 +24,8 @@ def find_conversation(
         summaries = {one.id: one for one in reader.read_run_list().readable if is_included(one)}
         following: dict[str, RunSummary] = {}
         for summary in sorted(summaries.values(), key=lambda one: one.first.at):
-            if isinstance(summary.first.event, RunStarted) and summary.first.event.after:
-                following[summary.first.event.after] = summary
+            if summary.started.after:
+                following[summary.started.after] = summary
         if first not in summaries:
             raise NoSuchRun(f"run {first!r} not found")
         chain: list[Report] = []
@@ -41,6 +40,6 @@ def find_conversation(
 def find_first_run(store: StoreAddress, run: str) -> str:
     """Return the id of the first run of the conversation that a run belongs to."""
     with open_reader(store) as reader:
-        while isinstance(started := reader.read_summary(run).first.event, RunStarted) and started.after:
-            run = started.after
+        while after := reader.read_summary(run).started.after:
+            run = after
     return run

@@ -11,7 +11,6 @@ from anyio import to_thread
 from ..store.reader import StoreReader
 from ..store.worktree_ledger import Ledger, WorktreeRow
 from ..values.errors import NoSuchRun, PodiumError
-from ..values.event import RunStarted
 from ..values.store_address import StoreAddress
 from ..workspace.git.repository import Repository
 from ..workspace.worktrees.cleanup import CleanupResult, clean_up_worktrees
@@ -41,10 +40,9 @@ def _select_worktrees(store: StoreAddress, rows: list[WorktreeRow], main: str) -
     with StoreReader(store) as reader:
         for row in rows:
             try:
-                started = reader.read_summary(row.run).first.event
+                task = reader.read_summary(row.run).started.errand
             except NoSuchRun:
                 continue
-            task = started.errand if isinstance(started, RunStarted) else None
             if task is not None and task.root == main:
                 places = (one.root for one in task.also if one.path == str(row.path))
                 found += [AlsoWorktree(root=root, path=row.path, branch=row.branch, run=row.run) for root in places]

@@ -15,7 +15,7 @@ from ..store.open_requests import OpenRequest, list_open_requests
 from ..store.reader import RunSummary, StoreReader
 from ..store.wakeup import open_wakeup, send_wakeup
 from ..store.worker_index import WorkerIndex
-from ..values.event import Entry, RunStarted
+from ..values.event import Entry
 from ..values.store_address import StoreAddress
 
 LOOK_SECONDS = 0.5
@@ -121,6 +121,6 @@ class WorkerRequestWatcher:
 
 def walk_parent_runs(reader: StoreReader, summary: RunSummary) -> Iterator[str]:
     """Yield the run that started this worker, then the run that started that run, and so on."""
-    while isinstance(started := summary.first.event, RunStarted) and started.errand and started.errand.parent:
-        yield started.errand.parent
-        summary = reader.read_summary(started.errand.parent)
+    while (task := summary.started.errand) and task.parent:
+        yield task.parent
+        summary = reader.read_summary(task.parent)

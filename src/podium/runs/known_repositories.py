@@ -13,7 +13,6 @@ from pathlib import Path
 from ..store.reader import RunSummary, StoreReader
 from ..store.run_creators import list_person_runs
 from ..system.locations import find_repo
-from ..values.event import RunStarted
 from ..values.store_address import StoreAddress
 
 LONGEST_PATH = 4096
@@ -59,9 +58,7 @@ class KnownRepositories:
 
 
 def _iter_folders(summary: RunSummary) -> Iterator[str]:
-    started = summary.first.event
-    if not isinstance(started, RunStarted):
-        return
+    started = summary.started
     if started.errand is not None:
         yield from started.errand.roots
     elif started.repo:

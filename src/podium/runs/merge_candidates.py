@@ -11,7 +11,6 @@ from anyio import to_thread
 from ..store.reader import StoreReader
 from ..store.worktree_ledger import Ledger
 from ..values.errors import Mistake, NoSuchRun
-from ..values.event import RunStarted
 from ..values.store_address import StoreAddress
 from ..values.worker_task import WorkerTask
 from ..views.worker_state import AlsoWork, WorkerState
@@ -162,10 +161,9 @@ def _read_worker_task(store: StoreAddress, run: str) -> WorkerTask | None:
     """Return the task of a worker's run, or None if the run is not a worker's or was deleted."""
     try:
         with StoreReader(store) as reader:
-            started = reader.read_summary(run).first.event
+            return reader.read_summary(run).started.errand
     except NoSuchRun:
         return None
-    return started.errand if isinstance(started, RunStarted) else None
 
 
 def require_single_repository(candidates: Iterable[MergeCandidate], what: str) -> None:

@@ -16,7 +16,7 @@ from ..store.reader import RunSummary, StoreReader
 from ..store.run_removal import remove_run
 from ..store.store_connection import open_for_reading, translate_errors
 from ..store.store_export import archive_run
-from ..values.event import RunEnded, RunStarted
+from ..values.event import RunEnded
 from ..values.request import Outcome
 from ..values.store_address import StoreAddress
 from ..views.decision_record import DecisionRecord, collect_decisions
@@ -63,9 +63,7 @@ def find_references(runs: Collection[RunSummary], decisions: Collection[Decision
     """
     references: defaultdict[str, set[str]] = defaultdict(set)
     for run in runs:
-        started = run.first.event
-        if not isinstance(started, RunStarted):
-            continue
+        started = run.started
         references[run.id] |= {started.forked_from.partition("@")[0], started.after}
         if started.errand is not None:
             references[run.id] |= {started.errand.parent, *started.errand.after}

@@ -30,7 +30,6 @@ from ..values.event import (
     OperationEnded,
     OperationStarted,
     PauseAsked,
-    RunStarted,
     StopAsked,
     WorkerReturned,
     WorkerSent,
@@ -296,9 +295,8 @@ def _list_open_workers(reader: StoreReader, run: str) -> list[_OpenWorker]:
         if isinstance(entry.event, WorkerSent) and entry.event.run not in returned:
             with suppress(NoSuchRun):  # it is being started; this run forwards messages to it once it has started
                 worker = reader.read_summary(entry.event.run)
-                started = worker.first.event
-                if isinstance(started, RunStarted) and not is_over(worker):
-                    agent = next(one for one in started.agents if one.name == started.agent)
+                if not is_over(worker):
+                    agent = next(one for one in worker.started.agents if one.name == worker.started.agent)
                     is_own_work = entry.scope == f"{entry.operation}/worker"
                     workers.append(_OpenWorker(worker, agent, entry.operation if is_own_work else ""))
     return workers

@@ -108,8 +108,7 @@ class TeamRuns:
         ]
         if not delivered:
             return None
-        last, started = delivered[-1], entries[0].event
-        assert isinstance(started, RunStarted), "the first entry of a run must be RunStarted"
+        last, started = delivered[-1], entries[0].started
         winner = next((one.winner for one in _select(reversed(entries), CandidateChosen)), "")
         ended = last.event if isinstance(last.event, WorkEnded) else None
         return TeamResult(

@@ -19,7 +19,6 @@ from ..values.event import (
     Entry,
     PermissionAsked,
     RunEnded,
-    RunStarted,
 )
 from ..values.store_address import StoreAddress
 from .closed_requests import as_answered_error, explain_closed_request
@@ -37,8 +36,8 @@ class OpenRequest(NamedTuple):
     @property
     def worker_name(self) -> str:
         """The name of the worker that asked, usually its branch. It is empty if no worker asked."""
-        started = self.summary.first.event
-        return started.errand.worker_name if isinstance(started, RunStarted) and started.errand is not None else ""
+        task = self.summary.started.errand
+        return "" if task is None else task.worker_name
 
 
 def list_open_requests(store: StoreAddress) -> list[OpenRequest]:

@@ -24,23 +24,18 @@ from .store_connection import open_for_reading, translate_errors
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """A run as shown in lists: its owner, its first entry and its last entry."""
+    """A run as shown in lists: its owner, the event that started it, its first entry and its last entry."""
 
     id: str
     owner: Owner | None
+    started: RunStarted
     first: Entry
     last: Entry
 
     @property
-    def started(self) -> RunStarted:
-        """The event that started the run."""
-        return self.first.started
-
-    @property
     def is_worker(self) -> bool:
         """Whether the run belongs to a worker. The commander starts such runs."""
-        started = self.first.event
-        return isinstance(started, RunStarted) and started.errand is not None
+        return self.started.errand is not None
 
     @property
     def lease(self) -> Lease:
@@ -199,10 +194,11 @@ class StoreReader:
             owner = make_owner(*owner_values)
             try:
                 first_entry, last_entry = decode_entry(first, run=id), decode_entry(last, run=id)
+                started = first_entry.started
             except StoreCorrupt as error:
                 yield DamagedRun(id, error)
             else:
-                yield RunSummary(id=id, owner=owner, first=first_entry, last=last_entry)
+                yield RunSummary(id=id, owner=owner, started=started, first=first_entry, last=last_entry)
 
     def read_artifact(self, digest: str) -> bytes | None:
         """Return the content of an artifact, or None if it is not in the store."""

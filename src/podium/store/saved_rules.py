@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import NamedTuple
 
-from ..values.event import RunStarted
 from ..values.store_address import PostgresAddress, StoreAddress
 from .reader import StoreReader
 from .run_creators import find_person_run
@@ -52,11 +51,11 @@ def read_rules_for_run(store: StoreAddress, run: str) -> tuple[str, ...]:
         for _ in range(MOST_PARENTS):
             if not (run := find_person_run(store, run)):
                 break
-            started = reader.read_summary(run).first.event
-            if not isinstance(started, RunStarted) or started.errand is None or started.errand.origin is None:
+            task = reader.read_summary(run).started.errand
+            if task is None or task.origin is None:
                 break
-            origin = started.errand.origin
-            if not (run := started.errand.parent):
+            origin = task.origin
+            if not (run := task.parent):
                 break
     if origin is None:
         return ()

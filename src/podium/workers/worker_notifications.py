@@ -13,7 +13,6 @@ from anyio import to_thread
 from ..runs.notifier import Notifier
 from ..store.reader import StoreReader
 from ..values.errors import PodiumError
-from ..values.event import RunStarted
 from ..values.store_address import StoreAddress
 from ..views.notification import Notification, notify_of_end
 from .worker_logs import WorkerLogs
@@ -65,6 +64,5 @@ class WorkerNotifications:
     def _read_end(self, run: str) -> Notification | None:
         with StoreReader(self._store) as reader:
             summary = reader.read_summary(run)
-        started = summary.first.event
-        is_reported = isinstance(started, RunStarted) and started.errand is not None and bool(started.errand.parent)
-        return None if is_reported else notify_of_end(summary.last)
+        task = summary.started.errand
+        return None if task is not None and task.parent else notify_of_end(summary.last)

@@ -343,8 +343,7 @@ class Demo:
         """Return the id of the newest run. If `agent` is given, return the newest run that was started with it."""
         with StoreReader(self._folder.store) as reader:
             runs = reader.list_runs()
-        started = {run.id: run.first.event for run in runs}
-        return next(id for id, event in started.items() if not agent or getattr(event, "agent", "") == agent)
+        return next(run.id for run in runs if not agent or run.started.agent == agent)
 
     def _read_entries(self, run: str) -> list[Entry]:
         with StoreReader(self._folder.store) as reader:

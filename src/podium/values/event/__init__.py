@@ -364,9 +364,13 @@ class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def started(self) -> RunStarted:
-        """The event that started the run. Only a run's first entry has it."""
-        assert isinstance(self.event, RunStarted), "the first entry of a run must be RunStarted"
-        return self.event
+        """The event that started the run. Raise StoreCorrupt if this entry is not a run's first one."""
+        if isinstance(self.event, RunStarted):
+            return self.event
+        raise StoreCorrupt(
+            f"entry {self.seq} of run {self.run} should be the start of the run, but is {event_kind(self.event)}; "
+            f"run podium verify {self.run} to see whether it is damaged"
+        )
 
 
 encode_entry = msgspec.json.Encoder().encode

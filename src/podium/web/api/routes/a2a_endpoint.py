@@ -42,7 +42,6 @@ from ....store.reader import RunSummary
 from ....system.json_rpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
 from ....values.actor import Actor
 from ....values.errors import NoSuchRun, PodiumError
-from ....values.event import RunStarted
 from ....values.phase import FINAL_PHASES, Phase
 from ....views.run_report import Report
 from ....workers.background_run import enqueue_background_run
@@ -206,8 +205,7 @@ def _find_actor(server: ServerContext) -> Actor:
 
 def _is_task(name: str, summary: RunSummary) -> bool:
     """Return whether a run was started by a client of the agent's endpoint."""
-    started = summary.first.event
-    task = started.errand if isinstance(started, RunStarted) else None
+    task = summary.started.errand
     return task is not None and task.endpoint == _name_endpoint(name)
 
 
