@@ -22,7 +22,6 @@ from msgspec import structs
 from podium import Agent, Budget, Run
 from podium.cli.chat.slash_commands import capture_podium_output
 from podium.cli.terminal.status_screen import GUARD_SECONDS, StatusScreen
-from podium.runs.run_lookup import derive_run_state, is_over
 from podium.runs.run_steering import stop_run
 from podium.store.reader import StoreReader
 from podium.testing import calls
@@ -105,8 +104,8 @@ class Scene:
             if found:
                 event: Event = found[0]
                 return event
-            assert not is_over(summary), f"the run has ended without {kind.__name__}"
-            if derive_run_state(summary) != "running":
+            assert not summary.is_over, f"the run has ended without {kind.__name__}"
+            if summary.phase != "running":
                 async with self.site.studio.app() as app:
                     await stop_run(app.launcher, run, by=Actor(name="the test", channel="rule"))
             await sleep(0.02)

@@ -16,7 +16,6 @@ from acp import PROTOCOL_VERSION, RequestError, spawn_agent_process, text_block
 from acp.schema import AllowedOutcome, DeniedOutcome, RequestPermissionResponse
 from anyio import Event, create_task_group, fail_after, sleep
 
-from podium.runs.run_lookup import derive_run_state
 from podium.store.mailbox import post_to_mailbox
 from podium.store.open_requests import list_open_requests
 from podium.store.reader import StoreReader
@@ -168,8 +167,8 @@ async def test_cancel_stops_the_run_and_an_editor_that_goes_away_leaves_it_resum
         await connection.close()
 
     with StoreReader(store) as reader:
-        assert derive_run_state(reader.read_summary(session)) == "cancelled"
-        assert derive_run_state(reader.read_summary(other)) == "resumable"
+        assert reader.read_summary(session).phase == "cancelled"
+        assert reader.read_summary(other).phase == "resumable"
 
 
 async def test_a_failure_is_an_error_with_our_sentence(tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from podium import Settings
 from podium.protocols import mcp_run_call
 from podium.protocols.client_runs import ClientRuns
 from podium.protocols.mcp_server import PodiumTools, build_server
-from podium.runs.run_lookup import derive_run_state
 from podium.store.mailbox import post_to_mailbox
 from podium.store.open_requests import list_open_requests
 from podium.store.reader import StoreReader
@@ -246,7 +245,7 @@ async def test_a_run_can_be_resumed_when_its_client_is_gone(tmp_path: Path) -> N
 
     assert process.wait(20) == 0
     with StoreReader(store) as reader:
-        assert derive_run_state(reader.read_summary(run)) == "resumable"
+        assert reader.read_summary(run).phase == "resumable"
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from msgspec import structs
 
-from ..runs.run_lookup import derive_run_state, open_reader
+from ..runs.run_lookup import open_reader
 from ..store.reader import RunSummary
 from ..values.errors import NoSuchRun
 from ..values.store_address import StoreAddress
@@ -32,7 +32,7 @@ def find_conversation(
         found: RunSummary | None = summaries[first]
         while found is not None:
             report = Report.from_entries(reader.read_entries(found.id))
-            chain.append(structs.replace(report, state=derive_run_state(found)))
+            chain.append(structs.replace(report, state=found.phase))
             found = following.get(found.id)
     return chain
 

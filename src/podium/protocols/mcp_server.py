@@ -29,7 +29,7 @@ from ..app import App
 from ..roster.discovery import load_roster
 from ..runs import find
 from ..runs.request_fields import whole_request_fields
-from ..runs.run_lookup import derive_run_state, open_reader
+from ..runs.run_lookup import open_reader
 from ..runs.run_wait import POLL_SECONDS, wait_for_end_or_pause
 from ..runs.worker_lookup import RepoContext, worker_fields
 from ..setup.settings import Settings
@@ -158,7 +158,7 @@ class PodiumTools:
         def load(id: str) -> dict[str, Any]:
             with open_reader(settings.store) as reader:
                 report = Report.from_entries(reader.read_entries(id))
-                state = derive_run_state(reader.read_summary(id))
+                state = reader.read_summary(id).phase
             fields = {"run": id, "state": state, "agent": report.agent, "answer": report.answer, "why": report.why}
             return {**fields, "draft": report.draft, "data": to_json_fields(report.data)}
 

@@ -21,7 +21,6 @@ from ..views.cost_history import (
     TimeSplit,
     UsagePoint,
 )
-from .run_lookup import derive_run_state, is_over
 
 MOST_BUCKETS = 96
 MOST_SERIES = 8
@@ -57,8 +56,8 @@ class CostHistoryReader:
         builder = CostHistoryBuilder()
         for row in reader.read_rows_of_kinds(summary.id, HISTORY_KINDS):
             builder.apply(decode_entry(row.line))
-        found = builder.build(now=now if derive_run_state(summary) == "running" else None)
-        if is_over(summary):
+        found = builder.build(now=now if summary.phase == "running" else None)
+        if summary.is_over:
             with self._lock:
                 self._ended[summary.id] = found
         return found

@@ -23,7 +23,7 @@ from ..views.context_use import ContextUse, ContextUseBuilder
 from ..views.run_view import OperationNode, RunView, usage_of_event
 from ..views.work_progress import TeamWork, TeamWorkBuilder
 from .request_fields import waiting_fields
-from .run_lookup import derive_run_state, find_wakeup_time, is_over
+from .run_lookup import find_wakeup_time
 from .work_lookup import is_team_worker
 
 MOST_ENDED = 10
@@ -47,7 +47,7 @@ class StepCount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunStatus:
+class OverviewRow:
     """A run in the overview. `agents` says what active agents are doing, and `model` is the model that replied last.
 
     For a worker, `worker` is its name, `parent` is the run that started it, and `added` and `removed` count the lines
@@ -86,8 +86,8 @@ class Overview:
     """
 
     waiting: tuple[OpenRequest, ...] = ()
-    active: tuple[RunStatus, ...] = ()
-    ended: tuple[RunStatus, ...] = ()
+    active: tuple[OverviewRow, ...] = ()
+    ended: tuple[OverviewRow, ...] = ()
     damaged: Mapping[str, str] = field(default_factory=dict)
     """The runs that cannot be read, and why."""
 
@@ -107,8 +107,8 @@ class OverviewReader:
 
     def __init__(self, store: StoreAddress) -> None:
         self._store = store
-        self._builders: dict[str, RunStatusBuilder] = {}
-        self._team_workers: dict[str, RunStatusBuilder | None] = {}
+        self._builders: dict[str, OverviewRowBuilder] = {}
+        self._team_workers: dict[str, OverviewRowBuilder | None] = {}
         """The builders for workers, keyed by run; None for a worker whose agent leads no collaborating team."""
         self._ended: set[str] = set()
         self._damaged: dict[str, str] = {}
@@ -126,8 +126,8 @@ class OverviewReader:
             waiting = [asked for one in active for asked in list_run_requests(reader, one)]
             return Overview(
                 waiting=tuple(sorted(waiting, key=lambda one: one.entry.at)),
-                active=tuple(self.read_status(reader, one, now=now) for one in active),
-                ended=tuple(self.read_status(reader, one, now=now) for one in ended),
+                active=tuple(self.read_row(reader, one, now=now) for one in active),
+                ended=tuple(self.read_row(reader, one, now=now) for one in ended),
                 damaged=dict(self._damaged),
             )
 
@@ -140,7 +140,7 @@ class OverviewReader:
         recent: dict[str, RunSummary] = {}
         ids = reader.list_run_ids()
         for summary in self._read_unknown(reader, ids):
-            if is_over(summary):
+            if summary.is_over:
                 self._ended.add(summary.id)
                 recent[summary.id] = summary
             else:
@@ -165,27 +165,27 @@ class OverviewReader:
                     self._damaged[run] = str(error)
         return summaries
 
-    def read_status(self, reader: StoreReader, summary: RunSummary, *, now: float) -> RunStatus:
-        """Return the status of one run."""
-        builder = self._builders.setdefault(summary.id, RunStatusBuilder())
+    def read_row(self, reader: StoreReader, summary: RunSummary, *, now: float) -> OverviewRow:
+        """Return the row of one run."""
+        builder = self._builders.setdefault(summary.id, OverviewRowBuilder())
         for entry in reader.read_entries(summary.id, after=builder.view.seq):
             builder.apply(entry)
-        return builder.build_status(summary, tuple(self._iter_team_works(reader, builder)), now=now)
+        return builder.build_row(summary, tuple(self._iter_team_works(reader, builder)), now=now)
 
-    def _iter_team_works(self, reader: StoreReader, builder: RunStatusBuilder) -> Iterator[TeamWork]:
+    def _iter_team_works(self, reader: StoreReader, builder: OverviewRowBuilder) -> Iterator[TeamWork]:
         """Yield the work of a run's collaborating teams, then the work of the teams that its workers lead."""
         yield from builder.works
         for run in builder.workers:
             if run not in self._team_workers and (is_team := is_team_worker(reader, run)) is not None:
-                self._team_workers[run] = RunStatusBuilder() if is_team else None
+                self._team_workers[run] = OverviewRowBuilder() if is_team else None
             if (worker := self._team_workers.get(run)) is not None:
                 for entry in reader.read_entries(run, after=worker.view.seq):
                     worker.apply(entry)
                 yield from self._iter_team_works(reader, worker)
 
 
-class RunStatusBuilder:
-    """Builds the status of a run from the entries applied so far."""
+class OverviewRowBuilder:
+    """Builds the row of a run from the entries applied so far."""
 
     def __init__(self) -> None:
         self.view = RunView()
@@ -226,12 +226,12 @@ class RunStatusBuilder:
         """Return a worker's last commit in each of its repositories."""
         return () if self._committed is None else (self._committed, *self._committed.also)
 
-    def build_status(self, summary: RunSummary, works: Sequence[TeamWork], *, now: float) -> RunStatus:
-        """Return the status of a run. `works` contains an item for each team of the run and of its workers."""
+    def build_row(self, summary: RunSummary, works: Sequence[TeamWork], *, now: float) -> OverviewRow:
+        """Return the row of a run. `works` contains an item for each team of the run and of its workers."""
         started = summary.started
-        state, task, root = derive_run_state(summary), started.errand, self.view.root
+        state, task, root = summary.phase, started.errand, self.view.root
         is_working = state == "running"
-        return RunStatus(
+        return OverviewRow(
             id=summary.id,
             state=state,
             agent=started.agent,
@@ -289,14 +289,14 @@ def overview_fields(overview: Overview) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "waiting": [waiting_fields(one) for one in overview.waiting],
-        "active": [_status_fields(one) for one in overview.active],
-        "ended": [_status_fields(one) for one in overview.ended],
+        "active": [_row_fields(one) for one in overview.active],
+        "ended": [_row_fields(one) for one in overview.ended],
         "damaged": [{"id": run, "error": error} for run, error in overview.damaged.items()],
         "usage": structs.asdict(overview.usage),
     }
 
 
-def _status_fields(one: RunStatus) -> dict[str, Any]:
+def _row_fields(one: OverviewRow) -> dict[str, Any]:
     context = None if one.context is None else structs.asdict(one.context)
     checks = [structs.asdict(check) for check in one.checks]
     return asdict(one) | {"usage": structs.asdict(one.usage), "context": context, "checks": checks}

@@ -15,7 +15,6 @@ from ..views.request_text import (
     format_request_lines,
     format_risk,
 )
-from .run_lookup import derive_run_state
 
 
 def describe_kind(one: OpenRequest) -> str:
@@ -47,7 +46,7 @@ def whole_request_fields(one: OpenRequest) -> dict[str, Any]:
     """Return everything that a person needs to decide on a request. Hidden characters in agents' text are escaped."""
     started = one.summary.started
     fields = waiting_fields(one) | {
-        "state": derive_run_state(one.summary),
+        "state": one.summary.phase,
         "agent": escape_in_line(parse_agent_name(one.entry.operation)),
         "operation": escape_in_line(one.entry.operation),
         "worker": escape_hidden_text(one.worker_name),

@@ -15,7 +15,7 @@ from ..values.phase import Phase
 from ..values.plain_text import escape_for_terminal, format_countdown, truncate_line
 from ..values.usage import Usage
 from ..views.run_groups import Arrangement, Group, GroupedRun
-from .run_lookup import derive_run_state, find_wakeup_time, is_over
+from .run_lookup import find_wakeup_time
 
 MOST_ENDED = 20
 """The maximum number of ended runs in a list, not counting pinned ones."""
@@ -24,7 +24,7 @@ LONGEST_GROUP_NAME = 40
 
 def filter_recent_runs(runs: list[RunSummary], *, pinned: Container[str] = ()) -> list[RunSummary]:
     """Return the runs that have not ended or are pinned, and the most recent others. `runs` is sorted newest first."""
-    ended = [summary for summary in runs if is_over(summary) and summary.id not in pinned]
+    ended = [summary for summary in runs if summary.is_over and summary.id not in pinned]
     old = {summary.id for summary in ended[MOST_ENDED:]}
     return [summary for summary in runs if summary.id not in old]
 
@@ -76,7 +76,7 @@ def make_run_row(
     summary: RunSummary, *, now: float, place: RunPlace | None = None, totals: RunTotals | None = None
 ) -> RunRow:
     """Return a run as a row of a list."""
-    state = derive_run_state(summary)
+    state = summary.phase
     return RunRow(summary=summary, started=summary.started, state=state, now=now, place=place, totals=totals)
 
 

@@ -11,7 +11,6 @@ from ..store.reader import RunSummary, StoreReader
 from ..values.agent import collect_agent_names
 from ..values.errors import Mistake, NoSuchRun
 from ..values.event import LimitReached, RunPaused, RunStarted
-from ..values.phase import Phase
 from ..values.store_address import StoreAddress
 
 NO_RUNS = 'no runs yet; start one with: podium run AGENT "request"'
@@ -46,11 +45,6 @@ def find_main_folder(started: RunStarted) -> str:
         return started.repo  # without git, a fork works in the folder itself
 
 
-def derive_run_state(summary: RunSummary) -> Phase:
-    """Return where a run stands."""
-    return summary.phase
-
-
 def find_wakeup_time(summary: RunSummary) -> float | None:
     """Return when a run that is waiting for a provider's limit to reset will continue, in seconds since the epoch.
 
@@ -64,16 +58,6 @@ def find_wakeup_time(summary: RunSummary) -> float | None:
     return None
 
 
-def is_worker_run(summary: RunSummary) -> bool:
-    """Return whether the run belongs to a worker."""
-    return summary.is_worker
-
-
-def is_over(summary: RunSummary) -> bool:
-    """Return whether the run has ended."""
-    return summary.is_over
-
-
 def resolve_recipient(summary: RunSummary, agent: str) -> str:
     """Return the agent that receives a message, by default the first agent.
 
@@ -81,10 +65,8 @@ def resolve_recipient(summary: RunSummary, agent: str) -> str:
     """
     from difflib import get_close_matches  # imported here to keep start-up fast: needed only for an unknown name
 
-    if is_over(summary):
-        raise Mistake(
-            f"run {summary.id} has ended ({derive_run_state(summary)}), so its agents cannot receive messages"
-        )
+    if summary.is_over:
+        raise Mistake(f"run {summary.id} has ended ({summary.phase}), so its agents cannot receive messages")
     started = summary.started
     names = collect_agent_names(started.agents)
     if not agent or agent in names:

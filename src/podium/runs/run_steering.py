@@ -40,7 +40,7 @@ from ..values.plain_text import join_words
 from ..values.request import replace_surrogates
 from ..values.store_address import StoreAddress
 from .run_launcher import RunLauncher
-from .run_lookup import derive_run_state, is_over, is_worker_run, resolve_recipient
+from .run_lookup import resolve_recipient
 
 MOST_LEVELS = 10
 """How many levels of nested workers are searched for an agent."""
@@ -92,7 +92,7 @@ def send_message(store: StoreAddress, summary: RunSummary, message: NewMessage, 
         receiver = _find_receiver(reader, summary, to)
     if not post_message(store, receiver.id, to, message, by=by):
         raise Mistake(f"{to} did not receive the message: run {receiver.id} ended before it could be delivered")
-    state = derive_run_state(receiver)
+    state = receiver.phase
     place = "" if receiver.id == summary.id else f", in run {receiver.id}"
     text = _describe_delivery(store, receiver.id, to, state, place=place)
     return Steered(run=summary.id, text=text, is_pending=state == "running")
@@ -138,7 +138,7 @@ def forward_message(
     ref = ref or f"message:{message.id}"
     post_to_mailbox(store, run, message, ref=ref, files=files)
     with StoreReader(store) as reader:
-        return not is_over(reader.read_summary(run)) or reader.is_message_taken(run, ref)
+        return not reader.read_summary(run).is_over or reader.is_message_taken(run, ref)
 
 
 # Pausing and stopping
@@ -149,8 +149,8 @@ async def pause_run(launcher: RunLauncher, run: str, *, by: Actor) -> Steered:
     """Pause a run. If a process is working on it, its current steps finish first. Raise Mistake if it has ended."""
     store = launcher.settings.store
     summary = await to_thread.run_sync(_read_summary, store, run)
-    state = derive_run_state(summary)
-    if is_over(summary):
+    state = summary.phase
+    if summary.is_over:
         raise Mistake(f"run {run} has ended ({state}) and cannot be paused")
     if state == "paused":
         text = f"run {run} is already paused; continue it with: podium resume {run}"
@@ -199,13 +199,13 @@ def change_budget(store: StoreAddress, summary: RunSummary, limits: Budget, *, b
 
     Only the process that works on the run knows whether it can enforce the limits. If it cannot, it records a notice.
     """
-    run, state = summary.id, derive_run_state(summary)
+    run, state = summary.id, summary.phase
     if limits == Budget():
         raise Mistake("the budget has no limits; give at least one, such as usd")
     validate_budget(limits)
-    if is_over(summary):
+    if summary.is_over:
         retry = f"retry it with: podium retry {run} --budget LIMITS"
-        again = "delegate its task again" if is_worker_run(summary) else retry
+        again = "delegate its task again" if summary.is_worker else retry
         raise Mistake(f"run {run} has ended ({state}) and cannot be resumed, so its budget cannot be changed; {again}")
     post_to_mailbox(store, run, BudgetChanged(budget=limits).with_actor(by))
     if state != "running":
@@ -237,7 +237,7 @@ def change_member(store: StoreAddress, summary: RunSummary, change: MemberChange
     _require_not_first_agent(to, summary)
     changed = MemberChanged(member=to, model=change.model, prompt=replace_surrogates(change.prompt))
     post_to_mailbox(store, summary.id, changed.with_actor(by))
-    is_running = derive_run_state(summary) == "running"
+    is_running = summary.phase == "running"
     when = "starting with its next task" if is_running else f"when it is resumed with podium resume {summary.id}"
     return Steered(run=summary.id, text=f"changed: {to} in run {summary.id}, {when}", is_pending=is_running)
 
@@ -295,7 +295,7 @@ def _list_open_workers(reader: StoreReader, run: str) -> list[_OpenWorker]:
         if isinstance(entry.event, WorkerSent) and entry.event.run not in returned:
             with suppress(NoSuchRun):  # it is being started; this run forwards messages to it once it has started
                 worker = reader.read_summary(entry.event.run)
-                if not is_over(worker):
+                if not worker.is_over:
                     agent = next(one for one in worker.started.agents if one.name == worker.started.agent)
                     is_own_work = entry.scope == f"{entry.operation}/worker"
                     workers.append(_OpenWorker(worker, agent, entry.operation if is_own_work else ""))

@@ -18,7 +18,6 @@ from ..values.usage import sum_usage
 from ..views.run_groups import Arrangement, build_sections
 from .cost_overview import CostHistoryReader
 from .run_listing import GROUP_COLUMNS, RUN_COLUMNS, GroupRow, RunPlace, RunTotals, make_run_row
-from .run_lookup import derive_run_state
 
 
 class RunFilter(Struct, frozen=True, kw_only=True):
@@ -107,7 +106,7 @@ def _matches(summary: RunSummary, wanted: RunFilter, arrangement: Arrangement, w
     name = arrangement.grouped_runs[summary.id].name
     text = f"{summary.id} {started.agent} {started.request.text} {started.repo} {name}".casefold()
     return (
-        (not wanted.state or derive_run_state(summary) == wanted.state)
+        (not wanted.state or summary.phase == wanted.state)
         and (not wanted.group or (group is not None and group.tag == wanted.group))
         and (not wanted.agent or started.agent == wanted.agent)
         and summary.first.at >= wanted.since

@@ -8,7 +8,6 @@ from ..store.follower import Follower
 from ..store.reader import StoreReader
 from ..values.event import RunEnded, RunPaused
 from ..values.store_address import StoreAddress
-from .run_lookup import derive_run_state
 
 POLL_SECONDS = 1.0
 
@@ -20,7 +19,7 @@ async def wait_for_end_or_pause(store: StoreAddress, run: str) -> RunEnded | Run
             summary = await to_thread.run_sync(reader.read_summary, run)
             if isinstance(summary.last.event, RunEnded | RunPaused):
                 return summary.last.event
-            if derive_run_state(summary) in ("queued", "resumable"):
+            if summary.phase in ("queued", "resumable"):
                 return None
             # New entries wake this process, but the exit of the run's process does not, so poll for that.
             with move_on_after(POLL_SECONDS), Follower(store, run, summary.last.seq) as entries:

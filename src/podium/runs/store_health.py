@@ -15,7 +15,6 @@ from ..values.errors import PodiumError
 from ..values.plain_text import format_count
 from ..values.release import are_compatible
 from ..values.store_address import PostgresAddress, StoreAddress
-from .run_lookup import derive_run_state
 
 if TYPE_CHECKING:
     from ..store.postgres.server_check import HostCheck, ServerCheck
@@ -68,7 +67,7 @@ def check_runs(store: StoreAddress, about: str) -> Iterator[Fact]:
             f"{', '.join(unconfirmed)}: a host of the fleet may have created these runs before the store recorded who "
             "creates a run, so they wait; look at each with podium show RUN, and confirm it with podium resume RUN",
         )
-    waiting = [summary.id for summary in runs if derive_run_state(summary) == "resumable"]
+    waiting = [summary.id for summary in runs if summary.phase == "resumable"]
     if waiting:
         yield Fact("to resume", "note", f"{', '.join(waiting)}; continue with podium resume")
 

@@ -16,7 +16,6 @@ from ..values.event import Entry, RunStarted, WorkerSent
 from ..views.step_use import read_step_use
 from ..views.work_fields import work_fields
 from ..views.work_progress import TeamWork, read_team_work
-from .run_lookup import derive_run_state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +48,7 @@ class WorkRun:
 def iter_work_runs(reader: StoreReader, run: str) -> Iterator[WorkRun]:
     """Yield a run and, recursively, the runs of its workers that lead collaborating teams."""
     summary = reader.read_summary(run)
-    until = time.time() if derive_run_state(summary) == "running" else summary.last.at
+    until = time.time() if summary.phase == "running" else summary.last.at
     found = WorkRun(id=run, entries=reader.read_entries(run), until=until)
     yield found
     for entry in found.entries:

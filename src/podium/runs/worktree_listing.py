@@ -6,7 +6,7 @@ from typing import Any
 
 from ..values.store_address import StoreAddress
 from ..workspace.worktrees.cleanup import WorktreeSummary
-from .run_lookup import is_over, open_reader
+from .run_lookup import open_reader
 
 
 def worktree_fields(one: WorktreeSummary) -> dict[str, Any]:
@@ -37,4 +37,4 @@ def list_unfinished_runs(store: StoreAddress) -> set[str]:
     if not store.exists():
         return set()
     with open_reader(store) as reader:
-        return {summary.id for summary in reader.list_runs() if not is_over(summary)}
+        return {summary.id for summary in reader.list_runs() if not summary.is_over}

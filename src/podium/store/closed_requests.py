@@ -79,7 +79,7 @@ def _describe_unanswered(entry: Entry, request: Asked, summary: RunSummary, *, n
     if not isinstance(request, PermissionAsked) or not is_expired(request, at=now):
         return f"{request.id} can no longer be answered: the agent that asked has stopped; {_advise(summary)}"
     expired = f"{request.id} expired at {_format_time(request.action.expires_at)} without an answer"
-    if summary.owner is not None and summary.owner.is_alive:
+    if summary.lease == "held":
         return f"{expired}; {_advise(summary)}"
     return (
         f"{expired}, and run {entry.run} is not running; "
@@ -89,9 +89,9 @@ def _describe_unanswered(entry: Entry, request: Asked, summary: RunSummary, *, n
 
 def _advise(summary: RunSummary) -> str:
     """Return advice for a user who still wants the action to be executed."""
-    if isinstance(summary.last.event, RunEnded):
+    if summary.is_over:
         return "start a new run if this is still needed"
-    if summary.owner is not None and summary.owner.is_alive:
+    if summary.lease == "held":
         return f"use podium send {summary.id} TEXT to ask the agent to try again; you will then get a new request"
     return f"continue the run with podium resume {summary.id}"
 

@@ -21,7 +21,6 @@ from anyio import move_on_after, sleep, to_thread
 
 from ..roster.discovery import Roster, load_roster
 from ..runs.run_launcher import RunLauncher
-from ..runs.run_lookup import derive_run_state
 from ..runs.worker_lookup import load_worker_state
 from ..setup.settings import Settings
 from ..store.issue_rows import IssueClaim, IssueClaims
@@ -353,7 +352,7 @@ def _needs_commander(settings: Settings, claims: Sequence[IssueClaim]) -> bool:
     with StoreReader(settings.store) as reader:
         for run in runs:
             with suppress(NoSuchRun):
-                if derive_run_state(reader.read_summary(run)) in ("queued", "resumable"):
+                if reader.read_summary(run).phase in ("queued", "resumable"):
                     return True
     return False
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from ...runs.run_lookup import derive_run_state
 from ...setup.settings import Settings
 from ...store.open_requests import OpenRequest, find_open_request, list_open_requests
 from ...values.event import SCHEMA, PermissionAsked
@@ -58,7 +57,7 @@ def request_fields(one: OpenRequest) -> dict[str, Any]:
     return {
         "id": one.asked.id,
         "run": one.summary.id,
-        "state": derive_run_state(one.summary),
+        "state": one.summary.phase,
         "agent": parse_agent_name(one.entry.operation),
         "worker": one.worker_name or None,
         "asked_at": one.entry.at,

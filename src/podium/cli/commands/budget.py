@@ -11,7 +11,7 @@ from msgspec import structs
 
 from ...core.budget import BUDGET_UNCHANGED
 from ...runs import find
-from ...runs.run_lookup import derive_run_state, open_reader
+from ...runs.run_lookup import open_reader
 from ...runs.run_steering import change_budget, describe_effective_time
 from ...runs.run_wait import POLL_SECONDS
 from ...setup.settings import Settings
@@ -77,7 +77,7 @@ async def wait_for_reply(
                     after = entry.seq
                     if (reply := _match_reply(entry, limits)) is not None:
                         return reply
-            if derive_run_state(await to_thread.run_sync(reader.read_summary, run)) != "running":
+            if (await to_thread.run_sync(reader.read_summary, run)).phase != "running":
                 return None
 
 

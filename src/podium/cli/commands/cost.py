@@ -12,7 +12,7 @@ import click
 
 from ...runs import find
 from ...runs.run_cost import RunCost, cost_tree_fields, costs_fields, node_usage, read_run_cost
-from ...runs.run_lookup import NO_RUNS, derive_run_state, open_reader
+from ...runs.run_lookup import NO_RUNS, open_reader
 from ...setup.settings import Settings
 from ...store.reader import DamagedRun
 from ...values.errors import StoreCorrupt
@@ -60,7 +60,7 @@ def cost_command(run: str | None, is_json: bool) -> int:
         return exit_codes.INTEGRITY if damaged else exit_codes.GOAL_MET
     with open_reader(store) as reader:
         id = find.resolve(reader, run).run
-        word = derive_run_state(reader.read_summary(id))
+        word = reader.read_summary(id).phase
         run_view = RunView.from_entries(reader.read_entries(id))
     now = time.time() if word == "running" else run_view.at
     if is_json:

@@ -10,7 +10,6 @@ from anyio import create_task_group, move_on_after, sleep, to_thread
 from msgspec import structs
 
 from ...runs import find
-from ...runs.run_lookup import derive_run_state, is_worker_run
 from ...runs.run_notices import RunNotices
 from ...runs.run_wait import POLL_SECONDS
 from ...setup.settings import Settings
@@ -67,7 +66,7 @@ async def follow_until_end(
         group.start_soon(refresh_periodically)
         with StoreReader(store) as reader:
             idle = 0
-            most = MOST_IDLE_POLLS if is_worker_run(reader.read_summary(run)) else 1
+            most = MOST_IDLE_POLLS if reader.read_summary(run).is_worker else 1
             while idle < most:
                 # New entries wake the follower, but the exit of the run's process does not, so the state is polled.
                 with move_on_after(POLL_SECONDS), Follower(store, run, run_view.seq) as entries:
@@ -77,7 +76,7 @@ async def follow_until_end(
                         (notices.apply_past if entry.at < begun else notices.handle_run_entry)(entry)
                     break
                 summary = await to_thread.run_sync(reader.read_summary, run)
-                idle = idle + 1 if derive_run_state(summary) == "resumable" else 0
+                idle = idle + 1 if summary.phase == "resumable" else 0
         group.cancel_scope.cancel()
 
 

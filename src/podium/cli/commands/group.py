@@ -264,7 +264,6 @@ def end_runs_and_wait(settings: Settings, runs: Sequence[str]) -> None:
     import anyio
 
     from ...app import App  # imported here to keep start-up fast: only deleting a group ends runs
-    from ...runs.run_lookup import is_over
     from ...runs.run_steering import stop_run
     from ...runs.run_wait import wait_for_end_or_pause
     from ...store.reader import StoreReader
@@ -281,7 +280,7 @@ def end_runs_and_wait(settings: Settings, runs: Sequence[str]) -> None:
                     await stop_run(app.launcher, run, by=by)
                 except Mistake:
                     with StoreReader(settings.store) as reader:
-                        if not is_over(reader.read_summary(run)):
+                        if not reader.read_summary(run).is_over:
                             raise
                 last = await wait_for_end_or_pause(settings.store, run)
             print_to_stderr(f"run {run} has ended ({last.outcome})")

@@ -13,7 +13,7 @@ import anyio
 import click
 
 from ...runs import find
-from ...runs.run_lookup import NO_RUNS, derive_run_state, open_reader
+from ...runs.run_lookup import NO_RUNS, open_reader
 from ...runs.run_notices import RunNotices
 from ...setup.settings import Settings
 from ...store.entry_index import EntryIndex
@@ -96,7 +96,7 @@ def follow_run(settings: Settings, run: str, wanted: EntryFilter, *, after: int,
     """Print the entries that meet all criteria until the run ends or pauses. Send notifications about the run."""
     with open_reader(settings.store) as reader:
         id = find.resolve(reader, run).run
-        if derive_run_state(reader.read_summary(id)) == "resumable":
+        if reader.read_summary(id).phase == "resumable":
             print_to_stderr(f"run {id} is not running; waiting until it is resumed (Ctrl-C exits)")
 
     def print_wanted(entry: Entry) -> None:

@@ -21,7 +21,7 @@ from ...runs.run_listing import (
     format_group_origin,
     make_run_row,
 )
-from ...runs.run_lookup import NO_RUNS, derive_run_state, open_reader
+from ...runs.run_lookup import NO_RUNS, open_reader
 from ...setup.settings import Settings
 from ...store.group_rows import Groups
 from ...store.reader import RunList, RunSummary
@@ -91,7 +91,7 @@ def _read_runs(store: StoreAddress) -> tuple[RunList, Arrangement]:
 
 def describe_unattended_wakeups(store: StoreAddress, runs: Iterable[RunSummary]) -> str:
     """Return a warning if no process will continue the runs waiting for a limit to reset, or an empty string."""
-    waiting = [run.id for run in runs if derive_run_state(run) == "waiting"]
+    waiting = [run.id for run in runs if run.phase == "waiting"]
     if not waiting:
         return ""
     # Imported here to keep start-up fast: few runs wait for a limit to reset.

@@ -12,7 +12,7 @@ import click
 from msgspec import Struct, to_builtins
 
 from ...runs import find
-from ...runs.run_lookup import derive_run_state, open_reader
+from ...runs.run_lookup import open_reader
 from ...runs.worker_lookup import RepoContext
 from ...runs.workers_report import build_sent_workers_report, build_workers_report, workers_report_fields
 from ...setup.settings import Settings
@@ -126,7 +126,7 @@ def build_run_page(run: str, repo: Path | None) -> ResultsPage:
         summary = reader.read_summary(id)
         entries = reader.read_entries(id)
     run_state, report, workers = (
-        derive_run_state(summary),
+        summary.phase,
         Report.from_entries(entries),
         build_sent_workers_report(store, entries),
     )

@@ -11,7 +11,7 @@ import anyio
 import click
 
 from ...runs import find
-from ...runs.run_lookup import find_main_folder, is_worker_run, open_reader
+from ...runs.run_lookup import find_main_folder, open_reader
 from ...runs.run_start import resume_run
 from ...runs.worker_lookup import load_worker_states
 from ...setup.settings import Settings
@@ -136,7 +136,7 @@ def _load_workers(store: StoreAddress, runs: list[str]) -> list[WorkerState]:
     if not runs:
         return []
     with open_reader(store) as reader:
-        return load_worker_states(store, [run for run in runs if is_worker_run(reader.read_summary(run))])
+        return load_worker_states(store, [run for run in runs if reader.read_summary(run).is_worker])
 
 
 def _worker_id_fields(workers: Sequence[WorkerState]) -> list[dict[str, str]]:

@@ -14,7 +14,6 @@ import click
 from msgspec import structs
 
 from ...core.open_requests import Asked
-from ...runs.run_lookup import derive_run_state
 from ...values.event import SCHEMA, RunStarted
 from ...values.operation_path import parse_agent_name
 from ...values.phase import Phase
@@ -55,7 +54,7 @@ def show_command(run: str, file: Path | None, is_json: bool) -> None:
     with open_run(run, file) as (reader, id):
         summary = reader.read_summary(id)
         run_view = RunView.from_entries(reader.read_entries(id))
-    run_state = derive_run_state(summary)
+    run_state = summary.phase
     if is_json:
         click.echo(as_json(run_fields(run_state, run_view)))
     else:

@@ -7,7 +7,7 @@ import click
 
 from ...app import App
 from ...runs import find
-from ...runs.run_lookup import derive_run_state, is_over, open_reader
+from ...runs.run_lookup import open_reader
 from ...runs.run_snapshot import take_run_snapshot
 from ...setup.settings import Settings
 from ...system.username import get_local_actor
@@ -29,9 +29,9 @@ def snapshot_command(run: str, name: str | None) -> None:
     with open_reader(settings.store) as reader:
         summary = reader.read_summary(find.resolve(reader, run).run)
     id = summary.id
-    if is_over(summary):
+    if summary.is_over:
         raise Mistake(
-            f"run {id} has ended ({derive_run_state(summary)}), so nothing can be added to its timeline; "
+            f"run {id} has ended ({summary.phase}), so nothing can be added to its timeline; "
             f"use podium fork {id} --at SEQ to start a new run from any of its entries"
         )
     try:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ...runs.run_lookup import NO_RUNS, derive_run_state
+from ...runs.run_lookup import NO_RUNS
 from ...runs.run_retention import ENDED_STATES, archive_and_remove, select_removable
 from ...setup.settings import Settings
 from ...store.store_check import StoreCheck, check_store
@@ -108,10 +108,10 @@ def store_prune_command(
         for run in runs:
             archive_and_remove(store, run.id, folder)
     if is_json:
-        found = [{"id": run.id, "state": derive_run_state(run), "ended": run.last.at} for run in runs]
+        found = [{"id": run.id, "state": run.phase, "ended": run.last.at} for run in runs]
         click.echo(as_json({"schema": SCHEMA, "archive": None if folder is None else str(folder), "runs": found}))
         return
-    rows = [[run.id, derive_run_state(run), format_age(now - run.last.at)] for run in runs]
+    rows = [[run.id, run.phase, format_age(now - run.last.at)] for run in runs]
     for row in align_columns(rows):
         click.echo(escape_for_terminal("  ".join(row).rstrip()))
     where = f", archived in {folder}" if folder is not None and runs and not is_dry else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ...runs.answers import GivenAnswer, NewAnswer, answer_request
-from ...runs.run_lookup import derive_run_state
 from ...setup.settings import Settings
 from ...store.open_requests import OpenRequest
 from ...values.event import PermissionAnswered
@@ -21,7 +20,7 @@ def submit_answer(
     id, how = one.asked.id, "was answered"
     if isinstance(given.answered, PermissionAnswered):
         how = "was allowed" if given.answered.is_allowed else "was denied"
-    if derive_run_state(one.summary) == "running":
+    if one.summary.phase == "running":
         print_to_stderr(f"{id} {how}")
     else:
         print_to_stderr(f"{id} {how}, but run {run} is not running; resume it with: podium resume {run}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ...runs.overview import Overview, RunStatus
+from ...runs.overview import Overview, OverviewRow
 from ...runs.request_fields import describe_kind, describe_request
 from ...store.open_requests import OpenRequest
 from ...values.plain_text import format_count, format_countdown
@@ -62,7 +62,7 @@ def format_waiting(waiting: Sequence[OpenRequest], *, now: float) -> list[str]:
     return ["  ".join(row) for row in align_columns(rows)]
 
 
-def format_statuses(statuses: Sequence[RunStatus], *, now: float) -> list[str]:
+def format_statuses(statuses: Sequence[OverviewRow], *, now: float) -> list[str]:
     """Return a line for each run, and below it a line for each active agent."""
     rows = [
         (
@@ -82,9 +82,9 @@ def format_statuses(statuses: Sequence[RunStatus], *, now: float) -> list[str]:
     return lines
 
 
-def _format_state(one: RunStatus, now: float) -> str:
+def _format_state(one: OverviewRow, now: float) -> str:
     return one.state if one.wakes_at is None else f"waiting {format_countdown(one.wakes_at - now)}"
 
 
-def _format_steps(one: RunStatus) -> str:
+def _format_steps(one: OverviewRow) -> str:
     return "" if one.steps is None else f"{one.steps.done}/{one.steps.total} steps"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import click
 
-from ...runs.run_lookup import derive_run_state, is_worker_run, open_reader
+from ...runs.run_lookup import open_reader
 from ...runs.worker_lookup import load_readable_states
 from ...store.progress_files import require_no_recorded_runs
 from ...store.reader import RunSummary
@@ -52,14 +52,14 @@ def find_resumable_runs(store: StoreAddress) -> ResumableRuns:
         require_no_recorded_runs(store)
         return ResumableRuns()
     with open_reader(store) as reader:
-        states = [(summary, derive_run_state(summary)) for summary in reversed(reader.read_run_list().readable)]
+        states = [(summary, summary.phase) for summary in reversed(reader.read_run_list().readable)]
     interrupted = [summary for summary, state in states if state in ("queued", "resumable")]
     if not is_commander_listening(commander_socket_path(store)):
         # A commander continues these runs when the limits reset; without one, nobody would.
         interrupted += [summary for summary, state in states if state == "waiting"]
-    workers = load_readable_states(store, [summary.id for summary in interrupted if is_worker_run(summary)])
+    workers = load_readable_states(store, [summary.id for summary in interrupted if summary.is_worker])
     return ResumableRuns(
-        own=[summary for summary in interrupted if not is_worker_run(summary)],
+        own=[summary for summary in interrupted if not summary.is_worker],
         # A commander may have started some workers since the list was read.
         workers=[worker for worker in workers if worker.phase in IDLE_PHASES],
         paused=[summary.id for summary, state in states if state == "paused"],

@@ -17,7 +17,7 @@ from textual.widgets import Footer, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from ...runs.answers import NewAnswer
-from ...runs.overview import Overview, OverviewReader, RunStatus
+from ...runs.overview import Overview, OverviewReader, OverviewRow
 from ...store.open_requests import OpenRequest
 from ...store.wakeup import open_wakeup
 from ...values.errors import Mistake
@@ -206,7 +206,7 @@ class StatusScreen(App[None]):
         chosen = self._selected_id()
         return next((one for one in self._overview.waiting if one.asked.id == chosen), None)
 
-    def _selected_run(self) -> RunStatus | None:
+    def _selected_run(self) -> OverviewRow | None:
         chosen = self._selected_id()
         runs = (*self._overview.active, *self._overview.ended)
         return next((one for one in runs if one.id == chosen), None)
@@ -303,7 +303,7 @@ def _explain_keys(one: OpenRequest) -> NoReturn:
     raise Mistake(describe_keys(one))
 
 
-def _describe_run(run: RunStatus) -> str:
+def _describe_run(run: OverviewRow) -> str:
     lines = [
         f"run {run.id} of {run.agent}: {run.state}",
         f"request: {run.request}",

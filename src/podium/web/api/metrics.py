@@ -8,7 +8,6 @@ from collections import Counter
 from litestar import get
 from litestar.response import Response
 
-from ...runs.run_lookup import derive_run_state
 from ...store.reader import StoreReader
 from .route_parameters import Server
 from .scopes import may_read
@@ -25,7 +24,7 @@ def _iter_lines(server: ServerContext) -> list[str]:
     states: Counter[str] = Counter()
     if server.store.exists():
         with StoreReader(server.store) as reader:
-            states = Counter(derive_run_state(one) for one in reader.read_run_list().readable)
+            states = Counter(one.phase for one in reader.read_run_list().readable)
     overview = server.overview.load(now=time.time())
     waits, active = [time.time() - one.entry.at for one in overview.waiting], overview.usage
     return [

@@ -17,7 +17,6 @@ from ...runs.cost_overview import CostHistoryReader
 from ...runs.known_repositories import KnownRepositories, describe_unknown_repository, is_folder
 from ...runs.overview import OverviewReader
 from ...runs.run_launcher import RunLauncher
-from ...runs.run_lookup import is_worker_run
 from ...runs.run_table import RunTableReader
 from ...runs.worker_lookup import load_worker_state
 from ...setup.settings import Settings
@@ -114,7 +113,7 @@ class ServerContext:
 
     def _load_worker(self, run: str) -> list[WorkerState]:
         with StoreReader(self.store) as reader:
-            return [load_worker_state(reader, run)] if is_worker_run(reader.read_summary(run)) else []
+            return [load_worker_state(reader, run)] if reader.read_summary(run).is_worker else []
 
     async def _follow_store(self) -> None:
         """Follow the store. Try again after an error, for example if the store is damaged or being replaced."""

@@ -34,7 +34,7 @@ from ....protocols.a2a_agent import (
 from ....protocols.conversation import find_conversation, find_first_run
 from ....protocols.openai_chat import find_model
 from ....roster.discovery import load_roster
-from ....runs.run_lookup import derive_run_state, open_reader
+from ....runs.run_lookup import open_reader
 from ....runs.run_steering import NewMessage, send_message, stop_run
 from ....setup.settings import Settings
 from ....store.follower import Follower
@@ -193,7 +193,7 @@ def _load_report(server: ServerContext, name: str, run: str) -> tuple[Report, Ph
             summary = reader.read_summary(run)
             if not _is_task(name, summary):
                 raise NoSuchRun(f"run {run!r} is not a task of {name}")
-            state = derive_run_state(summary)
+            state = summary.phase
             return Report.from_entries(reader.read_entries(run)), state
     except NoSuchRun:
         raise RpcError(TASK_NOT_FOUND, f"task {run[:100]!r} not found") from None

@@ -11,7 +11,7 @@ from ....runs import find
 from ....runs.cost_overview import cost_overview_fields
 from ....runs.run_cost import RunCost, costs_fields
 from ....runs.run_listing import RUN_COLUMNS, make_run_row
-from ....runs.run_lookup import derive_run_state, open_reader
+from ....runs.run_lookup import open_reader
 from ....store.reader import DamagedRun, StoreReader
 from ....values.column import encode_row
 from ....values.errors import StoreCorrupt
@@ -47,9 +47,7 @@ def read_run_costs(run: RunPrefix, server: Server) -> dict[str, Any]:
     with open_reader(server.store) as reader:
         summary = reader.read_summary(find.resolve(reader, run, repo=server.repo).run)
         own, workers = server.costs.read_with_workers(reader, summary, now=now)
-    overview = cost_overview_fields(
-        [own, *workers], budget=own.budget, is_active=derive_run_state(summary) == "running"
-    )
+    overview = cost_overview_fields([own, *workers], budget=own.budget, is_active=summary.phase == "running")
     return {
         "schema": SCHEMA,
         "run": encode_row(make_run_row(summary, now=now), RUN_COLUMNS),

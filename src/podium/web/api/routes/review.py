@@ -12,7 +12,7 @@ from litestar.params import JSONBody
 from msgspec import Struct
 
 from ....runs import find
-from ....runs.run_lookup import is_worker_run, open_reader
+from ....runs.run_lookup import open_reader
 from ....runs.worker_diff import read_worker_diff, require_own_branch
 from ....runs.worker_lookup import RepoContext, load_worker_state
 from ....values.errors import Mistake
@@ -138,7 +138,7 @@ async def _load_worker(server: ServerContext, run: str) -> WorkerState:
     def load() -> WorkerState:
         with open_reader(server.store) as reader:
             id = find.resolve(reader, run, repo=server.repo).run
-            if not is_worker_run(reader.read_summary(id)):
+            if not reader.read_summary(id).is_worker:
                 raise Mistake(f"run {id} does not belong to a worker; run podium workers to list the workers")
             return load_worker_state(reader, id)
 

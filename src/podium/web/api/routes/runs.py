@@ -18,7 +18,7 @@ from ....runs import find, run_steering
 from ....runs.run_cost import cost_tree_fields
 from ....runs.run_fork import fork_run, retry_run
 from ....runs.run_listing import RUN_COLUMNS, make_run_row
-from ....runs.run_lookup import derive_run_state, is_worker_run, open_reader
+from ....runs.run_lookup import open_reader
 from ....runs.run_table import RunFilter, RunTable
 from ....setup.settings import Settings
 from ....store.entry_feed import EntryFeed
@@ -134,11 +134,11 @@ def read_run(run: RunPrefix, server: Server) -> dict[str, Any]:
     with open_reader(server.store) as reader:
         summary = reader.read_summary(find.resolve(reader, run, repo=server.repo).run)
         view = RunView.from_entries(reader.read_entries(summary.id))
-    state = derive_run_state(summary)
+    state = summary.phase
     costs = cost_tree_fields(state, view, now=now if state == "running" else view.at)
     return encode_row(make_run_row(summary, now=now), RUN_COLUMNS) | {
         "schema": SCHEMA,
-        "worker": is_worker_run(summary),
+        "worker": summary.is_worker,
         "usage": costs["usage"],
         "tree": costs["tree"],
         "now": now,
@@ -162,7 +162,7 @@ def read_entries(
         last = feed.find_end()
         first = max(after, 0)
         rows = reader.read_rows(id, first, min(max(until - first, 0), MOST_ENTRIES) if until else MOST_ENTRIES)
-        state = derive_run_state(reader.read_summary(id))
+        state = reader.read_summary(id).phase
     lines = b",".join(add_sentence(row.line, row.kind, user=server.user) for row in rows)
     cursor = "" if last is None else last.cursor
     body = b'{"schema":%d,"run":"%s","state":"%s","cursor":"%s","has_more":%s,"entries":[%s]}' % (
@@ -346,7 +346,7 @@ async def _continue_fork(server: ServerContext, id: str, *, by: Actor) -> dict[s
         summary = _read_summary(server, id)
     except NoSuchRun:
         return None
-    if derive_run_state(summary) == "resumable":
+    if summary.phase == "resumable":
         await server.resume_run(id, by=by)
     started = summary.started
     return {"id": id, "at": int(started.forked_from.rpartition("@")[2]), "notices": []}

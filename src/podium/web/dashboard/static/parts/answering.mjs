@@ -32,7 +32,8 @@ export async function sendAnswer(request, answer) {
 /** Say what an answer did. An answer to a run that nobody works on waits for the run. */
 export function describeAnswer(request, what, done = {}) {
   const saved = done.saved_rule ? ` The rule ${done.saved_rule} is saved.` : "";
-  const later = request.state === "running" ? "" : ` The run is ${request.state === "paused" ? "paused" : "interrupted"}; the answer counts when it resumes.`;
+  const stands = { running: "", paused: "paused", waiting: "waiting for a limit" }[request.state] ?? "interrupted";
+  const later = stands && ` The run is ${stands}; the answer counts when it resumes.`;
   return `${what}: ${request.text.slice(0, 80)}.${saved}${later}`;
 }
 

@@ -48,6 +48,9 @@ export function StateBadge({ state }) {
   return html`<${Badge} word=${word} icon=${icon} tone=${tone} />`;
 }
 
+/** Return the state of a run in a list. `asks` says whether one of its requests waits for a person. */
+export const listedState = (run, asks) => (asks && run.state === "running" ? "waits" : run.wakes_at ? "limit" : run.state);
+
 export function KindBadge({ kind }) {
   const [word, icon, tone] = KINDS[kind] || [kind, "hand", "needs"];
   return html`<${Badge} word=${word} icon=${icon} tone=${tone} />`;

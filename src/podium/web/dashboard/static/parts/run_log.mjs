@@ -2,7 +2,7 @@
 
 import { batch, signal } from "../vendor.mjs";
 import { get } from "../api.mjs";
-import { EMPTY_VIEW, applyAll } from "../run_view.mjs";
+import { EMPTY_VIEW, applyAll, findState } from "../run_view.mjs";
 import { watchRun } from "../state.mjs";
 import { RunIndex } from "./run_index.mjs";
 
@@ -183,8 +183,7 @@ export class RunLog {
 /** Return the run's state: the outcome, "paused", "limit" (it waits for a limit), "running", "resumable" (no process works on it) or "queued". */
 export function findRunState(log) {
   const view = log.view.value;
-  if (view.ended) return view.ended.outcome;
-  if (view.isPaused) return view.wakesAt ? "limit" : "paused";
-  const served = log.served.value;
-  return served === "resumable" || served === "queued" ? served : "running";
+  const state = findState(view);
+  if (state === "paused" && view.wakesAt) return "limit";
+  return state === "running" && ["resumable", "queued"].includes(log.served.value) ? log.served.value : state;
 }

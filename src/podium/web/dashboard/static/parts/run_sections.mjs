@@ -5,7 +5,7 @@ import { post } from "../api.mjs";
 import { address } from "../router.mjs";
 import { count, duration, plural } from "../format.mjs";
 import { say } from "../state.mjs";
-import { StateBadge } from "./badge.mjs";
+import { StateBadge, listedState } from "./badge.mjs";
 import { Button } from "./button.mjs";
 import { Value, isNumber } from "./columns.mjs";
 import { Dialog } from "./dialog.mjs";
@@ -111,7 +111,7 @@ function SectionHead({ group, width, shown, isClosed, onChanged }) {
 
 /** The cells that show more than the value of their column. */
 const CELLS = {
-  state: ({ run }) => html`<td class="nowrap"><${StateBadge} state=${run.waiting && run.state === "running" ? "waits" : run.wakes_at ? "limit" : run.state} />
+  state: ({ run }) => html`<td class="nowrap"><${StateBadge} state=${listedState(run, run.waiting)} />
     ${run.waiting ? html` <a class="count" aria-label=${`${plural(run.waiting, "open request")}`} href=${address("approvals")}>${run.waiting}</a>` : null}</td>`,
   id: ({ run }) => html`<td class="main-cell"><a href=${address("run", run.id)} data-item class="strong">${plain(run.agent)}</a>
     <span class="quiet small mono"> ${run.id}</span>${run.workers ? html`<span class="quiet small"> ${plural(run.workers, "worker")}</span>` : null} <${Flags} thing=${run} />

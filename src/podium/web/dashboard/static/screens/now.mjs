@@ -5,7 +5,7 @@ import { post } from "../api.mjs";
 import { address } from "../router.mjs";
 import { overview, requests } from "../state.mjs";
 import { count, duration, money, plural } from "../format.mjs";
-import { KindBadge, StateBadge } from "../parts/badge.mjs";
+import { KindBadge, StateBadge, listedState } from "../parts/badge.mjs";
 import { Button } from "../parts/button.mjs";
 import { ChecksPassed } from "../parts/checks_passed.mjs";
 import { ContextFill } from "../parts/context_fill.mjs";
@@ -60,9 +60,9 @@ function Working({ active }) {
 }
 
 function RunCard({ run }) {
-  const waits = run.state === "running" && requests.value.some((one) => one.run === run.id);
+  const state = listedState(run, requests.value.some((one) => one.run === run.id));
   return html`<article class="card">
-    <div class="row"><${StateBadge} state=${waits ? "waits" : run.wakes_at ? "limit" : run.state} /><span class="gap"></span><span class="small quiet">
+    <div class="row"><${StateBadge} state=${state} /><span class="gap"></span><span class="small quiet">
       ${run.wakes_at ? html`<${Countdown} until=${run.wakes_at} />` : run.state === "running" ? html`<${Elapsed} since=${run.started_at} />` : duration(run.seconds)}</span></div>
     <h3><a href=${address("run", run.id)} data-item>${plain(run.worker || run.agent)}</a></h3>
     <p class="lines-2">${plain(run.request)}</p>
