@@ -176,13 +176,12 @@ class App:
         decision and the option to choose instead; in that case, the default position is just before the decision.
         `budget` changes the run's limits.
         """
-        from .runs.run_fork import fork_run  # imported here to keep start-up fast: most programs do not fork
+        from .runs.run_fork import NewFork, fork_run  # imported here to keep start-up fast: most programs do not fork
 
         limits = None if budget is None else as_budget(budget)
-        forked = await fork_run(
-            self.launcher, run, at=at, request=request, decide=decide, budget=limits, by=get_local_actor("api", by)
-        )
-        return forked.id
+        decision, option = decide or ("", "")
+        new = NewFork(at=at, request=request, decision=decision, option=option, budget=limits)
+        return (await fork_run(self.launcher, run, new, by=get_local_actor("api", by))).id
 
     async def retry(
         self, run: str, *, start: str = "", budget: Budget | Mapping[str, float] | None = None, by: str = ""
@@ -191,10 +190,14 @@ class App:
 
         If `start` names a plan step or an agent, retry from the start of that step or agent instead.
         """
-        from .runs.run_fork import retry_run  # imported here to keep start-up fast: most programs do not retry
+        from .runs.run_fork import (  # imported here to keep start-up fast: most programs do not retry
+            NewRetry,
+            retry_run,
+        )
 
         limits = None if budget is None else as_budget(budget)
-        return (await retry_run(self.launcher, run, start=start, budget=limits, by=get_local_actor("api", by))).id
+        new = NewRetry(start=start, budget=limits)
+        return (await retry_run(self.launcher, run, new, by=get_local_actor("api", by))).id
 
     async def stop(self, run: str, by: str = "") -> None:
         """Stop a run, even if another process, or no process, is working on it. Its partial results are kept."""

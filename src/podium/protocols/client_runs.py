@@ -95,7 +95,7 @@ class ClientRuns:
         task = _RunTask()
         self._open.add(task)
         options["repo"], options["is_attended"] = place, True
-        self._tasks.start_soon(self._work_on, settings, agent, request, options, self.by, id, task)
+        self._tasks.start_soon(self._work_on, settings, agent, request, options, id, task)
         try:
             await task.is_ready.wait()
             if task.started is None:
@@ -110,13 +110,13 @@ class ClientRuns:
             task.scope.cancel()
 
     async def _work_on(
-        self, settings: Settings, agent: str, request: str, options: RunOptions, by: Actor, id: str, task: _RunTask
+        self, settings: Settings, agent: str, request: str, options: RunOptions, id: str, task: _RunTask
     ) -> None:
         try:
             with task.scope:
                 async with (
                     App(settings) as app,
-                    start_run(app.launcher, agent, request, options, by=by, id=id) as run,
+                    start_run(app.launcher, agent, request, options, by=self.by, id=id) as run,
                 ):
                     task.started = ClientRun(run, settings.store)
                     task.is_ready.set()

@@ -124,7 +124,7 @@ class PodiumTools:
                         task,
                         at=self._place,
                         branch=branch,
-                        by=get_local_actor("mcp"),
+                        by=self._runs.by,
                         run=delivery.run,
                         agents=others,
                     )

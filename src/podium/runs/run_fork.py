@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anyio import to_thread
-from msgspec import structs
+from msgspec import Struct, structs
 
 from ..setup.agent_servers import digest_servers
 from ..setup.preflight import validate_request
 from ..store.reader import StoreReader
 from ..store.run_creators import find_foreign_creator
 from ..store.run_integrity import require_intact_run
-from ..values.actor import Actor
+from ..values.actor import Actor, act
 from ..values.agent import Budget
 from ..values.errors import Mistake
 from ..values.event import (
@@ -45,6 +45,33 @@ from .run_launcher import RunLauncher
 from .unfinished_forks import note_fork, remove_unfinished_forks
 
 
+class NewFork(Struct, forbid_unknown_fields=True):
+    """The point at which a fork starts, and its new request, decision or budget.
+
+    `podium fork` has options with the same meaning.
+    """
+
+    at: str = ""
+    """A snapshot or a sequence number; by default the last snapshot, or the last entry if there is none."""
+    request: str = ""
+    """A message for the first agent, and for all members of a collaborating team."""
+    decision: str = ""
+    """A decision to change; the default position is then just before the decision."""
+    option: str = ""
+    """The new option to choose for the decision."""
+    budget: Budget | None = None
+
+
+class NewRetry(Struct, forbid_unknown_fields=True):
+    """The point at which to retry a run, and a budget for the retry.
+
+    `start` names a plan step or an agent. By default, the retry starts just before the run failed or was stopped.
+    """
+
+    start: str = ""
+    budget: Budget | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkedRun:
     """A fork of the run `source` at the position `at`: the fork's checkout, and the entries that both runs share."""
@@ -66,39 +93,27 @@ class ForkedRun:
         return sum(isinstance(entry.event, ModelReplied) for entry in self.forked.kept)
 
 
-async def fork_run(
-    launcher: RunLauncher,
-    source: str,
-    *,
-    at: str = "",
-    request: str = "",
-    decide: tuple[str, str] | None = None,
-    budget: Budget | None = None,
-    by: Actor,
-    id: str = "",
-) -> ForkedRun:
+@act("act")
+async def fork_run(launcher: RunLauncher, source: str, new: NewFork, *, by: Actor, id: str = "") -> ForkedRun:
     """Write a fork of a run to the store and return the fork. Raise Mistake if the run cannot be forked.
 
-    `at` is a snapshot or a sequence number; by default the last snapshot, or the last entry if there is none. `request`
-    is a message for the first agent, and for all members of a collaborating team. `decide` is a decision and the new
-    option to choose for it; in this case, the default position is just before the decision. `budget` changes the
-    limits. `by` is who forks the run, and `id` is an id chosen in advance for the fork.
+    `id` is an id chosen in advance for the fork. In the HTTP API, changing a decision also needs the scope `approve`.
     """
     entries = await _load_source(launcher, source)
-    change = None if decide is None else find_decision_change(entries, *decide, by=by.name)
-    if request:
-        validate_request(request)
-    position = _choose_position(entries, at, change)
-    return await _write_fork(launcher, entries, position, request=request, change=change, budget=budget, by=by, id=id)
+    change = find_decision_change(entries, new.decision, new.option, by=by.name) if new.decision else None
+    if new.request:
+        validate_request(new.request)
+    position = _choose_position(entries, new.at, change)
+    return await _write_fork(
+        launcher, entries, position, request=new.request, change=change, budget=new.budget, by=by, id=id
+    )
 
 
-async def retry_run(
-    launcher: RunLauncher, source: str, *, by: Actor, start: str = "", budget: Budget | None = None, id: str = ""
-) -> ForkedRun:
+@act("act")
+async def retry_run(launcher: RunLauncher, source: str, new: NewRetry, *, by: Actor, id: str = "") -> ForkedRun:
     """Fork a run that has ended, at the position just before it failed or was stopped, and return the fork.
 
-    If `start` is the name of a plan step or an agent, the fork starts that step or agent again instead. `by` is who
-    retries the run, and `id` is an id chosen in advance for the fork. Raise Mistake if the run cannot be retried.
+    `id` is an id chosen in advance for the fork. Raise Mistake if the run cannot be retried.
     """
     entries = await _load_source(launcher, source)
     if not isinstance(entries[-1].event, RunEnded):
@@ -106,7 +121,9 @@ async def retry_run(
             f"run {source} has not ended, so it cannot be retried; continue it with podium resume {source}, or start a "
             f"new run from it with podium fork {source}"
         )
-    return await _write_fork(launcher, entries, find_retry_position(entries, start), budget=budget, by=by, id=id)
+    return await _write_fork(
+        launcher, entries, find_retry_position(entries, new.start), budget=new.budget, by=by, id=id
+    )
 
 
 def _choose_position(entries: Sequence[Entry], at: str, change: DecisionChange | None) -> int:

@@ -17,7 +17,7 @@ from ..values.actor import Actor
 from ..values.agent import Agent
 from ..values.errors import Mistake
 from ..workspace.git.repository import Repository
-from .background_run import enqueue_background_run
+from .background_run import BackgroundRun, enqueue_background_run
 from .delegate import delegate_to_worker, start_commander
 from .issue_triage import build_triage_request, build_work_request, can_change_files, make_triage_team
 from .provider_keys import announce_keys
@@ -57,16 +57,8 @@ class IssueStart:
         """Start the run that chooses the agent for an issue."""
         triage, *others = make_triage_team(self.candidates)
         request = build_triage_request(claim, self._source)
-        await enqueue_background_run(
-            self._launcher,
-            self._settings,
-            triage,
-            request,
-            place=self._place,
-            by=self._by,
-            run=claim.triage_run,
-            agents=others,
-        )
+        new = BackgroundRun(agent=triage, request=request, place=self._place, options={"agents": others})
+        await enqueue_background_run(self._launcher, self._settings, new, by=self._by, run=claim.triage_run)
 
     def choose_branch(self, claim: IssueClaim) -> str:
         """Return the branch for the work on an issue, or an empty string if the work is not done in a worktree.
@@ -83,9 +75,8 @@ class IssueStart:
         """Start the run that works on an issue, on `branch` if there is one. Raise Mistake if it cannot start."""
         request = build_work_request(claim, self._source)
         if not branch:
-            await enqueue_background_run(
-                self._launcher, self._settings, claim.agent, request, place=self._place, by=self._by, run=claim.run
-            )
+            new = BackgroundRun(agent=claim.agent, request=request, place=self._place)
+            await enqueue_background_run(self._launcher, self._settings, new, by=self._by, run=claim.run)
             return
         agent, *others = self._roster.resolve_team(claim.agent)
         with announce_keys(self._settings.store, claim.run) as delivery:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import anyio
@@ -11,7 +10,7 @@ import click
 
 from ...app import App
 from ...runs import find
-from ...runs.run_fork import ForkedRun, fork_run
+from ...runs.run_fork import ForkedRun, NewFork, fork_run
 from ...runs.run_lookup import open_reader
 from ...setup.settings import Settings
 from ...system.username import get_local_actor
@@ -75,20 +74,16 @@ def fork_command(
     shown = OutputOptions(**output)
     overrides = build_overrides(permission_mode=permission_mode, is_bare=is_bare, parks=parks)
     source = open_source(run, overrides)
-    create = partial(
-        _create_fork,
-        source=source.run,
+    decision, option = ("", "") if choice is None else parse_choice(choice)
+    new = NewFork(
         at=at,
         request="" if request is None else read_text_argument(request),
-        decide=None if choice is None else parse_choice(choice),
+        decision=decision,
+        option=option,
         budget=budget,
-        by=get_local_actor("command"),
     )
-    return work_on_fork(source.settings, create, shown, overrides)
-
-
-async def _create_fork(app: App, source: str, **options: Any) -> ForkedRun:
-    return await fork_run(app.launcher, source, **options)
+    by = get_local_actor("command")
+    return work_on_fork(source.settings, lambda app: fork_run(app.launcher, source.run, new, by=by), shown, overrides)
 
 
 class Source(NamedTuple):

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any
-
 import click
 
-from ...app import App
-from ...runs.run_fork import ForkedRun, retry_run
+from ...runs.run_fork import NewRetry, retry_run
 from ...system.username import get_local_actor
 from ...values.agent import Budget
 from ..terminal.budget_text import BudgetParamType
@@ -47,9 +43,5 @@ def retry_command(
     shown = OutputOptions(**output)
     overrides = build_overrides(permission_mode=permission_mode, is_bare=is_bare, parks=parks)
     source = open_source(run, overrides)
-    create = partial(_create_retry, source=source.run, start=start, budget=budget, by=get_local_actor("command"))
-    return work_on_fork(source.settings, create, shown, overrides)
-
-
-async def _create_retry(app: App, source: str, **options: Any) -> ForkedRun:
-    return await retry_run(app.launcher, source, **options)
+    new, by = NewRetry(start=start, budget=budget), get_local_actor("command")
+    return work_on_fork(source.settings, lambda app: retry_run(app.launcher, source.run, new, by=by), shown, overrides)

@@ -185,17 +185,10 @@ def start_detached_run(
 async def _enqueue_run(settings: Settings, place: Path, agent: str, request: str, run_options: RunOptions) -> str:
     """Queue a run that the commander starts in the repository itself, not in a worktree. Return the run's id."""
     from ...app import App  # imported here for start-up time: the help does not need it
-    from ...workers.background_run import enqueue_background_run
+    from ...workers.background_run import BackgroundRun, enqueue_background_run
 
-    is_unattended = is_input_disabled()
+    new = BackgroundRun(
+        agent=agent, request=request, place=place, options=run_options, is_unattended=is_input_disabled()
+    )
     async with App(settings) as app:
-        return await enqueue_background_run(
-            app.launcher,
-            settings,
-            agent,
-            request,
-            place=place,
-            by=get_local_actor("command"),
-            is_unattended=is_unattended,
-            **run_options,
-        )
+        return await enqueue_background_run(app.launcher, settings, new, by=get_local_actor("command"))

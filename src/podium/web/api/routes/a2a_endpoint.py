@@ -44,7 +44,7 @@ from ....values.actor import Actor
 from ....values.errors import NoSuchRun, PodiumError
 from ....values.phase import FINAL_PHASES, Phase
 from ....views.run_report import Report
-from ....workers.background_run import enqueue_background_run
+from ....workers.background_run import BackgroundRun, enqueue_background_run
 from ..event_stream import HEARTBEAT_SECONDS
 from ..route_parameters import Server
 from ..scopes import ApiRequest, get_token, may_read, require_scope
@@ -136,16 +136,11 @@ async def _send(server: ServerContext, name: str, sent: SendMessage) -> str:
             ) from None
     find_model(await to_thread.run_sync(load_roster, server.repo, server.settings.home), name)
     settings = Settings.load(repo=server.repo, store=server.store, home=server.settings.home)
+    new = BackgroundRun(
+        agent=name, request=text, place=server.repo, options={"after": after}, endpoint=_name_endpoint(name)
+    )
     return await enqueue_background_run(
-        server.launcher,
-        settings,
-        name,
-        text,
-        place=server.repo,
-        by=_find_actor(server),
-        endpoint=_name_endpoint(name),
-        run=secrets.token_hex(6),
-        after=after,
+        server.launcher, settings, new, by=_find_actor(server), run=secrets.token_hex(6)
     )
 
 

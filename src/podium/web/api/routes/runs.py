@@ -16,9 +16,11 @@ from msgspec import Raw, Struct
 from ....core.journal_rows import GENESIS
 from ....runs import find, run_steering
 from ....runs.run_cost import cost_tree_fields
-from ....runs.run_fork import fork_run, retry_run
+from ....runs.run_fork import NewFork, NewRetry, fork_run, retry_run
 from ....runs.run_listing import RUN_COLUMNS, make_run_row
 from ....runs.run_lookup import open_reader
+from ....runs.run_options import RunOptions
+from ....runs.run_start import resume_run
 from ....runs.run_table import RunFilter, RunTable
 from ....setup.settings import Settings
 from ....store.entry_feed import EntryFeed
@@ -30,10 +32,10 @@ from ....values.column import encode_row
 from ....values.errors import NoSuchRun
 from ....values.event import SCHEMA
 from ....views.run_view import RunView
-from ....workers.background_run import enqueue_background_run
+from ....workers.background_run import BackgroundRun, enqueue_background_run
 from ..command_once import run_once
 from ..route_parameters import CurrentActor, IdempotencyKey, RunPrefix, Server
-from ..scopes import ApiRequest, get_token, may, may_act, may_read, require_scope
+from ..scopes import ApiRequest, get_token, may, may_read, require_scope
 from ..sent_entry import add_sentence
 from ..server_context import ServerContext
 
@@ -69,29 +71,6 @@ class NewMessage(Struct, forbid_unknown_fields=True):
     text: str
     agent: str = ""
     files: tuple[NewFile, ...] = ()
-
-
-class NewFork(Struct, forbid_unknown_fields=True):
-    """The point at which a fork starts, and its new request, decision or budget.
-
-    `podium fork` has options with the same meaning.
-    """
-
-    at: str = ""
-    request: str = ""
-    decision: str = ""
-    option: str = ""
-    budget: Budget | None = None
-
-
-class NewRetry(Struct, forbid_unknown_fields=True):
-    """The point at which to retry a run, and a budget for the retry.
-
-    `start` names a plan step or an agent. By default, the retry starts just before the run failed or was stopped.
-    """
-
-    start: str = ""
-    budget: Budget | None = None
 
 
 @get("/api/runs", guards=[may_read], sync_to_thread=True)
@@ -202,7 +181,7 @@ def read_entry(
     }
 
 
-@post("/api/runs", guards=[may_act])
+@post("/api/runs", guards=[may(enqueue_background_run)])
 async def start_run(
     data: JSONBody[NewRun],
     request: ApiRequest,
@@ -216,20 +195,15 @@ async def start_run(
         repo=place, store=server.store, home=server.settings.home, model=data.model or None, budget=data.budget
     )
 
+    options: RunOptions = {
+        "mode": data.mode,
+        "max_iterations": data.max_iterations,
+        "constraints": data.constraints,
+    }
+    new = BackgroundRun(agent=data.agent, request=data.request, place=place, options=options)
+
     async def start(id: str) -> dict[str, Any]:
-        run = await enqueue_background_run(
-            server.launcher,
-            settings,
-            data.agent,
-            data.request,
-            place=place,
-            by=actor,
-            run=id,
-            mode=data.mode,
-            max_iterations=data.max_iterations,
-            constraints=data.constraints,
-        )
-        return {"id": run}
+        return {"id": await enqueue_background_run(server.launcher, settings, new, by=actor, run=id)}
 
     return await run_once(server.store, idempotency_key, data, start)
 
@@ -254,7 +228,7 @@ async def pause(run: RunPrefix, actor: CurrentActor, server: Server) -> dict[str
     return _steered_fields(await run_steering.pause_run(server.launcher, _find_run(server, run), by=actor))
 
 
-@post("/api/runs/{run:str}/resume", guards=[may_act], status_code=200)
+@post("/api/runs/{run:str}/resume", guards=[may(resume_run)], status_code=200)
 async def resume(run: RunPrefix, actor: CurrentActor, server: Server) -> dict[str, Any]:
     """Resume a paused or interrupted run. Workers are resumed by a commander, other runs by the server itself."""
     id = _find_run(server, run)
@@ -277,7 +251,7 @@ def change_budget(run: RunPrefix, data: JSONBody[Budget], actor: CurrentActor, s
     return _steered_fields(run_steering.change_budget(server.store, _read_summary(server, run), data, by=actor))
 
 
-@post("/api/runs/{run:str}/fork", guards=[may_act])
+@post("/api/runs/{run:str}/fork", guards=[may(fork_run)])
 async def fork(
     run: RunPrefix,
     data: JSONBody[NewFork],
@@ -293,28 +267,18 @@ async def fork(
     if data.decision:
         require_scope(request, "approve", to="changing a decision")
     source = _find_run(server, run)
-    decide = (data.decision, data.option) if data.decision else None
 
     async def start(id: str) -> dict[str, Any]:
         if (known := await _continue_fork(server, id, by=actor)) is not None:
             return known
-        forked = await fork_run(
-            server.launcher,
-            source,
-            at=data.at,
-            request=data.request,
-            decide=decide,
-            budget=data.budget,
-            by=actor,
-            id=id,
-        )
+        forked = await fork_run(server.launcher, source, data, by=actor, id=id)
         await server.resume_run(forked.id, by=actor)
         return {"id": forked.id, "at": forked.at, "notices": list(forked.notices)}
 
     return await run_once(server.store, idempotency_key, (source, data), start)
 
 
-@post("/api/runs/{run:str}/retry", guards=[may_act])
+@post("/api/runs/{run:str}/retry", guards=[may(retry_run)])
 async def retry(
     run: RunPrefix,
     data: JSONBody[NewRetry],
@@ -328,7 +292,7 @@ async def retry(
     async def start(id: str) -> dict[str, Any]:
         if (known := await _continue_fork(server, id, by=actor)) is not None:
             return known
-        forked = await retry_run(server.launcher, source, start=data.start, budget=data.budget, by=actor, id=id)
+        forked = await retry_run(server.launcher, source, data, by=actor, id=id)
         await server.resume_run(forked.id, by=actor)
         return {"id": forked.id, "at": forked.at, "notices": list(forked.notices)}
 
