@@ -19,6 +19,7 @@ from msgspec import Struct
 from ..core.gate import InvalidCall
 from ..store.reader import StoreReader
 from ..tools.checkout_files import Checkout, open_checkout
+from ..values.actor import Actor, act
 from ..values.errors import Mistake, OutsideFailed
 from ..values.event import ActionBegan, CheckoutSaved, Entry, RunEnded, RunStarted
 from ..values.store_address import StoreAddress
@@ -65,16 +66,18 @@ class _TreeChange(Struct, frozen=True, kw_only=True):
     path: str
 
 
-async def plan_undo(store: StoreAddress, run: str) -> UndoPlan:
-    """Find out what undoing a run would do. Raise Mistake if the run cannot be undone at all."""
+async def plan_undo(store: StoreAddress, run: str, *, by: Actor | None = None) -> UndoPlan:
+    """Find out what undoing a run would do. Raise Mistake if the run cannot be undone at all.
+
+    The current files are saved as a commit, whose message says `by` whom the run is undone, if it is.
+    """
     entries = await to_thread.run_sync(_read_entries, store, run)
     started = entries[0].started
     saved = _find_saved_states(run, started, entries)
     try:
         repository = Repository.at(Path(started.repo))
-        current = await take_snapshot(
-            repository, message=f"before run {run} was undone", skip=make_skip_test(repository.root)
-        )
+        message = f"before run {run} was undone" + (f" by {by.name} ({by.channel})" if by is not None else "")
+        current = await take_snapshot(repository, message=message, skip=make_skip_test(repository.root))
         changes = await _read_changes(repository, saved["before"], saved["after"])
         since = {one.path for one in await _read_changes(repository, saved["after"], current)}
         unlike = {one.path for one in await _read_changes(repository, saved["before"], current)}
@@ -144,13 +147,14 @@ async def _read_changes(repository: Repository, old: str, new: str) -> list[_Tre
     ]
 
 
-async def undo_files(store: StoreAddress, shown: UndoPlan) -> UndoPlan:
+@act("approve")
+async def undo_run(store: StoreAddress, shown: UndoPlan, *, by: Actor) -> UndoPlan:
     """Restore the files that `shown` lists as undoable and that can still be undone.
 
     Return a plan with the new state of each file. The current files are saved first, under the ref that `save_ref`
-    returns.
+    returns; the message of that commit says who undid the run.
     """
-    plan = await plan_undo(store, shown.run)
+    plan = await plan_undo(store, shown.run, by=by)
     await read_git_output(plan.repository, "update-ref", save_ref(plan.run), plan.current)
     agreed = {file.path for file in shown.undoable}
     files: list[UndoneFile] = []

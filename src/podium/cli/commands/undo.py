@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import anyio
 import click
 import msgspec
 
 from ...runs import find
-from ...runs.run_undo import UndoPlan, plan_undo, save_ref, undo_files
+from ...runs.run_undo import UndoPlan, plan_undo, save_ref, undo_run
 from ...setup.settings import Settings
+from ...system.username import get_local_actor
 from ...values.event import SCHEMA
 from ...values.plain_text import format_count
 from ..terminal.command_options import json_option
@@ -35,7 +37,7 @@ def undo_command(run: str, is_trial: bool, is_agreed: bool, is_json: bool) -> in
         click.echo(escape_for_terminal("\n".join(format_plan(plan))))
     if plan.undoable and not is_trial:
         confirm_action(f"Restore {format_count(len(plan.undoable), 'file')}?", is_agreed=is_agreed)
-        shown, plan = plan, anyio.run(undo_files, store, plan)
+        shown, plan = plan, anyio.run(partial(undo_run, store, plan, by=get_local_actor("command")))
         if not is_json:
             click.echo(escape_for_terminal("\n".join(format_outcome(shown, plan))))
             print_to_stderr(f"to see the files as they were before this command: git diff HEAD {save_ref(plan.run)}")
