@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Literal
 
 import click
 
-from ...app import RunOptions
-from ...patterns.member_tasks import read_team_options, validate_team_options
-from ...roster.discovery import load_roster
-from ...runs.decision_lookup import find_decision, find_decision_repo
+from ...app import App
+from ...runs.decision_start import PERSON, NewDecision, start_decision
+from ...runs.run_handle import Run
 from ...runs.run_lookup import open_reader
 from ...setup.settings import Settings
 from ...store.open_requests import list_run_requests
 from ...system.locations import find_repo
-from ...values.agent import Agent
-from ...values.errors import Mistake
-from ...values.event import DecisionProposed
+from ...system.username import get_local_actor
 from ..terminal.command_options import read_text_argument, repo_option
 from ..terminal.follow_run import RunEnding, work_on_run
 from ..terminal.outcome_text import result_fields
 from ..terminal.run_output import OutputOptions, output_options
 from ..terminal.terminal_input import is_attended, no_input_option
 from ..terminal.text import as_json, print_to_stderr
-
-PERSON: Literal["person"] = "person"
-DECISION = Agent(
-    name="decision",
-    description="A decision that a person makes; no model is called.",
-    engine="scripted",  # no model is called, so any engine that needs no key will do
-)
 
 
 @click.command("decide")
@@ -74,49 +65,28 @@ def decide_command(
     shown = OutputOptions(**output)
     place = find_repo(repo or Path())
     settings = Settings.load(repo=place, model=model)
-    agent = DECISION if by == PERSON else _find_team(settings, place, by)
-    if agent is DECISION and decide_by == "lead":
-        raise Mistake("--decide-by lead needs a team that votes; add --by TEAM")
-    team = read_team_options(agent)
-    proposal = DecisionProposed(
-        id="",
+    new = NewDecision(
         topic=topic,
         options=options,
         evidence=read_text_argument(evidence) if evidence == "-" else evidence,
-        rule=team.vote if rule is None else rule,
-        decide_by=PERSON if by == PERSON else decide_by or team.decide_by,
-        window=team.vote_window if window is None else window,
-        supersedes=_find_superseded(settings, place, supersede),
+        decides=by,
+        rule=rule,
+        window=window,
+        decide_by=decide_by,
+        supersedes=supersede,
     )
-    run_options: RunOptions = {"repo": place, "is_attended": is_attended(), "decision": proposal}
-    started = DECISION if agent is DECISION else by
-    ending = work_on_run(settings, lambda app: app.start(started, topic, **run_options), shown.make_view)
+
+    def start(app: App) -> AbstractAsyncContextManager[Run]:
+        by = get_local_actor("command")
+        return start_decision(app.launcher, new, place=place, by=by, is_attended=is_attended())
+
+    ending = work_on_run(settings, start, shown.make_view)
     code = shown.print_ending(ending)
     if ending.is_parked:
         _print_waiting(settings, ending)
     if shown.is_json:
         click.echo(as_json(result_fields(ending.result)))
     return code
-
-
-def _find_team(settings: Settings, place: Path, name: str) -> Agent:
-    """Return the agent with that name. Raise Mistake if it does not lead a team that can vote."""
-    agent = load_roster(place, settings.home).get(name)
-    if agent.team is None:
-        raise Mistake(f"{name} does not lead a team; use --by person or --by TEAM (run podium teams to list the teams)")
-    validate_team_options(agent)
-    return agent
-
-
-def _find_superseded(settings: Settings, place: Path, id: str | None) -> str:
-    """Return the full id of the decision to supersede, or an empty string. Raise Mistake if it is not in force."""
-    if id is None:
-        return ""
-    record = find_decision(settings.store, find_decision_repo(place), id)
-    if record.status != "accepted":
-        by = f" by {record.superseded_by}" if record.superseded_by else ""
-        raise Mistake(f"decision {record.id} is {record.status}{by}; only a decision in force can be superseded")
-    return record.id
 
 
 def _print_waiting(settings: Settings, ending: RunEnding) -> None:
