@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import secrets
-import time
 from datetime import datetime
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import click
 
-from ...roster.discovery import load_roster
 from ...setup.settings import Settings
-from ...store.schedule_key import publish_schedule_key
 from ...store.schedule_rows import Schedule, Schedules
-from ...store.wakeup import send_wakeup
 from ...system.host_id import read_host_id
 from ...system.locations import find_repo
-from ...values.cron_expression import CronExpression
+from ...system.time_zone import load_zone
+from ...system.username import get_local_actor
 from ...values.errors import Mistake
 from ...values.event import SCHEMA
 from ...values.plain_text import format_count
@@ -28,11 +22,6 @@ from ..terminal.text import align_columns, as_json, escape_for_terminal, print_t
 
 LONGEST_REQUEST = 40
 ELSEWHERE = "on another machine"
-START_SECONDS = 5.0
-"""The maximum time to wait until a new commander is listening, in seconds.
-
-Without this wait, running `podium schedule list` immediately afterwards could report that no commander is running.
-"""
 
 
 @click.group("schedule", invoke_without_command=True)
@@ -58,26 +47,15 @@ def schedule_add_command(when: str, agent: str, request: str, zone: str, repo: P
     The five fields are minute, hour, day of month, month and day of week. If REQUEST is -, it is read from standard
     input. The runs work in the repository, like those that podium run --detach starts.
     """
+    # Imported here to keep start-up fast: the list does not need it.
+    from ...workers.schedule_editing import NewSchedule, add_schedule
+
     place = find_repo(repo or Path()).resolve()
     settings = Settings.load(repo=place)
-    zone = zone or find_local_zone()
-    next_at = CronExpression.parse(when).find_next(time.time(), load_zone(zone))
-    load_roster(place, settings.home).resolve_team(agent)
-    schedule = Schedule(
-        id=secrets.token_hex(3),
-        cron=when.strip(),
-        zone=zone,
-        agent=agent,
-        request=read_text_argument(request),
-        root=str(place),
-        host=read_host_id(settings.home),
-        created=time.time(),
-        next_at=next_at,
-    )
-    Schedules(settings.store).add(schedule)
-    _start_commander(settings)
+    new = NewSchedule(cron=when, agent=agent, request=read_text_argument(request), place=place, zone=zone)
+    schedule = add_schedule(settings, new, by=get_local_actor("command"))
     click.echo(as_json({"schema": SCHEMA, **schedule_fields(schedule)}) if is_json else schedule.id)
-    print_to_stderr(f"the next request to {agent} will be sent at {format_time(next_at, zone)}")
+    print_to_stderr(f"the next request to {agent} will be sent at {format_time(schedule.next_at, schedule.zone)}")
 
 
 @schedule_command.command("list")
@@ -116,11 +94,10 @@ def schedule_list_command(is_json: bool = False) -> None:
 @click.argument("schedule")
 def schedule_remove_command(schedule: str) -> None:
     """Remove a schedule. Its runs are kept."""
+    from ...workers.schedule_editing import remove_schedule  # imported here to keep start-up fast
+
     settings = Settings.load(repo=find_repo(Path()))
-    schedules = Schedules(settings.store)
-    found = schedules.find(schedule)
-    schedules.remove(found.id)
-    send_wakeup(settings.store, "owner")
+    found = remove_schedule(settings, schedule, by=get_local_actor("command"))
     print_to_stderr(f"removed {found.id}")
 
 
@@ -128,11 +105,10 @@ def schedule_remove_command(schedule: str) -> None:
 @click.argument("schedule")
 def schedule_pause_command(schedule: str) -> None:
     """Pause a schedule. Runs that would be due while it is paused are not counted as missed."""
+    from ...workers.schedule_editing import pause_schedule  # imported here to keep start-up fast
+
     settings = Settings.load(repo=find_repo(Path()))
-    schedules = Schedules(settings.store)
-    found = schedules.find(schedule)
-    schedules.set_paused(found.id, True, next_at=found.next_at)
-    send_wakeup(settings.store, "owner")
+    found = pause_schedule(settings, schedule, by=get_local_actor("command"))
     print_to_stderr(f"paused {found.id}; continue it with podium schedule resume {found.id}")
 
 
@@ -140,38 +116,22 @@ def schedule_pause_command(schedule: str) -> None:
 @click.argument("schedule")
 def schedule_resume_command(schedule: str) -> None:
     """Resume a paused schedule. Runs that were due while it was paused are skipped."""
+    from ...workers.schedule_editing import resume_schedule  # imported here to keep start-up fast
+
     settings = Settings.load(repo=find_repo(Path()))
-    schedules = Schedules(settings.store)
-    found = schedules.find(schedule)
-    next_at = found.next_at
-    if found.is_paused:
-        next_at = CronExpression.parse(found.cron).find_next(time.time(), load_zone(found.zone))
-        schedules.set_paused(found.id, False, next_at=next_at)
-    _start_commander(settings)
-    print_to_stderr(f"{found.id} is due next at {format_time(next_at, found.zone)}")
+    found = resume_schedule(settings, schedule, by=get_local_actor("command"))
+    print_to_stderr(f"{found.id} is due next at {format_time(found.next_at, found.zone)}")
 
 
 @schedule_command.command("start")
 def schedule_start_command() -> None:
     """Start the background process for scheduled runs, for example after this machine was rebooted."""
+    from ...workers.schedule_editing import start_scheduling  # imported here to keep start-up fast
+
     settings = Settings.load(repo=find_repo(Path()))
     if not Schedules(settings.store).list_active():
         raise Mistake("there are no active schedules; add one with podium schedule add")
-    _start_commander(settings)
-
-
-def _start_commander(settings: Settings) -> None:
-    """Make sure that a commander is running, and have it read the schedules again."""
-    # Imported here to keep start-up fast: the list does not need them.
-    from ...workers.commander_socket import commander_socket_path, is_commander_listening
-    from ...workers.delegate import start_commander
-
-    publish_schedule_key(settings.store, settings.home)
-    start_commander(settings)
-    path, until = commander_socket_path(settings.store), time.monotonic() + START_SECONDS
-    while not is_commander_listening(path) and time.monotonic() < until:
-        time.sleep(0.02)
-    send_wakeup(settings.store, "owner")
+    start_scheduling(settings)
 
 
 def _print_if_unattended(settings: Settings) -> None:
@@ -211,22 +171,3 @@ def _format_row(schedule: Schedule, machine: str) -> tuple[str, ...]:
 def format_time(at: float, zone: str) -> str:
     """Return a time in the given time zone, followed by the zone's name."""
     return f"{datetime.fromtimestamp(at, load_zone(zone)):%Y-%m-%d %H:%M} {zone}"
-
-
-def load_zone(name: str) -> ZoneInfo:
-    """Return the time zone with this name. Raise Mistake if it is unknown."""
-    try:
-        return ZoneInfo(name)
-    except (OSError, ValueError, KeyError):
-        raise Mistake(f"unknown time zone {name[:60]!r}; use a name such as Europe/Berlin or UTC") from None
-
-
-def find_local_zone() -> str:
-    """Return the name of this machine's time zone, or UTC if the zone has no name."""
-    named = [os.environ.get("TZ", "").lstrip(":"), str(Path("/etc/localtime").resolve()).partition("zoneinfo/")[2]]
-    for name in filter(None, named):
-        try:
-            return load_zone(name).key
-        except Mistake:
-            continue
-    return "UTC"
