@@ -75,6 +75,22 @@ RECORDING_ACTS = {
 """Events that only these modules create: the acts, and what Podium itself decides or derives from an answer."""
 
 
+SURFACES = ("cli", "web", "protocols", "processes")
+"""What people and programs use. They start and resume runs through acts, which record who did it."""
+
+STARTING_RUNS = {"create_run", "take_over_run", "copy_run", "claim_idle_run", "enqueue_worker_run"}
+"""What only an act calls."""
+
+PYTHON_ACTS = {"run", "start", "resume", "fork", "retry"}
+"""The methods of an App for Python programs. They record the channel `api`, so no other surface calls them."""
+
+CONTINUING_RUNS = {
+    "processes/worker_main.py": {"take_over_run"},  # a worker's process, for the run that it was started for
+    "processes/fork_server_main.py": {"run"},  # a rehearsal in a store of its own, to load modules
+}
+"""The modules of surfaces that may call them nevertheless, because nobody acts."""
+
+
 def top_folder(path: tuple[str, ...]) -> str:
     """Return the top-level folder of a module, from its path below the package."""
     return path[0] if (SOURCE / path[0]).is_dir() else "podium"
@@ -203,6 +219,36 @@ def test_only_one_module_resolves_the_names_of_runs() -> None:
     }
 
     assert found == {"runs/find.py"}
+
+
+def test_surfaces_start_and_resume_runs_through_acts() -> None:
+    found = []
+    for path in (path for name in SURFACES for path in sorted((SOURCE / name).rglob("*.py"))):
+        allowed = CONTINUING_RUNS.get(str(path.relative_to(SOURCE)), set())
+        for node in ast.walk(parse_module(path)):
+            match node:
+                case ast.Attribute(value=ast.Name(id="app"), attr=name) if name in PYTHON_ACTS - allowed:
+                    found.append(f"{path.relative_to(SOURCE)}:{node.lineno} calls App.{name}")
+                case ast.Attribute(attr=name) | ast.Name(id=name) if name in STARTING_RUNS - allowed:
+                    found.append(f"{path.relative_to(SOURCE)}:{node.lineno} calls {name}")
+
+    assert found == []
+
+
+def test_every_act_is_told_who_acts() -> None:
+    silent = []
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(parse_module(path)):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            decorators = [one.func for one in node.decorator_list if isinstance(one, ast.Call)]
+            if not any(isinstance(one, ast.Name) and one.id == "act" for one in decorators):
+                continue
+            required = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+            if not any(one.arg == "by" and default is None for one, default in required):
+                silent.append(f"{path.relative_to(SOURCE)}: {node.name}")
+
+    assert silent == []
 
 
 def test_an_import_inside_a_function_says_why() -> None:

@@ -26,6 +26,7 @@ from podium.workspace.issues.forge_issues import ForgeProject, GithubIssues
 from podium.workspace.issues.issue_folder import IssueFolder
 from podium.workspace.issues.issue_source import IssueSource
 
+from ..actors import ADA
 from ..workspace.played_forge import PlayedForge, github_issue
 from .worker_lab import LONG, WorkerLab, bash, make_scripted_agent, open_worker_lab, write
 
@@ -92,6 +93,7 @@ class IssueLab(WorkerLab):
                 source or self.source,
                 WatchOptions(**options),
                 place=self.repo.path,
+                by=ADA,
                 report=self.happened.append,
                 now=lambda: self.clock,
             )

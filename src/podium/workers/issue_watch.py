@@ -27,7 +27,7 @@ from ..store.issue_rows import IssueClaim, IssueClaims
 from ..store.open_requests import list_run_requests
 from ..store.reader import StoreReader
 from ..store.store_lock import hold_store_lock
-from ..system.username import get_local_actor
+from ..values.actor import Actor
 from ..values.agent import Agent
 from ..values.errors import Mistake, NoSuchRun, OutsideFailed, PodiumError, StoreFailed
 from ..values.event import Routed, RunEnded, decode_entry
@@ -71,7 +71,10 @@ Report = Callable[[WatchEvent], None]
 
 
 class IssueWatch:
-    """Watches a source of issues for a repository. `report` is called with each event."""
+    """Watches a source of issues for a repository.
+
+    `by` is who watches, and so starts the runs. `report` is called with each event.
+    """
 
     def __init__(
         self,
@@ -81,6 +84,7 @@ class IssueWatch:
         options: WatchOptions,
         *,
         place: Path,
+        by: Actor,
         report: Report,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -89,6 +93,7 @@ class IssueWatch:
         self._source = source
         self._options = options
         self._place = place
+        self._by = by
         self._report = report
         self._now = now
         self._claims = IssueClaims(settings.store)
@@ -163,7 +168,7 @@ class IssueWatch:
             candidates,
             place=self._place,
             source=self._source.name,
-            by=get_local_actor("watch"),
+            by=self._by,
             is_delegated=self._options.is_delegated,
         )
 

@@ -20,6 +20,7 @@ from ...setup.settings import Settings
 from ...store.issue_rows import IssueClaims
 from ...system.host_id import read_host_id
 from ...system.locations import find_repo
+from ...system.username import get_local_actor
 from ...values.errors import Mistake, PodiumError
 from ...workspace.git.repository import Repository
 from ...workspace.issues.issue_source import IssueSource
@@ -197,7 +198,8 @@ async def _watch(
 
     with anyio.CancelScope() as scope, _cancel_at_signal(scope) as signals:
         async with App(settings) as app:
-            watch = IssueWatch(app.launcher, settings, source, options, place=place, report=output.print_event)
+            by = get_local_actor("watch")
+            watch = IssueWatch(app.launcher, settings, source, options, place=place, by=by, report=output.print_event)
             if rounds.is_once:
                 await _run_once(watch, output, is_waiting=rounds.is_waiting)
                 return exit_codes.GOAL_NOT_MET if output.has_problems else exit_codes.GOAL_MET
