@@ -102,6 +102,13 @@ def copy_by_command(name: Literal["fork", "retry"]) -> Callable[[Scene], str]:
     return do
 
 
+def start_for_an_issue(scene: Scene) -> str:
+    (scene.site.repo / "issues").mkdir()
+    (scene.site.repo / "issues" / "1.md").write_text("# A bug\n")
+    scene.podium("watch", "issues", "--once", "--agent", "greeter", "--in-place")
+    return scene.find_newest_run()
+
+
 def start_in_a_chat(scene: Scene) -> str:
     terminal = start_chat(scene.desk, "greeter")
     send_line(terminal, "hi")
@@ -246,6 +253,7 @@ ROWS = [
     Row(channel="command", act="fork", do=copy_by_command("fork")),
     Row(channel="command", act="resume of a fork", kind=RunResumed, do=copy_by_command("fork")),
     Row(channel="command", act="retry", do=copy_by_command("retry")),
+    Row(channel="watch", act="watch", do=start_for_an_issue),
     Row(channel="chat", act="run", do=start_in_a_chat),
     *(
         row

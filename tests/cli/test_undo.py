@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from podium.system.username import get_username
 from podium.testing import ServedModel, make_repository, run_git
 
 from .conftest import Desk
@@ -91,6 +92,8 @@ def test_all_that_a_run_changed_is_put_back(yard: Desk, model: ServedModel) -> N
     assert not (yard.repo / "new").exists()
     assert (again, set(already.values())) == (0, {"already as before"})
     assert "overwritten" in git(yard, "show", f"refs/podium/undo/{id}/undone:kept.txt")
+    said_by = git(yard, "log", "-1", "--format=%s", f"refs/podium/undo/{id}/undone")
+    assert said_by == f"before run {id} was undone by {get_username()} (command)\n"
 
 
 def test_what_somebody_changed_since_is_left_and_said(yard: Desk, model: ServedModel, tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from podium.values.event import (
     PermissionAnswered,
     PermissionAsked,
     RunEnded,
+    RunResumed,
     RunStarted,
     ToolAnswered,
     TurnStarted,
@@ -93,8 +94,11 @@ async def test_a_member_with_a_process_of_its_own_answers_and_leaves_its_work_on
     assert git(repo, "show", f"{sent.branch}:new.txt") == "new.txt\n"
     assert not (repo / "new.txt").exists()
     with StoreReader(settings.store) as reader:
-        left = [entry.event for entry in reader.read_entries(sent.run) if isinstance(entry.event, WorkCommitted)]
-    assert left[0].files == ("new.txt",)
+        events = [entry.event for entry in reader.read_entries(sent.run)]
+    [left] = [event for event in events if isinstance(event, WorkCommitted)]
+    assert left.files == ("new.txt",)
+    authors = [(event.by, event.channel) for event in events if isinstance(event, RunStarted | RunResumed)]
+    assert authors == [("lead", "agent"), ("Podium", "")]
 
 
 async def test_stopping_a_run_ends_the_workers_that_it_sent(repo: Path, settings: Settings) -> None:

@@ -14,6 +14,8 @@ from podium import App
 from podium.store.reader import StoreReader
 from podium.store.schedule_rows import Schedule, Schedules
 from podium.system.host_id import read_host_id
+from podium.system.username import get_username
+from podium.values.event import RunStarted
 from podium.workers.commander_socket import commander_socket_path, is_commander_listening
 from podium.workers.schedule_firing import ScheduleFiring
 
@@ -148,6 +150,9 @@ async def test_the_commander_stays_and_a_killed_one_is_missed_until_another_is_s
     removed = await invoke_podium(lab, "schedule", "remove", added["id"])
 
     assert (schedule.zone, schedule.root) == ("Asia/Tokyo", str(lab.repo.path))
+    [started] = lab.events(due.next_run, RunStarted)
+    assert (started.by, started.channel) == (schedule.author, "schedule")
+    assert schedule.author == get_username()
     assert f"last run {due.next_run}" in listed.stdout
     assert "no commander is running, so 1 active schedule will not start any runs" in listed.stderr
     assert "no commander is running, so 1 active schedule will not start any runs" in doctor.stdout
