@@ -11,11 +11,16 @@ from msgspec import UNSET
 
 from podium.cli.terminal.table import format_table
 from podium.runs.run_listing import GROUP_COLUMNS, RUN_COLUMNS
+from podium.runs.worker_listing import WORKER_COLUMNS
 from podium.values.column import Column, encode_row, list_page_columns
 
 from .conftest import Desk
 
-LISTS: dict[str, tuple[Column[Any], ...]] = {"runs": RUN_COLUMNS, "groups": GROUP_COLUMNS}
+LISTS: dict[str, tuple[Column[Any], ...]] = {
+    "runs": RUN_COLUMNS,
+    "groups": GROUP_COLUMNS,
+    "workers": WORKER_COLUMNS,
+}
 TOTALS = {"waiting", "workers", "usage"}
 """Columns of runs that need more than the store's list of runs, so that only the API has them."""
 

@@ -12,6 +12,7 @@ from podium.cli.workers.cancel import cancel_worker
 from podium.cli.workers.resume import resume_workers
 from podium.core.placement import WorkerOptions
 from podium.core.timeline import Timeline
+from podium.runs.worker_listing import WORKER_COLUMNS
 from podium.runs.worker_lookup import RepoContext
 from podium.store.run_store import RunStore
 from podium.testing import make_repository
@@ -68,7 +69,10 @@ async def test_wait_starts_a_commander_for_queued_workers(lab: WorkerLab) -> Non
         by_branch, by_run = [await invoke_podium(lab, command, name) for name in ("feat/a", run)]
         assert (by_branch.exit_code, by_branch.stdout) == (by_run.exit_code, by_run.stdout), command
         assert by_branch.exit_code == 0, by_branch.stderr
+    [listed] = (await invoke_podium_json(lab, "workers"))["workers"]
+    assert listed.keys() == {column.name for column in WORKER_COLUMNS} - {"unproved"}
     one = await invoke_podium_json(lab, "workers", "status", "feat/a")
+    assert one.keys() == listed.keys() | {"schema"}
     assert (one["files"], one["added"], one["answer"]) == (["new.txt"], 2, "written")
     cleaned = (await invoke_podium(lab, "workers", "cleanup", "--dry-run")).stdout
     assert cleaned == f"kept: feat/a in {lab.worktree_path('feat/a')}: it has 1 unmerged commit\n"

@@ -6,7 +6,7 @@ import re
 from typing import Literal
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from podium.store.reader import StoreReader
 from podium.values.event import Event, OperationEnded, RunEnded, WorkEnded
@@ -43,6 +43,21 @@ def test_the_list_of_workers_says_who_needs_a_person(site: Site, visitor: Visito
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="Worker", exact=True)).to_be_visible()
+
+
+def test_a_card_also_shows_the_columns_that_the_page_does_not_know(site: Site, visitor: Visitor) -> None:
+    def add_column(route: Route) -> None:
+        found = route.fetch().json()
+        found["columns"].append({"name": "restarts", "heading": "Restarts", "kind": "number"})
+        found["workers"] = [one | {"restarts": 1200} for one in found["workers"]]
+        route.fulfill(json=found)
+
+    page = visitor.open(site)
+    page.route("**/api/workers", add_column)
+
+    page.goto(f"{site.address}/#/workers")
+
+    expect(page.get_by_role("link", name="feat/csv")).to_contain_text("Restarts 1,200")
 
 
 def test_a_diff_has_its_files_its_lines_and_ticks_that_stay(site: Site, visitor: Visitor) -> None:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time
 from typing import Annotated, Any
 
 import msgspec
@@ -31,10 +31,12 @@ from ..runs import find
 from ..runs.request_fields import whole_request_fields
 from ..runs.run_lookup import open_reader
 from ..runs.run_wait import POLL_SECONDS, wait_for_end_or_pause
-from ..runs.worker_lookup import RepoContext, worker_fields
+from ..runs.worker_listing import WORKER_COLUMNS, make_worker_rows
+from ..runs.worker_lookup import RepoContext
 from ..setup.settings import Settings
 from ..store.open_requests import list_open_requests
 from ..system.username import get_local_actor
+from ..values.column import encode_rows
 from ..values.errors import PodiumError
 from ..values.worker_task import DEFAULT_WORKER_AGENT
 from ..views.run_report import Report
@@ -52,6 +54,9 @@ MOST_WAIT_SECONDS = 45.0
 
 ANSWER_SECONDS = 24 * 3600.0
 """How long the user of a newer client can take to answer requests. After that, the call cannot be continued."""
+
+CHECKED = {"id", "branch", "state", "agent", "task", "answer", "why", "waiting_for", "added", "removed", "files"}
+"""The columns of the workers that check_workers returns."""
 
 
 class PodiumTools:
@@ -138,14 +143,14 @@ class PodiumTools:
 
         def load() -> list[dict[str, Any]]:
             context = RepoContext(self._place, self._load_settings())
-            return [to_json_fields(worker_fields(worker)) for worker in context.load_workers()]
+            rows = make_worker_rows(context.load_workers(), now=time())
+            columns = [column for column in WORKER_COLUMNS if column.name in CHECKED]
+            return [to_json_fields(row) for row in encode_rows(rows, columns)]
 
         try:
-            found = await to_thread.run_sync(load)
+            return await to_thread.run_sync(load)
         except PodiumError as error:
             raise ToolError(str(error)) from error
-        kept = ("id", "branch", "state", "agent", "task", "answer", "why", "waiting_for", "added", "removed", "files")
-        return [{name: worker[name] for name in kept} for worker in found]
 
     async def get_result(
         self,

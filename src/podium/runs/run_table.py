@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from ..store.group_rows import Groups
 from ..store.reader import RunSummary, StoreReader
-from ..values.column import PageColumn, encode_row, list_page_columns
+from ..values.column import PageColumn, encode_rows, list_page_columns
 from ..values.event import SCHEMA
 from ..values.store_address import StoreAddress
 from ..values.usage import sum_usage
@@ -88,8 +88,8 @@ class RunTableReader(NamedTuple):
             ]
         sections = _list_sections(found, page, arrangement, has_archived=wanted.has_archived)
         return RunTable(
-            runs=[encode_row(row, RUN_COLUMNS) for row in rows],
-            groups=[encode_row(row, GROUP_COLUMNS) for row in sections],
+            runs=encode_rows(rows, RUN_COLUMNS),
+            groups=encode_rows(sections, GROUP_COLUMNS),
             agents=sorted({one.started.agent for one in shown}),
             total=len(found),
             archived=len(listed) - len(shown),

@@ -7,9 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
-
-from msgspec import structs
 
 from ..setup.settings import Settings
 from ..setup.worktree_setup import make_worktree_hook
@@ -156,51 +153,3 @@ def _add_status(own: WorktreeStatus, there: WorktreeStatus, name: str) -> Worktr
     files = tuple(replace(file, path=f"{name}/{file.path}") for file in there.files)
     modified, untracked = own.modified + there.modified, own.untracked + there.untracked
     return replace(own, modified=modified, untracked=untracked, files=(*own.files, *files))
-
-
-def worker_fields(worker: WorkerState, status: WorktreeStatus | None = None) -> dict[str, Any]:
-    """Return a worker as JSON fields."""
-    worker_task = worker.worker_task
-    values: dict[str, Any] = {
-        "id": worker.run,
-        "name": worker.name,
-        "branch": worker_task.branch,
-        "state": worker.state,
-        "agent": worker.agent,
-        "role": worker_task.role,
-        "task": worker.task,
-        "repo": worker_task.root,
-        "path": worker_task.path,
-        "after": list(worker_task.after),
-        "parent": worker_task.parent,
-        "reader": worker_task.is_reader,
-        "tool": worker.tool,
-        "waiting_since": worker.waiting_since or None,
-        "waiting_for": list(worker.waiting_for),
-        "wakes_at": worker.wakes_at,
-        "answer": worker.answer,
-        "why": worker.why,
-        "base": worker.base,
-        "commit": worker.commit,
-        "commits": list(worker.commits),
-        "files": list(worker.files),
-        "added": worker.added,
-        "removed": worker.removed,
-        "new_files": 0,
-        "checks": [{"name": check.name, "passed": check.passed} for check in worker.checks],
-        "usage": structs.asdict(worker.usage),
-        "tokens": worker.usage.tokens,
-        "usd": worker.usage.usd,
-        "hired_at": worker.delegated_at,
-        "seconds": worker.seconds,
-        "restarts": worker.restarts,
-        "model": worker.model,
-        "context": None if worker.context is None else structs.asdict(worker.context),
-        "also": [structs.asdict(one) for one in worker.also],
-    }
-    if worker.unproved:
-        values["unproved"] = worker.unproved
-    if status is not None:
-        values |= {"added": status.added, "removed": status.removed, "new_files": status.untracked}
-        values["files"] = [file.path for file in status.files]
-    return values

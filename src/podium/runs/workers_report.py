@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from msgspec import structs
 
 from ..store.reader import StoreReader
 from ..store.worker_index import WorkerIndex
+from ..values.column import encode_rows
 from ..values.errors import PodiumError
 from ..values.event import KINDS, Entry, WorkerReturned, WorkerSent, decode_entry
 from ..values.store_address import StoreAddress
@@ -19,7 +21,8 @@ from ..views.workers_summary import SentWorker, WorkersSummary, list_sent_worker
 from ..workspace.merging.overlap_forecast import Forecast
 from ..workspace.worktrees.worktree_status import WorktreeStatus
 from .branch_forecast import forecast_branches, forecast_fields
-from .worker_lookup import load_readable_states, read_worktree_statuses, worker_fields
+from .worker_listing import WORKER_COLUMNS, make_worker_rows
+from .worker_lookup import load_readable_states, read_worktree_statuses
 
 NOT_STARTED_REASON = "no worker was started"
 
@@ -86,7 +89,9 @@ def build_workers_report(
 def workers_report_fields(report: WorkersReport) -> dict[str, Any]:
     """Return the report as JSON fields."""
     return {
-        "workers": [worker_fields(worker, report.statuses.get(worker.run)) for worker in report.summary.workers],
+        "workers": encode_rows(
+            make_worker_rows(report.summary.workers, report.statuses, now=time.time()), WORKER_COLUMNS
+        ),
         "unsent": [
             {"id": one.run, "branch": one.branch, "task": one.task, "why": _reason_not_started(one)}
             for one in report.not_started

@@ -66,6 +66,11 @@ def encode_row(row: Row, columns: Iterable[Column[Row]]) -> dict[str, object]:
     return fields
 
 
+def encode_rows(rows: Iterable[Row], columns: Sequence[Column[Row]]) -> list[dict[str, object]]:
+    """Return rows as JSON objects."""
+    return [encode_row(row, columns) for row in rows]
+
+
 def list_page_columns(columns: Sequence[Column[Row]]) -> list[PageColumn]:
     """Return the columns that the dashboard shows."""
     return [PageColumn(name=one.name, heading=one.heading, kind=one.kind) for one in columns if one.is_on_page]

@@ -20,7 +20,7 @@ from ...runs.run_listing import GROUP_COLUMNS, GroupRow
 from ...runs.run_lookup import NO_RUNS
 from ...setup.settings import Settings
 from ...store.group_rows import Groups
-from ...values.column import encode_row
+from ...values.column import encode_rows
 from ...values.errors import Mistake, NoSuchRun
 from ...values.event import SCHEMA
 from ...values.plain_text import format_count
@@ -63,7 +63,7 @@ def group_list_command(is_all: bool = False, is_json: bool = False) -> None:
         for group, runs in listed
     ]
     if is_json:
-        click.echo(as_json({"schema": SCHEMA, "groups": [encode_row(row, GROUP_COLUMNS) for row in rows]}))
+        click.echo(as_json({"schema": SCHEMA, "groups": encode_rows(rows, GROUP_COLUMNS)}))
     elif not parts:
         print_to_stderr(NO_RUNS)
     else:

@@ -25,7 +25,7 @@ from ...runs.run_lookup import NO_RUNS, open_reader
 from ...setup.settings import Settings
 from ...store.group_rows import Groups
 from ...store.reader import RunList, RunSummary
-from ...values.column import encode_row
+from ...values.column import encode_rows
 from ...values.event import SCHEMA
 from ...values.plain_text import format_count
 from ...values.store_address import StoreAddress
@@ -61,8 +61,7 @@ def ps_command(is_all: bool, is_flat: bool, is_json: bool) -> int:
     rows = [make_run_row(run, now=now, place=RunPlace.find(run.id, arrangement)) for run in short]
     if is_json:
         groups = [GroupRow(group=part.group) for part in parts if is_all or not part.group.is_archived]
-        run_items = [encode_row(row, RUN_COLUMNS) for row in rows]
-        group_items = [encode_row(row, GROUP_COLUMNS) for row in groups]
+        run_items, group_items = encode_rows(rows, RUN_COLUMNS), encode_rows(groups, GROUP_COLUMNS)
         damaged_items = [{"id": run.id, "problem": str(run.error)} for run in damaged]
         fields = {"schema": SCHEMA, "runs": run_items, "groups": group_items, "damaged": damaged_items}
         click.echo(as_json(fields))

@@ -13,6 +13,7 @@ from msgspec import Struct, to_builtins
 
 from ...runs import find
 from ...runs.run_lookup import open_reader
+from ...runs.worker_listing import NO_WORKERS
 from ...runs.worker_lookup import RepoContext
 from ...runs.workers_report import build_sent_workers_report, build_workers_report, workers_report_fields
 from ...setup.settings import Settings
@@ -29,7 +30,6 @@ from ..terminal.command_options import repo_option
 from ..terminal.results_synthesis import SynthesisAuthor
 from ..terminal.text import as_json, format_duration, format_usage, print_to_stderr, truncate_line
 from ..workers import report as workers_report
-from ..workers.worker_text import NO_WORKERS
 
 LONGEST_LINE = 200
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...runs.worker_listing import format_line_count
 from ...runs.workers_report import WorkersReport, _reason_not_started
 from ...values.plain_text import format_count, join_some
 from ...views.quoted_markdown import escape_inline, format_bullets, quote_block
@@ -12,7 +13,6 @@ from ...workspace.worktrees.worktree_status import WorktreeStatus
 from ..terminal.agent_text import AgentText
 from ..terminal.text import format_duration, format_usage, truncate_line
 from .forecast import format_forecast
-from .worker_text import format_line_count
 
 LONGEST_TASK = 200
 MOST_FILES = 50

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 import anyio
 import click
 
-from ...runs.worker_lookup import RepoContext, load_readable_states, read_worktree_statuses, worker_fields
+from ...runs.worker_listing import WORKER_COLUMNS, format_line_count, format_worker_status, make_worker_rows
+from ...runs.worker_lookup import RepoContext, load_readable_states, read_worktree_statuses
+from ...values.column import encode_rows
 from ...values.event import SCHEMA
 from ...values.plain_text import format_count
 from ...views.worker_state import WorkerState
@@ -24,7 +26,6 @@ from ..terminal.text import (
     print_to_stderr,
     truncate_line,
 )
-from .worker_text import format_line_count, format_worker_status
 
 LONGEST_TASK = 300
 
@@ -38,7 +39,7 @@ def workers_status_command(context: RepoContext, branch: str | None, is_json: bo
     named = [context.load_worker(branch)] if branch else [one for one in context.load_workers() if not one.is_over]
     statuses = anyio.run(read_worktree_statuses, context.store, named)
     if is_json:
-        items = [worker_fields(worker, statuses.get(worker.run)) for worker in named]
+        items = encode_rows(make_worker_rows(named, statuses, now=time.time()), WORKER_COLUMNS)
         click.echo(as_json({"schema": SCHEMA, **(items[0] if branch else {"workers": items})}))
         return
     if not named:
@@ -54,7 +55,7 @@ def format_worker_details(
 ) -> Iterator[str]:
     """Yield a worker's details as lines. `before` maps the runs that it depends on to the names of their workers."""
     worker_task = worker.worker_task
-    yield f"{worker.name}  {format_worker_status(worker)}  (run {worker.run})"
+    yield f"{worker.name}  {format_worker_status(worker, now=now)}  (run {worker.run})"
     yield f"task:     {truncate_line(worker.task, LONGEST_TASK)}"
     role = f", role {worker_task.role}" if worker_task.role else ""
     yield f"agent:    {worker.agent}{role}{', read-only' if worker_task.is_reader else ''}"

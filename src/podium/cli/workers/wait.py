@@ -9,11 +9,13 @@ import anyio
 import click
 from anyio import current_time, move_on_after, to_thread, wait_readable
 
-from ...runs.worker_lookup import RepoContext, worker_fields
+from ...runs.worker_listing import WORKER_COLUMNS, make_worker_rows
+from ...runs.worker_lookup import RepoContext
 from ...setup.settings import Settings
 from ...store.reader import StoreReader
 from ...store.wakeup import open_wakeup, send_wakeup
 from ...store.worker_index import WorkerIndex
+from ...values.column import encode_rows
 from ...values.errors import OutsideFailed
 from ...values.event import SCHEMA, decode_entry
 from ...values.plain_text import format_utc_time
@@ -66,7 +68,8 @@ def workers_wait_command(context: RepoContext, branches: tuple[str, ...], timeou
             waiter.close()
     ended = waiter.get_wanted_states()
     if is_json:
-        click.echo(as_json({"schema": SCHEMA, "timed_out": is_late, "workers": [worker_fields(one) for one in ended]}))
+        items = encode_rows(make_worker_rows(ended, now=time.time()), WORKER_COLUMNS)
+        click.echo(as_json({"schema": SCHEMA, "timed_out": is_late, "workers": items}))
     for worker in ended if not is_json else ():
         click.echo(escape_for_terminal(f"{worker.name}: {worker.state}{_explain_end(worker)}"))
     if is_late:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,14 @@ from ....runs.merge_candidates import (
     find_independent_branches,
     list_merge_candidates,
 )
-from ....runs.worker_lookup import RepoContext, load_readable_states, read_worktree_statuses, worker_fields
+from ....runs.worker_listing import WORKER_COLUMNS, make_worker_rows
+from ....runs.worker_lookup import RepoContext, load_readable_states, read_worktree_statuses
 from ....runs.worktree_listing import worktree_fields
 from ....setup.settings import Settings
 from ....store.worker_index import WorkerIndex
 from ....values.actor import Actor
 from ....values.agent import Budget
+from ....values.column import encode_rows, list_page_columns
 from ....values.errors import Mistake
 from ....values.event import SCHEMA
 from ....values.plain_text import truncate_text
@@ -107,9 +110,10 @@ async def list_workers(request: ApiRequest, server: Server, repo: RepoFolder = "
 
     workers = await to_thread.run_sync(load)
     statuses = await read_worktree_statuses(server.store, workers)
-    fields = [worker_fields(worker, statuses.get(worker.run)) for worker in workers]
-    await to_thread.run_sync(add_context_windows, fields, server.settings)
-    return {"schema": SCHEMA, "workers": msgspec.to_builtins(fields)}
+    rows = make_worker_rows(workers, statuses, now=time.time())
+    items = msgspec.to_builtins(encode_rows(rows, WORKER_COLUMNS))
+    await to_thread.run_sync(add_context_windows, items, server.settings)
+    return {"schema": SCHEMA, "columns": list_page_columns(WORKER_COLUMNS), "workers": items}
 
 
 @get("/api/forecast", guards=[may_read])

@@ -5,6 +5,7 @@ import { address, route } from "../router.mjs";
 import { count, money, plural } from "../format.mjs";
 import { Changed } from "../parts/changed.mjs";
 import { ChecksPassed } from "../parts/checks_passed.mjs";
+import { Value, isEmpty } from "../parts/columns.mjs";
 import { ContextFill } from "../parts/context_fill.mjs";
 import { DelegateForm } from "../parts/delegate_form.mjs";
 import { Forecast } from "../parts/forecast.mjs";
@@ -19,7 +20,13 @@ import { WorkerDetail } from "../parts/worker_detail.mjs";
 
 const GROUPS = [["needs", "Needs you"], ["working", "Working"], ["resting", "Paused or interrupted"], ["over", "Finished"]];
 
-function WorkerCard({ worker }) {
+/** The columns that have a place of their own on a card; the others follow them. */
+const PLACED = new Set([
+  "id", "name", "branch", "state", "agent", "role", "task", "reader", "tool", "added", "removed", "tokens", "usd", "waiting_since", "answer", "why", "unproved", "checks",
+  "model", "context",
+]);
+
+function WorkerCard({ worker, columns }) {
   const tone = groupOf(worker) === "needs" ? "needs" : null;
   return html`<a class="card" data-item data-tone=${tone} href=${address("workers", worker.id)}>
     <span class="row"><span class="strong clip worker-name">${revealLine(worker.name)}</span><span class="gap"></span><${WorkerBadge} state=${worker.state} /></span>
@@ -33,10 +40,11 @@ function WorkerCard({ worker }) {
       ${worker.usd ? html`<span>${money(worker.usd)}</span>` : null}${worker.tokens ? html`<span>${count(worker.tokens)} tokens</span>` : null}
       <${ContextFill} context=${worker.context} />
       <span class="clip">${[worker.agent, worker.role, worker.model].filter(Boolean).map(revealLine).join(" · ")}</span>
+      ${columns.filter((one) => !PLACED.has(one.name) && !isEmpty(worker[one.name])).map((one) => html`<span key=${one.name}>${one.heading} <${Value} column=${one} row=${worker} /></span>`)}
       ${worker.waiting_since ? html`<span class="tone-needs"><${Age} at=${worker.waiting_since} before="waiting " /></span>` : null}</span></a>`;
 }
 
-function WorkerList({ workers }) {
+function WorkerList({ workers, columns }) {
   if (!workers.length) {
     return html`<${Empty} title="No workers yet" command=${'podium delegate feat/csv "Export to CSV"'}>
       Each worker does a task on its own branch, next to your work. Its progress and its changes appear here.<//>`;
@@ -45,16 +53,16 @@ function WorkerList({ workers }) {
   return html`<div class="stack wide">${GROUPS.map(([group, title]) => {
     const here = newest.filter((one) => groupOf(one) === group);
     return here.length ? html`<section class="band" key=${group}><h2>${title} <span class="quiet small">${plural(here.length, "worker")}</span></h2>
-      <div class="cards">${here.map((one) => html`<${WorkerCard} key=${one.id} worker=${one} />`)}</div></section>` : null;
+      <div class="cards">${here.map((one) => html`<${WorkerCard} key=${one.id} worker=${one} columns=${columns} />`)}</div></section>` : null;
   })}</div>`;
 }
 
-function AllWorkers({ workers }) {
+function AllWorkers({ workers, columns }) {
   const [isDelegating, setDelegating] = useState(false);
   return html`<div class="screen-head"><h1>Workers</h1><span class="gap"></span>
       <a class="button" href=${address("workers", "", { view: "merge" })}><${Icon} name="branch" />Merge…</a>
       <button type="button" class="button primary" onClick=${() => setDelegating(true)}><${Icon} name="plus" />Delegate</button></div>
-    <${WorkerList} workers=${workers} />
+    <${WorkerList} workers=${workers} columns=${columns} />
     ${isDelegating ? html`<${DelegateForm} onClose=${() => setDelegating(false)} />` : null}`;
 }
 
@@ -97,8 +105,8 @@ export default function Workers() {
   const { id, query } = route.value;
   const banner = html`<${ProblemBanner} problem=${problem} onRetry=${reload} />`;
   if (!data) return html`<div class="screen-head"><h1>Workers</h1></div>${problem ? banner : html`<${Loading} what="the workers" />`}`;
-  const { workers } = data;
+  const { workers, columns } = data;
   const screen = query.get("view") === "merge" ? html`<${Merge} workers=${workers} />`
-    : id ? html`<${OneWorker} key=${id} workers=${workers} run=${id} reload=${reload} />` : html`<${AllWorkers} workers=${workers} />`;
+    : id ? html`<${OneWorker} key=${id} workers=${workers} run=${id} reload=${reload} />` : html`<${AllWorkers} workers=${workers} columns=${columns} />`;
   return html`${banner}${screen}`;
 }
