@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
+from podium.cli.commands.approvals import REQUEST_COLUMNS
 from podium.cli.terminal.table import format_table
 from podium.runs.run_listing import GROUP_COLUMNS, RUN_COLUMNS
 from podium.runs.worker_listing import WORKER_COLUMNS
@@ -20,6 +21,7 @@ LISTS: dict[str, tuple[Column[Any], ...]] = {
     "runs": RUN_COLUMNS,
     "groups": GROUP_COLUMNS,
     "workers": WORKER_COLUMNS,
+    "requests": REQUEST_COLUMNS,
 }
 TOTALS = {"waiting", "workers", "usage"}
 """Columns of runs that need more than the store's list of runs, so that only the API has them."""

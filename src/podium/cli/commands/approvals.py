@@ -6,18 +6,21 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import NamedTuple
 
 import click
 
+from ...core.open_requests import Asked
 from ...setup.settings import Settings
 from ...store.open_requests import OpenRequest, find_open_request, list_open_requests
+from ...values.column import Column, encode_rows
 from ...values.event import SCHEMA, PermissionAsked
 from ...values.operation_path import parse_agent_name
 from ...views.request_text import escape_hidden_text
 from ..terminal.request_prompt import format_asker, format_permission_request, format_question
 from ..terminal.request_wrapping import wrap_request
-from ..terminal.text import as_json, format_age, print_to_stderr, truncate_line
+from ..terminal.table import format_line
+from ..terminal.text import as_json, print_to_stderr, truncate_line
 
 
 @click.command("approvals")
@@ -29,17 +32,17 @@ def approvals_command(id: str | None, is_json: bool) -> None:
     requests = list_open_requests(store) if store.exists() else []
     if id is not None:
         requests = [find_open_request(store, id)]
+    rows = list_rows(requests)
     if is_json:
-        click.echo(as_json({"schema": SCHEMA, "waiting": [request_fields(one) for one in requests]}))
+        click.echo(as_json({"schema": SCHEMA, "waiting": encode_rows(rows, REQUEST_COLUMNS)}))
     elif not requests:
         print_to_stderr("no open requests")
     elif id is not None:
         _print_shown(format_request(requests[0]))
         print_to_stderr(f"answer it with: {format_answer_commands(requests)}")
     else:
-        same = Counter(request_key(one) for one in requests)
-        for one in requests:
-            _print_shown(format_request_line(one, same[request_key(one)]))
+        for row in rows:
+            _print_shown(format_line(row, REQUEST_COLUMNS, now=time.time()))
         if sys.stdout.isatty():  # in a pipe, only the list is of interest
             print_to_stderr(
                 f"to show a request in full: podium approvals ID; to answer: {format_answer_commands(requests)}"
@@ -52,36 +55,54 @@ def _print_shown(text: str) -> None:
     click.echo(wrap_request(shown) if sys.stdout.isatty() else shown)
 
 
-def request_fields(one: OpenRequest) -> dict[str, Any]:
-    """Return the fields of a request for the JSON list."""
-    return {
-        "id": one.asked.id,
-        "run": one.summary.id,
-        "state": one.summary.phase,
-        "agent": parse_agent_name(one.entry.operation),
-        "worker": one.worker_name or None,
-        "asked_at": one.entry.at,
-        "asked": one.asked,
-        "text": escape_hidden_text(format_request(one)),
-        "action_id": one.asked.action.id if isinstance(one.asked, PermissionAsked) else None,
-    }
+class RequestRow(NamedTuple):
+    """An open request in the list, and the number of identical requests, including this one."""
+
+    request: OpenRequest
+    same: int
+
+    @property
+    def asked(self) -> Asked:
+        return self.request.asked
 
 
-def format_request_line(one: OpenRequest, same: int) -> str:
-    """Return a request as one line. `same` is the number of identical requests, including this one."""
-    what = (
-        f"{one.asked.action.tool} {_action_subject(one.asked)}"
-        if isinstance(one.asked, PermissionAsked)
-        else one.asked.text
-    )
-    kinds = [fact.kind.replace("_", " ") for fact in one.asked.risks] if isinstance(one.asked, PermissionAsked) else []
+def list_rows(requests: Sequence[OpenRequest]) -> list[RequestRow]:
+    """Return requests as rows of the list."""
+    same = Counter(map(_request_key, requests))
+    return [RequestRow(one, same[_request_key(one)]) for one in requests]
+
+
+def _format_request_line(row: RequestRow) -> str:
+    """Return who asks, what for, its risks, and whether there are identical requests."""
+    one, asked = row.request, row.asked
+    if isinstance(asked, PermissionAsked):
+        what = f"{asked.action.tool} {_action_subject(asked)}"
+        kinds = [fact.kind.replace("_", " ") for fact in asked.risks]
+    else:
+        what, kinds = asked.text, []
     risks = f"  [{', '.join(kinds)}]" if kinds else ""
-    again = f"  (one of {same} identical requests)" if same > 1 else ""
+    again = f"  (one of {row.same} identical requests)" if row.same > 1 else ""
     asks = f"{format_asker(one.entry, one.worker_name)} in {one.summary.id}"
-    return (
-        f"{one.asked.id}  {format_age(time.time() - one.entry.at)}  {asks}: "
-        f"{truncate_line(' '.join(what.split()), 90)}{risks}{again}"
-    )
+    return f"{asks}: {truncate_line(what, 90)}{risks}{again}"
+
+
+REQUEST_COLUMNS: tuple[Column[RequestRow], ...] = (
+    Column("id", "Request", lambda row: row.asked.id),
+    Column("run", "Run", lambda row: row.request.summary.id, shown="nowhere"),
+    Column("state", "State", lambda row: row.request.summary.phase, shown="nowhere"),
+    Column("agent", "Agent", lambda row: parse_agent_name(row.request.entry.operation), shown="nowhere"),
+    Column("worker", "Worker", lambda row: row.request.worker_name or None, shown="nowhere"),
+    Column("asked_at", "Asked", lambda row: row.request.entry.at, "age"),
+    Column("asked", "Event", lambda row: row.asked, "data", shown="nowhere"),
+    Column("text", "Text", lambda row: escape_hidden_text(format_request(row.request)), text=_format_request_line),
+    Column(
+        "action_id",
+        "Action",
+        lambda row: row.asked.action.id if isinstance(row.asked, PermissionAsked) else None,
+        shown="nowhere",
+    ),
+)
+"""The columns of the list of open requests."""
 
 
 def format_request(one: OpenRequest) -> str:
@@ -99,7 +120,7 @@ def format_answer_commands(requests: Sequence[OpenRequest]) -> str:
     return ", ".join([*answers, f"podium answer {id} TEXT"] if False in kinds else answers)
 
 
-def request_key(one: OpenRequest) -> str:
+def _request_key(one: OpenRequest) -> str:
     """Return a key that is the same for identical permission requests."""
     return one.asked.action.effect_hash if isinstance(one.asked, PermissionAsked) else one.asked.id
 

@@ -55,6 +55,11 @@ def format_table(
     return fit_columns([[*row, text] for row, text in zip(kept, last, strict=True)], most=most, least=least)
 
 
+def format_line(row: Row, columns: Sequence[Column[Row]], *, now: float) -> str:
+    """Return a row as a line of a list whose columns are not aligned."""
+    return "  ".join(format_cell(row, column, now=now) for column in columns if column.is_in_terminal)
+
+
 def format_cell(row: Row, column: Column[Row], *, now: float) -> str:
     """Return a value as text on one line, with hidden characters escaped."""
     if column.text is not None:
