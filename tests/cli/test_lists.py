@@ -13,6 +13,7 @@ from podium.cli.commands.approvals import REQUEST_COLUMNS
 from podium.cli.terminal.table import format_table
 from podium.runs.run_listing import GROUP_COLUMNS, RUN_COLUMNS
 from podium.runs.worker_listing import WORKER_COLUMNS
+from podium.runs.worktree_listing import WORKTREE_COLUMNS
 from podium.values.column import Column, encode_row, list_page_columns
 
 from .conftest import Desk
@@ -21,6 +22,7 @@ LISTS: dict[str, tuple[Column[Any], ...]] = {
     "runs": RUN_COLUMNS,
     "groups": GROUP_COLUMNS,
     "workers": WORKER_COLUMNS,
+    "worktrees": WORKTREE_COLUMNS,
     "requests": REQUEST_COLUMNS,
 }
 TOTALS = {"waiting", "workers", "usage"}

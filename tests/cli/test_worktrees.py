@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from podium.runs.worktree_listing import WORKTREE_COLUMNS
 from podium.store.worktree_ledger import Ledger
 from podium.testing import make_repository, run_git
 from podium.workspace.git.repository import Checkout, Repository
@@ -71,6 +72,7 @@ def test_the_list_shows_the_status_of_each_worktree(
     assert lines[1].split()[:7] == ["feat/a", "ready", "1", "0", "+2", "-1", "1"]
     assert lines[1].endswith(str(checkout.path))
     assert lines[2].split()[:3] == ["mine", "not", "managed"]
+    assert told[0].keys() == {column.name for column in WORKTREE_COLUMNS} - {"slot", "ports"}
     assert [(one["branch"], one["ours"]) for one in told] == [("feat/a", True), ("mine", False)]
     assert (told[0]["ahead"], told[0]["untracked"], told[0]["unmerged"]) == (1, 1, 1)
     assert told[0]["files"] == [{"path": "a.txt", "added": 2, "removed": 1}]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import anyio
 import click
@@ -16,10 +14,10 @@ from ...runs.also_worktrees import AlsoWorktree, clean_up_also_worktrees, list_a
 from ...runs.pushed_work import RefCleanup, remove_finished_refs
 from ...runs.unfinished_forks import FORK_BRANCHES, remove_unfinished_forks
 from ...runs.worker_lookup import RepoContext, open_worktrees
-from ...runs.worktree_listing import list_unfinished_runs, worktree_fields
+from ...runs.worktree_listing import WORKTREE_COLUMNS, WorktreeRow, list_unfinished_runs
 from ...setup.settings import Settings
 from ...system.locations import find_home_folder
-from ...values.byte_size import format_size
+from ...values.column import encode_rows
 from ...values.errors import Mistake
 from ...values.event import SCHEMA
 from ...workspace.git.repository import Repository, read_git_output
@@ -28,14 +26,13 @@ from ...workspace.git.snapshot import resolve_commit
 from ...workspace.worktrees.cleanup import CleanupResult, WorktreeSummary, clean_up_worktrees, list_worktrees
 from ...workspace.worktrees.disk_quota import WorktreeDiskUsage, read_disk_usage
 from ...workspace.worktrees.worktree import Worktrees
-from ...workspace.worktrees.worktree_slots import Slot, list_slots
+from ...workspace.worktrees.worktree_slots import list_slots
 from ..terminal.command_options import json_option, repo_option
-from ..terminal.text import align_columns, as_json, drop_columns, escape_for_terminal, format_age, print_to_stderr
+from ..terminal.table import format_table
+from ..terminal.text import as_json, escape_for_terminal, print_to_stderr
 
 NO_WORKTREES = "no worktrees other than the main one"
 QUOTA_REACHED = "no new worktrees can be created; free space with podium worktrees cleanup, or raise the quota"
-OPTIONAL_COLUMNS = ("MADE", "SIZE", "SLOT", "BEHIND")
-"""Columns that are dropped on a narrow terminal, in this order."""
 
 force_option = click.option(
     "--force", is_flag=True, help="Also remove worktrees with unmerged or uncommitted work; it is saved first."
@@ -58,23 +55,23 @@ def worktrees_command(ctx: click.Context, repo: Path | None, is_json: bool) -> N
             )
         return
     summaries, disk_usage, elsewhere = anyio.run(_load_worktrees, worktrees)
-    slots = list_slots(find_home_folder())
+    slots, now = list_slots(find_home_folder()), time.time()
+    rows = [WorktreeRow(summary=one, slot=slots.get(str(one.path)), now=now) for one in summaries]
     if is_json:
         total = {"taken": disk_usage.total_size, "quota": disk_usage.quota, "reached": disk_usage.is_reached}
-        listed = [worktree_fields(one) | slot_fields(one, slots) for one in summaries]
+        listed = encode_rows(rows, WORKTREE_COLUMNS)
         also = [{"branch": one.branch, "path": str(one.path), "repo": one.root, "run": one.run} for one in elsewhere]
         click.echo(as_json({"schema": SCHEMA, "worktrees": listed, "also": also, **total}))
         return
-    if summaries:
-        click.echo(
-            escape_for_terminal(
-                format_worktrees_table(summaries, slots, now=time.time(), most=shutil.get_terminal_size().columns)
-            )
-        )
+    if rows:
+        for line in format_table(rows, WORKTREE_COLUMNS, now=now, most=shutil.get_terminal_size().columns):
+            click.echo(line)
+        for one in (row for row in summaries if row.trouble):
+            click.echo(escape_for_terminal(f"{one.branch}: {one.trouble}"))
     else:
         print_to_stderr(NO_WORKTREES)
-    for one in elsewhere:
-        click.echo(escape_for_terminal(f"{one.branch}: also in {one.path}"))
+    for other in elsewhere:
+        click.echo(escape_for_terminal(f"{other.branch}: also in {other.path}"))
     if disk_usage.worktrees:
         click.echo(f"{disk_usage}{f'; {QUOTA_REACHED}' if disk_usage.is_reached else ''}")
 
@@ -162,32 +159,3 @@ async def delete_merged_branch(repository: Repository, branch: str) -> str:
         return f"kept the branch {branch}: it is not merged; run git branch -D {branch} to delete it anyway"
     await read_git_output(repository, "update-ref", "-d", f"{HEADS}{branch}", tip)
     return f"deleted the branch {branch} (was {tip[:12]})"
-
-
-def slot_fields(one: WorktreeSummary, slots: Mapping[str, int]) -> dict[str, Any]:
-    """Return the slot of a worktree and its ports, for the JSON list."""
-    number = slots.get(str(one.path))
-    return {} if number is None else {"slot": number, "ports": Slot(number, "").ports}
-
-
-def format_worktrees_table(summaries: list[WorktreeSummary], slots: Mapping[str, int], *, now: float, most: int) -> str:
-    """Return a table of worktrees. On a narrow terminal, columns are dropped; the folder is never truncated."""
-    rows = [["BRANCH", "STATE", "AHEAD", "BEHIND", "LINES", "OPEN", "SLOT", "SIZE", "MADE", "FOLDER"]]
-    for one in summaries:
-        status = one.status
-        rows.append(
-            [
-                one.branch or "-",
-                "not managed" if not one.is_ours else "trouble" if one.trouble else one.state,
-                str(status.ahead) if status else "-",
-                str(status.behind) if status else "-",
-                f"+{status.added} -{status.removed}" if status else "-",
-                str(status.modified + status.untracked) if status else "-",
-                str(slots.get(str(one.path), "-")),
-                format_size(one.size) if one.is_ours else "-",
-                format_age(now - one.created) if one.is_ours else "-",
-                str(one.path),
-            ]
-        )
-    lines = ["  ".join(row) for row in align_columns(drop_columns(rows, most=most, spare=OPTIONAL_COLUMNS))]
-    return "\n".join([*lines, *(f"{one.branch}: {one.trouble}" for one in summaries if one.trouble)])

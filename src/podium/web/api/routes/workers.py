@@ -23,7 +23,7 @@ from ....runs.merge_candidates import (
 )
 from ....runs.worker_listing import WORKER_COLUMNS, make_worker_rows
 from ....runs.worker_lookup import RepoContext, load_readable_states, read_worktree_statuses
-from ....runs.worktree_listing import worktree_fields
+from ....runs.worktree_listing import WORKTREE_COLUMNS, WorktreeRow
 from ....setup.settings import Settings
 from ....store.worker_index import WorkerIndex
 from ....values.actor import Actor
@@ -149,8 +149,9 @@ async def _list_candidates(context: RepoContext, skipped: list[str]) -> list[Mer
 async def read_worktrees(request: ApiRequest, server: Server, repo: RepoFolder = "") -> dict[str, Any]:
     """List the worktrees of a repository."""
     context = RepoContext(await _find_place(request, server, repo), server.settings)
-    found = [worktree_fields(one) for one in await list_worktrees(context.worktrees)]
-    return {"schema": SCHEMA, "worktrees": msgspec.to_builtins(found)}
+    now = time.time()
+    rows = [WorktreeRow(summary=one, now=now) for one in await list_worktrees(context.worktrees)]
+    return {"schema": SCHEMA, "worktrees": msgspec.to_builtins(encode_rows(rows, WORKTREE_COLUMNS))}
 
 
 @post("/api/workers", guards=[may_act])
