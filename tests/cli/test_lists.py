@@ -10,6 +10,8 @@ import pytest
 from msgspec import UNSET
 
 from podium.cli.commands.approvals import REQUEST_COLUMNS
+from podium.cli.commands.hosts import HOST_COLUMNS
+from podium.cli.commands.schedule import SCHEDULE_COLUMNS
 from podium.cli.terminal.table import format_table
 from podium.runs.run_listing import GROUP_COLUMNS, RUN_COLUMNS
 from podium.runs.worker_listing import WORKER_COLUMNS
@@ -23,6 +25,8 @@ LISTS: dict[str, tuple[Column[Any], ...]] = {
     "groups": GROUP_COLUMNS,
     "workers": WORKER_COLUMNS,
     "worktrees": WORKTREE_COLUMNS,
+    "schedules": SCHEDULE_COLUMNS,
+    "hosts": HOST_COLUMNS,
     "requests": REQUEST_COLUMNS,
 }
 TOTALS = {"waiting", "workers", "usage"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,12 +13,14 @@ import click
 from ... import __version__
 from ...setup.settings import Settings
 from ...store.store_connection import open_connection, require_postgres_packages
+from ...values.column import Column, encode_rows
 from ...values.errors import Mistake
 from ...values.event import SCHEMA
 from ...values.fleet_job import check_name
 from ...values.release import are_compatible
 from ...values.store_address import PostgresAddress, StoreAddress
 from ..terminal.command_options import json_option
+from ..terminal.table import format_table
 from ..terminal.text import as_json, format_age, print_to_stderr
 
 if TYPE_CHECKING:
@@ -35,15 +38,12 @@ def hosts_command(ctx: click.Context, is_json: bool) -> None:
         return
     hosts = _call_fleet(lambda database: database.list_hosts())
     if is_json:
-        click.echo(as_json({"schema": SCHEMA, "hosts": [_to_record(host) for host in hosts]}))
+        click.echo(as_json({"schema": SCHEMA, "hosts": encode_rows(hosts, HOST_COLUMNS)}))
         return
     if not hosts:
         print_to_stderr("no hosts; create a login for one with podium hosts add NAME")
         return
-    rows = [("NAME", "STATE", "SLOTS", "LABELS", "VERSION", "SEEN"), *map(_format_row, hosts)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        click.echo("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+    click.echo("\n".join(format_table(hosts, HOST_COLUMNS, now=time.time())))
     others = [host.name for host in hosts if host.is_alive and not are_compatible(host.version, __version__)]
     if others:
         print_to_stderr(
@@ -120,26 +120,21 @@ def _describe_state(host: HostRow) -> str:
     return host.state if host.state != "active" or host.is_alive else "lost"
 
 
-def _format_row(host: HostRow) -> tuple[str, ...]:
-    return (
-        host.name,
-        _describe_state(host),
-        f"{host.running}/{host.slots}",
-        ",".join(host.labels) or "-",
-        host.version or "-",
-        "-" if host.seconds_ago is None else format_age(host.seconds_ago),
-    )
-
-
-def _to_record(host: HostRow) -> dict[str, Any]:
-    return {
-        "name": host.name,
-        "state": _describe_state(host),
-        "slots": host.slots,
-        "running": host.running,
-        "labels": list(host.labels),
-        "version": host.version,
-        "store_version": host.store_version,
-        "seen_seconds_ago": host.seconds_ago,
-        "clock_offset_seconds": host.clock_offset,
-    }
+HOST_COLUMNS: tuple[Column[HostRow], ...] = (
+    Column("name", "Name", lambda host: host.name),
+    Column("state", "State", _describe_state),
+    Column("slots", "Slots", lambda host: host.slots, "number", text=lambda host: f"{host.running}/{host.slots}"),
+    Column("running", "Running", lambda host: host.running, "number", shown="nowhere"),
+    Column("labels", "Labels", lambda host: host.labels, "data", text=lambda host: ",".join(host.labels) or "-"),
+    Column("version", "Version", lambda host: host.version),
+    Column("store_version", "Store version", lambda host: host.store_version, "number", shown="nowhere"),
+    Column(
+        "seen_seconds_ago",
+        "Seen",
+        lambda host: host.seconds_ago,
+        "duration",
+        text=lambda host: "-" if host.seconds_ago is None else format_age(host.seconds_ago),
+    ),
+    Column("clock_offset_seconds", "Clock offset", lambda host: host.clock_offset, "duration", shown="nowhere"),
+)
+"""The columns of the list of hosts."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -14,11 +15,13 @@ from ...system.host_id import read_host_id
 from ...system.locations import find_repo
 from ...system.time_zone import load_zone
 from ...system.username import get_local_actor
+from ...values.column import Column, encode_row, encode_rows
 from ...values.errors import Mistake
 from ...values.event import SCHEMA
 from ...values.plain_text import format_count
 from ..terminal.command_options import json_option, read_text_argument, repo_option
-from ..terminal.text import align_columns, as_json, escape_for_terminal, print_to_stderr, truncate_line
+from ..terminal.table import format_table
+from ..terminal.text import as_json, print_to_stderr, truncate_line
 
 LONGEST_REQUEST = 40
 ELSEWHERE = "on another machine"
@@ -54,7 +57,8 @@ def schedule_add_command(when: str, agent: str, request: str, zone: str, repo: P
     settings = Settings.load(repo=place)
     new = NewSchedule(cron=when, agent=agent, request=read_text_argument(request), place=place, zone=zone)
     schedule = add_schedule(settings, new, by=get_local_actor("command"))
-    click.echo(as_json({"schema": SCHEMA, **schedule_fields(schedule)}) if is_json else schedule.id)
+    row = ScheduleRow(schedule)
+    click.echo(as_json({"schema": SCHEMA, **encode_row(row, SCHEDULE_COLUMNS)}) if is_json else schedule.id)
     print_to_stderr(f"the next request to {agent} will be sent at {format_time(schedule.next_at, schedule.zone)}")
 
 
@@ -68,11 +72,12 @@ def schedule_list_command(is_json: bool = False) -> None:
     settings = Settings.load(repo=find_repo(Path()))
     found = Schedules(settings.store).list_all()
     machine = read_host_id(settings.home) if found else ""
+    rows = [ScheduleRow(one, one.host != machine) for one in found]
     if is_json:
-        click.echo(as_json({"schema": SCHEMA, "schedules": [schedule_fields(one) for one in found]}))
-    for row in align_columns([_format_row(one, machine) for one in found]) if not is_json else ():
-        click.echo(escape_for_terminal("  ".join(row).rstrip()))
-    if not found and not is_json:
+        click.echo(as_json({"schema": SCHEMA, "schedules": encode_rows(rows, SCHEDULE_COLUMNS)}))
+    elif rows:
+        click.echo("\n".join(format_table(rows, SCHEDULE_COLUMNS, now=time.time(), has_headings=False)))
+    else:
         print_to_stderr('no schedules; add one with podium schedule add "0 9 * * 1-5" AGENT REQUEST')
     for one in found:
         if one.missed:
@@ -82,7 +87,7 @@ def schedule_list_command(is_json: bool = False) -> None:
             )
         if one.error:
             print_to_stderr(f"{one.id}: the last run could not be started: {one.error}")
-    if any(one.host != machine for one in found):
+    if any(row.is_elsewhere for row in rows):
         print_to_stderr(
             f'the runs of a schedule marked "{ELSEWHERE}" are started on the machine where the schedule was added, '
             "because its repository is there"
@@ -141,31 +146,51 @@ def _print_if_unattended(settings: Settings) -> None:
         print_to_stderr(told)
 
 
-def schedule_fields(schedule: Schedule) -> dict[str, Any]:
-    """Return a schedule as JSON fields."""
-    return {
-        "id": schedule.id,
-        "when": schedule.cron,
-        "zone": schedule.zone,
-        "agent": schedule.agent,
-        "request": schedule.request,
-        "repo": schedule.root,
-        "host": schedule.host,
-        "paused": schedule.is_paused,
-        "next_at": None if schedule.is_paused else schedule.next_at,
-        "last_at": schedule.last_at or None,
-        "last_run": schedule.last_run or None,
-        "missed": schedule.missed,
-        "missed_at": schedule.missed_at or None,
-        "error": schedule.error,
-    }
+class ScheduleRow(NamedTuple):
+    """A schedule in the list, and whether its runs are started on another machine."""
+
+    schedule: Schedule
+    is_elsewhere: bool = False
 
 
-def _format_row(schedule: Schedule, machine: str) -> tuple[str, ...]:
-    due = "paused" if schedule.is_paused else f"next {format_time(schedule.next_at, schedule.zone)}"
-    due += "" if schedule.host == machine else f" ({ELSEWHERE})"
-    last = f"last run {schedule.last_run}" if schedule.last_run else "no run yet"
-    return schedule.id, schedule.cron, schedule.agent, due, last, truncate_line(schedule.request, LONGEST_REQUEST)
+def _format_next(row: ScheduleRow) -> str:
+    one = row.schedule
+    due = "paused" if one.is_paused else f"next {format_time(one.next_at, one.zone)}"
+    return f"{due} ({ELSEWHERE})" if row.is_elsewhere else due
+
+
+def _format_last(row: ScheduleRow) -> str:
+    return f"last run {row.schedule.last_run}" if row.schedule.last_run else "no run yet"
+
+
+SCHEDULE_COLUMNS: tuple[Column[ScheduleRow], ...] = (
+    Column("id", "Schedule", lambda row: row.schedule.id),
+    Column("when", "When", lambda row: row.schedule.cron),
+    Column("zone", "Time zone", lambda row: row.schedule.zone, shown="nowhere"),
+    Column("agent", "Agent", lambda row: row.schedule.agent),
+    Column(
+        "next_at",
+        "Next",
+        lambda row: None if row.schedule.is_paused else row.schedule.next_at,
+        "age",
+        text=_format_next,
+    ),
+    Column("last_run", "Last run", lambda row: row.schedule.last_run or None, text=_format_last),
+    Column("last_at", "Last time", lambda row: row.schedule.last_at or None, "age", shown="nowhere"),
+    Column(
+        "request",
+        "Request",
+        lambda row: row.schedule.request,
+        text=lambda row: truncate_line(row.schedule.request, LONGEST_REQUEST),
+    ),
+    Column("repo", "Repository", lambda row: row.schedule.root, shown="nowhere"),
+    Column("host", "Machine", lambda row: row.schedule.host, shown="nowhere"),
+    Column("paused", "Paused", lambda row: row.schedule.is_paused, "data", shown="nowhere"),
+    Column("missed", "Missed", lambda row: row.schedule.missed, "number", shown="nowhere"),
+    Column("missed_at", "Missed last", lambda row: row.schedule.missed_at or None, "age", shown="nowhere"),
+    Column("error", "Error", lambda row: row.schedule.error, shown="nowhere"),
+)
+"""The columns of the list of schedules."""
 
 
 def format_time(at: float, zone: str) -> str:
