@@ -17,6 +17,7 @@ from podium.runs.run_listing import GROUP_COLUMNS, RUN_COLUMNS
 from podium.runs.worker_listing import WORKER_COLUMNS
 from podium.runs.worktree_listing import WORKTREE_COLUMNS
 from podium.values.column import Column, encode_row, list_page_columns
+from podium.views.decision_fields import DECISION_COLUMNS
 
 from .conftest import Desk
 
@@ -27,6 +28,7 @@ LISTS: dict[str, tuple[Column[Any], ...]] = {
     "worktrees": WORKTREE_COLUMNS,
     "schedules": SCHEDULE_COLUMNS,
     "hosts": HOST_COLUMNS,
+    "decisions": DECISION_COLUMNS,
     "requests": REQUEST_COLUMNS,
 }
 TOTALS = {"waiting", "workers", "usage"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections import Counter
 from pathlib import Path
 
 import click
@@ -13,12 +12,15 @@ from ...roster.squad.decision_inbox import merge_inbox
 from ...runs.decision_lookup import find_decision, find_decision_repo, list_decisions
 from ...setup.settings import Settings
 from ...system.locations import find_repo
+from ...values.column import encode_rows
 from ...values.event import SCHEMA
-from ...views.decision_fields import decision_fields, whole_decision_fields
-from ...views.decision_record import DecisionRecord, render_decision
+from ...views.decision_fields import DECISION_COLUMNS, list_decision_rows, whole_decision_fields
+from ...views.decision_record import render_decision
 from ..terminal.command_options import json_option, repo_option
-from ..terminal.text import as_json, escape_for_terminal, fit_columns, print_to_stderr
+from ..terminal.table import format_table
+from ..terminal.text import as_json, escape_for_terminal, print_to_stderr
 
+NARROWEST_TOPIC = 20
 INBOX_LOCK = "squad-inbox.lock"
 NO_DECISIONS = 'no decisions yet; make one with: podium decide "topic" --option A --option B'
 
@@ -46,16 +48,19 @@ def decisions_command(ctx: click.Context, is_in_force: bool, repo: Path | None, 
         return
     place = find_repo(repo or Path())
     decisions = list_decisions(Settings.load(repo=place).store, find_decision_repo(place))
-    shown = [one for one in reversed(decisions) if not is_in_force or one.status == "accepted"]
+    rows = [
+        row for row in reversed(list_decision_rows(decisions)) if not is_in_force or row.record.status == "accepted"
+    ]
     if is_json:
-        click.echo(as_json({"schema": SCHEMA, "decisions": [decision_fields(one) for one in shown]}))
-    elif not shown:
+        click.echo(as_json({"schema": SCHEMA, "decisions": encode_rows(rows, DECISION_COLUMNS)}))
+    elif not rows:
         print_to_stderr("no decisions are in force" if decisions else NO_DECISIONS)
     else:
-        ids = Counter(one.id for one in decisions)
-        rows = [format_decision_row(one, names_run=ids[one.id] > 1) for one in shown]
-        for line in fit_columns(rows, most=shutil.get_terminal_size().columns):
-            click.echo(escape_for_terminal(line))
+        most = shutil.get_terminal_size().columns
+        for line in format_table(
+            rows, DECISION_COLUMNS, now=time.time(), most=most, least=NARROWEST_TOPIC, has_headings=False
+        ):
+            click.echo(line)
 
 
 @decisions_command.command("show")
@@ -90,16 +95,3 @@ def merge_inbox_command(ctx: click.Context, is_json: bool) -> None:
         print_to_stderr(notice)
     if not result.merged and not result.notices:
         print_to_stderr("the inbox is empty")
-
-
-def format_decision_row(record: DecisionRecord, *, names_run: bool = False) -> tuple[str, ...]:
-    """Return the table row for a decision: its id, date and status, and its topic with the outcome.
-
-    With `names_run`, the id has the form `RUN/ID`, which is needed if several runs have a decision with this id.
-    """
-    made = record.state.committed
-    day = time.strftime("%Y-%m-%d", time.localtime(record.committed_at or record.proposed_at))
-    status = f"superseded by {record.superseded_by}" if record.superseded_by else record.status
-    outcome = " | ".join(record.state.proposal.options) if made is None else f"{made.option} ({made.how})"
-    id = f"{record.run}/{record.id}" if names_run else record.id
-    return id, day, status, f"{record.state.proposal.topic} -> {outcome}"

@@ -15,9 +15,10 @@ from ....runs.decision_lookup import find_decision, find_decision_repo, list_dec
 from ....runs.run_lookup import open_reader
 from ....runs.work_lookup import iter_work_runs
 from ....store.reader import StoreReader
+from ....values.column import encode_rows
 from ....values.errors import Mistake, NoSuchRun, StoreCorrupt
 from ....values.event import KINDS, SCHEMA, ArtifactStored, TeamFormed
-from ....views.decision_fields import decision_fields, whole_decision_fields
+from ....views.decision_fields import DECISION_COLUMNS, list_decision_rows, whole_decision_fields
 from ..route_parameters import RepoFolder, RunPrefix, Server
 from ..scopes import ApiRequest, get_token, may_read
 
@@ -77,8 +78,8 @@ def read_decisions(request: ApiRequest, server: Server, repo: RepoFolder = "") -
     """List a repository's decisions, newest first."""
     place = find_decision_repo(server.find_place(repo, by=get_token(request)))
     decisions = list_decisions(server.store, place)
-    shown = msgspec.to_builtins([decision_fields(one) for one in reversed(decisions)])
-    return {"schema": SCHEMA, "decisions": shown}
+    rows = reversed(list_decision_rows(decisions))
+    return {"schema": SCHEMA, "decisions": encode_rows(rows, DECISION_COLUMNS)}
 
 
 @get("/api/decisions/{run:str}/{decision_id:str}", guards=[may_read], sync_to_thread=True)
