@@ -18,9 +18,10 @@ from msgspec import structs
 
 import podium
 from podium import Agent, App
+from podium.cli.chat.slash_commands import capture_podium_output
 from podium.system.username import get_username
 from podium.values.actor import Channel
-from podium.values.event import Event, RunEnded, RunPaused, RunResumed, RunStarted
+from podium.values.event import Event, QuestionAsked, RunEnded, RunPaused, RunResumed, RunStarted
 from podium.values.request import Request
 
 from .cli.conftest import Desk
@@ -289,3 +290,16 @@ def test_a_run_names_who_started_or_resumed_it_and_through_which_interface(scene
 
     event = structs.asdict(scene.site.wait_for_events(run, row.kind)[0])
     assert (event["by"], event["channel"]) == (row.by, row.channel)
+
+
+def test_a_person_who_resumes_a_worker_in_a_chat_is_named(scene: Scene) -> None:
+    scene.podium("run", "asker", "hi", "--detach")
+    run = scene.find_newest_run()
+    scene.site.wait_for_events(run, QuestionAsked)
+    scene.podium("pause", run)
+
+    capture_podium_output(["workers", "resume", run])
+
+    resumed = [(one.by, one.channel) for one in scene.site.wait_for_events(run, RunResumed, 2)]
+    assert (ME, "chat") in resumed
+    scene.podium("stop", run)
