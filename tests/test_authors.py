@@ -303,6 +303,16 @@ async def approve_in_python(run: Run) -> None:
             return
 
 
+def leave_a_run(scene: Scene) -> str:
+    """Leave the block of a run that has not ended, which stops the run."""
+
+    async def start_and_leave() -> str:
+        async with scene.site.studio.app() as app, app.start("stuck", "go", repo=scene.site.repo, by="ada") as run:
+            return run.id
+
+    return scene.site.portal.call(start_and_leave)
+
+
 def stop_by_app(scene: Scene) -> str:
     run = scene.write_run()
 
@@ -468,6 +478,7 @@ ROWS = [
         kind=MessageReceived,
         do=control_run(lambda run: run.send("x", by="ada")),
     ),
+    Row(channel="api", act="leave App.start by ada", by="ada", kind=StopAsked, do=leave_a_run),
     Row(channel="api", act="App.stop", kind=StopAsked, do=stop_by_app),
     Row(channel="mcp", act="approve", kind=PermissionAnswered, do=approve_in_an_mcp_client),
     Row(channel="mcp", act="stop", kind=StopAsked, do=cancel_a_call_of_an_mcp_client),
