@@ -102,7 +102,7 @@ class Run:
     async def reply(self, id: str, text: str, *, by: str | Actor = "", channel: Channel = "api") -> bool:
         """Answer a question from an agent. Return False if the question was already answered.
 
-        Raise Mistake if the run has ended or has no such question.
+        Raise Mistake if the run has ended or has no such question, or if a decision has no such option.
         """
         asked = self._require_request(id, QuestionAsked)
         answer = NewAnswer(shown=get_shown(asked), text=self._clean_text(text))
