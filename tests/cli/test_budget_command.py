@@ -26,7 +26,7 @@ def test_the_budget_of_a_run_is_changed_from_another_process(desk: Desk) -> None
 
     assert said.stderr == f"run {run}: tokens=300000,turns=5 applies from the next model call\n"
     assert answer == "the answer\n"
-    assert f"run {run}: budget changed by {getpass.getuser()} to tokens=300000,turns=5" in told
+    assert f"run {run}: budget changed by {getpass.getuser()} (command) to tokens=300000,turns=5" in told
     assert desk.invoke("budget", run).stdout.splitlines()[0] == "budget  tokens=300000,turns=5"
 
 
@@ -71,7 +71,7 @@ def test_a_budget_change_for_a_run_without_a_process_applies_on_resume(
     said = desk.invoke("budget", run, "turns=1")
     resumed = desk.invoke("resume", run)
 
-    assert f"run {run} is not running; the new limits will apply" in said.stderr
+    assert f"run {run} is not running; turns=1 will apply" in said.stderr
     assert resumed.exit_code == 5
     with StoreReader(desk.store) as reader:
         assert [one.event for one in reader.read_entries(run) if isinstance(one.event, BudgetChanged)]

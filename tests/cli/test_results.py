@@ -8,6 +8,7 @@ import pytest
 
 from podium.patterns.report_synthesis import MAX_CHARACTERS
 from podium.store.reader import StoreReader
+from podium.system.username import get_username
 from podium.testing import make_repository
 from podium.values.event import RunStarted
 from podium.views.quoted_markdown import escape_inline, quote_block
@@ -37,7 +38,7 @@ def test_a_stopped_run_shows_its_partial_results(desk: Desk) -> None:
     assert said.exit_code == 0
     lines = said.stdout.splitlines()
     assert lines[:2] == [f"run {run}  cancelled", "lead was asked: do it"]
-    assert "There is no answer: it was stopped." in lines
+    assert f"There is no answer: it was stopped by {get_username()}." in lines
     [quick] = [line for line in lines if line.startswith("--- quick (member): succeeded, ")]
     assert lines[lines.index(quick) + 1 :][:2] == ["# quick", "is <b>done</b>"]
     assert any(line.startswith("--- slow (member): cancelled, not finished, ") for line in lines)

@@ -19,7 +19,7 @@ from ..setup.preflight import require_not_ended, validate_budget
 from ..store.mailbox import post_to_mailbox
 from ..store.reader import RunSummary, StoreReader
 from ..values.actor import Actor, act
-from ..values.agent import Agent, Budget, collect_agent_names
+from ..values.agent import Agent, Budget, collect_agent_names, format_limits
 from ..values.attachment import AttachedFile
 from ..values.errors import Mistake, NoSuchRun, RunHeld
 from ..values.event import (
@@ -209,7 +209,8 @@ def change_budget(store: StoreAddress, summary: RunSummary, limits: Budget, *, b
         raise Mistake(f"run {run} has ended ({state}) and cannot be resumed, so its budget cannot be changed; {again}")
     post_to_mailbox(store, run, BudgetChanged(budget=limits).with_actor(by))
     if state != "running":
-        text = f"run {run} is not running; the new limits will apply when it is resumed with podium resume {run}"
+        when = f"when it is resumed with podium resume {run}"
+        text = f"run {run} is not running; {format_limits(limits)} will apply {when}"
         return Steered(run=run, text=text, is_pending=False)
     text = f"new limits were sent to run {run}; they apply {describe_effective_time(limits)}"
     return Steered(run=run, text=text, is_pending=True)
