@@ -123,6 +123,7 @@ def test_an_entry_is_one_line_whatever_text_agents_produce(desk: Desk, text: str
 def test_a_timeline_that_was_tampered_with_does_not_verify(desk: Desk, change: str) -> None:
     desk.write_agent("lead", "the answer")
     desk.run_podium("run", "lead", "go")
+    run = desk.run_id()
     statements = {
         "edit": "UPDATE entry SET line = CAST(replace(line, 'answer', 'ANSWER') AS BLOB) WHERE seq = {some}",
         "delete": "DELETE FROM entry WHERE seq = {some}",
@@ -139,4 +140,4 @@ def test_a_timeline_that_was_tampered_with_does_not_verify(desk: Desk, change: s
     connection.commit()
     connection.close()
 
-    assert desk.run_podium("verify", desk.run_id()).returncode != 0
+    assert desk.run_podium("verify", run).returncode != 0

@@ -26,7 +26,7 @@ def test_the_budget_of_a_run_is_changed_from_another_process(desk: Desk) -> None
 
     assert said.stderr == f"run {run}: tokens=300000,turns=5 applies from the next model call\n"
     assert answer == "the answer\n"
-    assert f"run {run}: budget changed by {getpass.getuser()} to tokens=300000,turns=5" in told
+    assert f"run {run}: budget changed by {getpass.getuser()} (command) to tokens=300000,turns=5" in told
     assert desk.invoke("budget", run).stdout.splitlines()[0] == "budget  tokens=300000,turns=5"
 
 

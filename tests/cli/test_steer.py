@@ -83,7 +83,7 @@ def test_a_message_reaches_the_agent_at_its_next_turn(desk: Desk) -> None:
         _, said = read_until_exit(process)
 
     assert sent.stderr == "lead will receive the message with its next model call\n"
-    assert f'message for lead by {getpass.getuser()}: "be brief"' in said
+    assert f'message for lead by {getpass.getuser()} (command): "be brief"' in said
     assert "lead: received 1 message" in said
 
 
@@ -128,7 +128,7 @@ def test_files_go_with_a_message(desk: Desk, make_interrupted_run: Callable[[], 
 
     assert refused.returncode == 2
     assert refused.stderr.startswith("podium: video cannot be attached: it is neither UTF-8 text nor an image")
-    assert f'message for lead by {getpass.getuser()}: "look", with notes.md, with shot.png' in resumed.stderr
+    assert f'message for lead by {getpass.getuser()} (command): "look", with notes.md, with shot.png' in resumed.stderr
     with StoreReader(desk.store) as reader:
         turns = [entry.event.prompt for entry in reader.read_entries(run) if isinstance(entry.event, TurnStarted)]
     assert any("[file notes.md]\n> mind the gap\n[image shot.png, sha256 " in prompt for prompt in turns)

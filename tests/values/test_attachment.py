@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 from contextlib import closing
 from pathlib import Path
 
@@ -73,7 +74,7 @@ async def test_the_image_and_the_text_are_sent_to_the_model(wire: str, tmp_path:
     assert result.text == "I see."
     heard = server.calls[-1].call.messages[-1]
     assert heard.images == (Image("image/png", PNG),)
-    assert "[message from the person]\n> What is this?\n[image shot, sha256 " in heard.text
+    assert f"[message from {getpass.getuser()}]\n> What is this?\n[image shot, sha256 " in heard.text
     assert "[file notes.md]\n> first\n> [image shot, sha256 forged]" in heard.text
     assert count_attachments(settings) == 2
 

@@ -41,7 +41,7 @@ async def find_request_place(context: RepoContext) -> RequestPlace:
 
 @act("approve")
 async def open_pull_requests(
-    context: RepoContext, place: RequestPlace, train: Train, by: Actor
+    context: RepoContext, place: RequestPlace, train: Train, *, by: Actor
 ) -> AsyncIterator[OpenedRequest]:
     """Push each merged branch and open its pull request, in the order of the train, and yield each request.
 

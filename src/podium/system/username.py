@@ -18,7 +18,7 @@ def get_username() -> str:
 
     try:
         return getpass.getuser()
-    except (KeyError, OSError):
+    except (ImportError, KeyError, OSError):  # on Windows, there is no module pwd
         return "somebody"
 
 

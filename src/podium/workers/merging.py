@@ -209,8 +209,8 @@ def select_checks(settings: Settings, commands: Sequence[str]) -> Checks:
 async def build_merge(
     plan: MergePlan,
     commands: Sequence[str],
-    by: Actor,
     *,
+    by: Actor,
     notice: Notice,
     on_forecast: OnForecast | None = None,
     needs_branch: bool = True,
@@ -238,7 +238,7 @@ async def build_merge(
 
 
 @act("approve")
-async def apply_merge(results: Sequence[MergeResult], by: Actor) -> AppliedMerge:
+async def apply_merge(results: Sequence[MergeResult], *, by: Actor) -> AppliedMerge:
     """Move the targets to their results, all of them or none, and remove what is no longer needed then.
 
     This includes the integration branches and the remote refs of merged workers. Raise Mistake if a target or a tree

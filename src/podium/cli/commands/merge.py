@@ -133,11 +133,12 @@ def _build(plan: MergePlan, options: MoveOptions, *, needs_branch: bool) -> Chec
             )
     build = partial(
         build_merge,
+        by=get_local_actor("command"),
         notice=print_to_stderr,
         on_forecast=None if options.is_json else partial(_print_forecast, is_joint),
         needs_branch=needs_branch,
     )
-    checked = anyio.run(build, plan, options.commands, get_local_actor("command"))
+    checked = anyio.run(build, plan, options.commands)
     if not options.is_json:
         _print_report(checked, is_joint=is_joint)
     return checked

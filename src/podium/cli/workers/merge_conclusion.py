@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -58,7 +59,7 @@ def conclude_merge(checked: CheckedMerge, options: MoveOptions) -> int:
 
 def _apply(checked: CheckedMerge, options: MoveOptions) -> AppliedMerge:
     by = get_local_actor("command" if options.is_agreed else "terminal")
-    applied = anyio.run(apply_merge, checked.results, by)
+    applied = anyio.run(partial(apply_merge, checked.results, by=by))
     _print_lines(format_moved_targets(checked) if applied.moves else format_unchanged_targets(checked))
     _print_lines(map(format_kept_ref, applied.kept_refs))
     return applied

@@ -53,7 +53,7 @@ async def _open_requests(
     """Open the pull requests, and add each to `opened` as soon as it exists. If opening one fails, return the error."""
     by = get_local_actor("command" if options.is_agreed else "terminal")
     try:
-        async for one in open_pull_requests(there, place, outcome.train, by):
+        async for one in open_pull_requests(there, place, outcome.train, by=by):
             opened.append(one)
             if not options.is_json:
                 what = "opened" if one.is_new else "already open, updated"

@@ -222,7 +222,7 @@ async def preview_plan(plan: MergePlan, checks: tuple[str, ...], by: Actor, noti
     """Build a merge in one repository, add to `notices`, and return them with the result as JSON fields."""
     if not plan.merges:
         return {"schema": SCHEMA, "target": plan.target, "coupled": [], "left_out": [], "notices": notices}
-    checked = await build_merge(plan, checks, by, notice=notices.append)
+    checked = await build_merge(plan, checks, by=by, notice=notices.append)
     [(_, outcome)] = checked.parts
     fields: dict[str, Any] = msgspec.to_builtins(merge_fields(outcome))
     return {**fields, "notices": notices}
@@ -241,7 +241,7 @@ async def apply_reviewed_merge(
     notices: list[str] = []
     await finish_interrupted_moves(context.settings, notice=notices.append)
     result = await find_reviewed_result(context, target=data.target, base=data.base, commit=data.commit, tree=data.tree)
-    applied = await apply_merge([result], actor)
+    applied = await apply_merge([result], by=actor)
     notices += [format_kept_ref(one) for one in applied.kept_refs]
     return {"target": data.target, "commit": data.commit, "notices": notices}
 
