@@ -170,7 +170,7 @@ class HistoryCheck:
             (mark, f"call-{place}-0")
             for mark in run.plan.marks
             for place, move in enumerate(run.plan.moves)
-            if any(mark in str(call) for call in move.get("calls", ()))
+            if any(mark in str(call) for call in move.calls)
         ]
         answers = {event.id: event for event in run.list_events(ToolAnswered)}
         for mark, call in commands:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from random import Random
-from typing import Any
 
 from msgspec import Struct, structs
 
+from podium.engines.script import Move
 from podium.values.agent import Permissions
 
 from ...workers.worker_lab import bash, write
@@ -23,7 +23,7 @@ class RunPlan(Struct, frozen=True, kw_only=True):
     """One worker: its branch or, in a team, its agent; the replies of its model, and whether its commands ask."""
 
     branch: str
-    moves: list[Any]
+    moves: list[Move]
     marks: tuple[str, ...]
     """The lines that its commands append to the file of effects, one line for each command."""
     files: tuple[str, ...]
@@ -87,7 +87,7 @@ class Planning:
         )
 
     def _plan_run(self, random: Random, branch: str, *, asks: bool = False) -> RunPlan:
-        moves: list[Any] = []
+        moves: list[Move] = []
         marks: list[str] = []
         files: list[str] = []
         for step in range(random.randint(1, 3)):
@@ -98,5 +98,5 @@ class Planning:
                 files.append(f"file-{step}.txt")
                 move = write(files[-1], f"{branch}\n")
             moves.append(structs.replace(move, delay=round(random.uniform(0, self.longest), 2)))
-        moves.append({"says": "done", "delay": round(random.uniform(0, self.longest), 2)})
+        moves.append(Move(says="done", delay=round(random.uniform(0, self.longest), 2)))
         return RunPlan(branch=branch, moves=moves, marks=tuple(marks), files=tuple(files), asks=asks)
