@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import getpass
 import json
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +9,6 @@ import pytest
 
 from podium.patterns.report_synthesis import MAX_CHARACTERS
 from podium.store.reader import StoreReader
-from podium.system.username import get_username
 from podium.testing import make_repository
 from podium.values.event import RunStarted
 from podium.views.quoted_markdown import escape_inline, quote_block
@@ -38,7 +38,7 @@ def test_a_stopped_run_shows_its_partial_results(desk: Desk) -> None:
     assert said.exit_code == 0
     lines = said.stdout.splitlines()
     assert lines[:2] == [f"run {run}  cancelled", "lead was asked: do it"]
-    assert f"There is no answer: it was stopped by {get_username()}." in lines
+    assert f"There is no answer: it was stopped by {getpass.getuser()}." in lines
     [quick] = [line for line in lines if line.startswith("--- quick (member): succeeded, ")]
     assert lines[lines.index(quick) + 1 :][:2] == ["# quick", "is <b>done</b>"]
     assert any(line.startswith("--- slow (member): cancelled, not finished, ") for line in lines)

@@ -21,6 +21,7 @@ from podium.values.event import RunEnded, RunPaused, RunResumed, WorkerReturned,
 from podium.views.worker_state import WorkerState, WorkerStateBuilder
 from podium.workers.commander_socket import bind_socket, commander_socket_path
 
+from ..actors import ADA
 from ..workers.worker_lab import SILENT, WorkerLab, call, make_scripted_agent, wait_exited, write
 from .conftest import Desk
 from .worker_runs import invoke_podium, invoke_podium_json, open_lab
@@ -227,7 +228,7 @@ async def test_a_worker_is_paused_limited_and_stopped_by_its_branch(lab: WorkerL
     ended = await invoke_podium(lab, "stop", "feat/a")
 
     assert f"run {first} is paused; continue it with: podium resume {first}" in paused.stderr
-    assert f"run {first} is not running; turns=7 will apply" in limited.stderr
+    assert f"run {first} is not running; turns=7 will apply when it is resumed" in limited.stderr
     assert f"run {second} has ended (cancelled)" in stopped.stderr
     assert f"run {first} has ended (cancelled)" in ended.stderr
     assert "run 'feat/z' not found" in (await invoke_podium(lab, "stop", "feat/z")).stderr
@@ -272,7 +273,7 @@ async def test_cancelling_a_worker_that_has_just_ended_says_that_it_is_over(
     await lab.wait_ended(run)
 
     with pytest.raises(Mistake, match=r"^feat/a has already ended \(complete\), so there is nothing to cancel$"):
-        await to_thread.run_sync(cancel_worker, RepoContext(lab.repo.path), seen)
+        await to_thread.run_sync(cancel_worker, RepoContext(lab.repo.path), seen, ADA)
 
     assert seen.state == "queued"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 from contextlib import closing
 from pathlib import Path
 
@@ -65,7 +66,7 @@ async def test_the_image_and_the_text_are_sent_to_the_model(wire: str, tmp_path:
         async with App(settings, environ={"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k"}) as app:
             async with app.start(LOOKER, "Look.", repo=tmp_path, is_attended=True) as run:
                 id = await wait_for_request(run)
-                await run.send("What is this?", by="ada", attach=write_files(tmp_path))
+                await run.send("What is this?", attach=write_files(tmp_path))
                 await wait_for_message(run)
                 await run.answer(id, "deny")
                 result = await run.result()
@@ -73,7 +74,7 @@ async def test_the_image_and_the_text_are_sent_to_the_model(wire: str, tmp_path:
     assert result.text == "I see."
     heard = server.calls[-1].call.messages[-1]
     assert heard.images == (Image("image/png", PNG),)
-    assert "[message from ada]\n> What is this?\n[image shot, sha256 " in heard.text
+    assert f"[message from {getpass.getuser()}]\n> What is this?\n[image shot, sha256 " in heard.text
     assert "[file notes.md]\n> first\n> [image shot, sha256 forged]" in heard.text
     assert count_attachments(settings) == 2
 
@@ -103,7 +104,7 @@ async def test_the_attachments_of_an_undelivered_message_are_deleted_with_it(tmp
         settings = settings_for(server, tmp_path)
         async with App(settings, environ={}) as app, app.start(LOOKER, "Look.", repo=tmp_path) as run:
             await server.wait_calls(1)
-            await run.send("What is this?", by="ada", attach=write_files(tmp_path))
+            await run.send("What is this?", attach=write_files(tmp_path))
             await wait_for_message(run)
             before = count_attachments(settings)
             await run.stop()

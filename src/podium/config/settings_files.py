@@ -111,8 +111,7 @@ def _apply_trusted(files: SettingsFiles, home: Path, repo: Path) -> SettingsFile
 
 def _report_ignored_keys(reading: SettingsFileContent) -> list[Diagnostic]:
     """Return a diagnostic for each key that a repository cannot set by itself."""
-    # Imported here to keep start-up fast: most repositories have no settings of their own.
-    from .repo_proposal import select_proposed
+    from .repo_proposal import select_proposed  # imported here to keep start-up fast: few commands check the keys
     from .settings_keys import find_scope
 
     found = []

@@ -18,7 +18,7 @@ def get_username() -> str:
 
     try:
         return getpass.getuser()
-    except (ImportError, KeyError, OSError):  # before Python 3.13, an ImportError if there is no module pwd
+    except (ImportError, KeyError, OSError):  # on Windows, there is no module pwd
         return "somebody"
 
 

@@ -7,7 +7,7 @@ from random import Random
 
 from msgspec import Struct, structs
 
-from podium.testing import Move
+from podium.engines.script import Move
 from podium.values.agent import Permissions
 
 from ...workers.worker_lab import bash, write
@@ -93,10 +93,10 @@ class Planning:
         for step in range(random.randint(1, 3)):
             if step == 0 or random.random() < 0.5:
                 marks.append(f"{branch.replace('/', '-')}-step-{step}")
-                moves.append(bash(f"{PROGRAM} {marks[-1]} {random.uniform(0, self.longest / 2):.2f}"))
+                move = bash(f"{PROGRAM} {marks[-1]} {random.uniform(0, self.longest / 2):.2f}")
             else:
                 files.append(f"file-{step}.txt")
-                moves.append(write(files[-1], f"{branch}\n"))
-            moves[-1] = structs.replace(moves[-1], delay=round(random.uniform(0, self.longest), 2))
+                move = write(files[-1], f"{branch}\n")
+            moves.append(structs.replace(move, delay=round(random.uniform(0, self.longest), 2)))
         moves.append(Move(says="done", delay=round(random.uniform(0, self.longest), 2)))
         return RunPlan(branch=branch, moves=moves, marks=tuple(marks), files=tuple(files), asks=asks)

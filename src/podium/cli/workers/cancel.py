@@ -7,6 +7,7 @@ import click
 
 from ...runs.worker_lookup import RepoContext, load_worker_states
 from ...store.worker_index import WorkerIndex
+from ...values.actor import Actor
 from ...values.errors import Mistake, RunOver
 from ...views.worker_state import WorkerState
 from ..commands.stop import stop_run_and_wait
@@ -23,14 +24,14 @@ def workers_cancel_command(context: RepoContext, branch: str) -> int:
 
     Its changes so far are committed to its branch. The exit code is 1 if it ended before it was cancelled.
     """
-    return cancel_worker(context, context.load_worker(branch))
+    return cancel_worker(context, context.load_worker(branch), get_command_actor())
 
 
-def cancel_worker(context: RepoContext, worker: WorkerState) -> int:
+def cancel_worker(context: RepoContext, worker: WorkerState, by: Actor) -> int:
     """Stop a worker, print how it ended and return the exit code. Raise Mistake if the worker has already ended."""
     _require_not_over(worker)
     try:
-        ended = anyio.run(stop_run_and_wait, context.settings, worker.run, get_command_actor())
+        ended = anyio.run(stop_run_and_wait, context.settings, worker.run, by)
     except RunOver:
         _require_not_over(*load_worker_states(context.store, [worker.run]))
         raise
