@@ -18,6 +18,7 @@ from anyio import to_thread
 from ..setup.preflight import require_not_ended, validate_budget
 from ..store.mailbox import post_to_mailbox
 from ..store.reader import RunSummary, StoreReader
+from ..store.worker_index import WorkerIndex
 from ..values.actor import Actor, act
 from ..values.agent import Agent, Budget, collect_agent_names, format_limits
 from ..values.attachment import AttachedFile
@@ -181,6 +182,9 @@ async def stop_run(launcher: RunLauncher, run: str, *, by: Actor) -> Steered:
     require_not_ended(run, summary.last)
     await to_thread.run_sync(lambda: post_stop(store, run, by=by))
     is_ended = await launcher.end_stopped_run(run, by=by)
+    if is_ended and summary.is_worker:
+        # A commander would also record this, but may not be running.
+        await to_thread.run_sync(WorkerIndex(store).mark_closed, run)
     return Steered(run=run, text=f"stopping run {run}", is_pending=not is_ended)
 
 
