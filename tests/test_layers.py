@@ -289,15 +289,15 @@ def test_every_act_is_told_who_acts() -> None:
 
 
 def test_routes_take_their_scope_from_the_act_that_they_call() -> None:
-    naming: dict[str, set[str]] = {}
+    naming: list[str] = []
     for path in (SOURCE / "web" / "api" / "routes").glob("*.py"):
         for node in ast.walk(parse_module(path)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 routes = [text for one in node.decorator_list if not (text := ast.unparse(one)).startswith("get(")]
                 if any("/" in text and "guards=[may(" not in text for text in routes):
-                    naming.setdefault(path.name, set()).add(node.name)
+                    naming += {node.name} - ROUTES_WITHOUT_ACT.get(path.name, set())
 
-    assert naming == ROUTES_WITHOUT_ACT
+    assert naming == []
 
 
 def test_acts_are_below_the_surfaces() -> None:
@@ -337,7 +337,7 @@ def test_whoever_uses_a_command_is_found_in_one_place() -> None:
         if isinstance(node, ast.Call) and ast.unparse(node) == "get_local_actor('command')"
     }
 
-    assert naming == {"cli/commands/delegate.py", "cli/workers/conflict_resolvers.py"}
+    assert naming <= {"cli/commands/delegate.py", "cli/workers/conflict_resolvers.py"}
 
 
 def test_an_import_inside_a_function_says_why() -> None:
