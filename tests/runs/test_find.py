@@ -279,6 +279,17 @@ def test_no_branch_stands_for_a_run_whose_id_it_equals(place: Place) -> None:
     assert find.resolve(place.store, NAMED_AS_ID, repo=place.site.repo, wanted="worker").run == NAMED_AS_ID
 
 
+def test_no_branch_stands_for_the_last_run_or_the_last_worker(place: Place, tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    lure, newest, child = (f"d00d0000000{number}" for number in range(3))
+    place.write(lure, tmp_path, branch="last")
+    place.write(newest, tmp_path)
+    place.write(child, tmp_path, branch="feat/child", parent=newest)
+
+    assert find.resolve(place.store, "last", repo=tmp_path).run == newest
+    assert find.resolve(place.store, "last", repo=tmp_path, wanted="worker").run == child
+
+
 def test_without_a_name_the_only_candidate_or_the_last_run_is_meant(place: Place) -> None:
     repo = place.site.repo
 

@@ -44,8 +44,8 @@ def resolve(
 ) -> Found:
     """Return the run that a person named, and the agent if one was named.
 
-    `ref` is one of these, and the first that matches is used: the id of a run; the branch or name of a worker, of which
-    the newest is meant; the branch with a team's result; `last`; a prefix of a run's id. Branches, names and `last`
+    `ref` is one of these, and the first that matches is used: the id of a run; `last`; the branch or name of a worker,
+    of which the newest is meant; the branch with a team's result; a prefix of a run's id. Branches, names and `last`
     refer to the repository that contains the folder `repo`, by default the current folder. If an agent is wanted, its
     name can follow after a slash. If a worker is wanted, only the runs of workers match.
 
@@ -99,14 +99,16 @@ class _Lookup:
 
     def find_by_full_name(self, name: str) -> str:
         """Return the run with this id, worker or branch, or the last run if that is its name, or an empty string."""
-        # A program names runs by their ids. No branch that an agent has chosen may come between.
+        # Ids and `last` always mean the same. No branch that an agent has chosen may come between.
         if self.reader.has_run(name):
             return name
+        if name == LAST:
+            return self.find_only(None)
         if name and (worker := self.find_worker(name)) is not None:
             return worker.run
         if (result := _RESULT_BRANCH.fullmatch(name)) is not None:
             return self.reader.find_run(result[1])
-        return self.find_only(None) if name == LAST else ""
+        return ""
 
     def find_worker(self, name: str) -> WorkerRow | None:
         from ..store.worker_index import WorkerIndex  # imported here to keep start-up fast: an id does not need it
@@ -152,10 +154,10 @@ def _find_worker(store: StoreAddress, name: str, folder: Path | None) -> str:
     here, everywhere = worker_index.list_all(root), worker_index.list_all()
     if any(row.run == name for row in everywhere):
         return name
-    if name and (worker := _choose_newest([row for row in here if row.name == name], root)) is not None:
-        return worker.run
     if name == LAST and here:
         return here[-1].run
+    if name and (worker := _choose_newest([row for row in here if row.name == name], root)) is not None:
+        return worker.run
     matches = [row for row in everywhere if name and row.run.startswith(name)]
     if len(matches) == 1:
         return matches[0].run
