@@ -51,7 +51,7 @@ STARTING_PROCESSES = {
     "system/process_group.py": "the one way to start a program that Podium also ends",
     "workers/fork_server.py": "forks itself, without another program",
     "engines/local/engine_start.py": "starts an engine, which outlives this process",
-    "workers/delegate.py": "starts a commander, which outlives this process",
+    "workers/delegation.py": "starts a commander, which outlives this process",
     "workspace/relay/_forwarder_program.py": "forks in a sandbox, which ends all its processes",
     "cli/commands/demo.py": "runs podium in the foreground, where Ctrl-C reaches both",
     "cli/commands/serve.py": "starts a browser, which outlives this process",

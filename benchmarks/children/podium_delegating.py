@@ -17,7 +17,7 @@ from podium.store.follower import Follower
 from podium.values.actor import Actor
 from podium.values.event import RunEnded
 from podium.values.store_address import StoreAddress
-from podium.workers.delegate import delegate_to_worker
+from podium.workers.delegation import delegate_to_worker
 
 from ..child import REQUEST, serve
 

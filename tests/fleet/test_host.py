@@ -34,7 +34,7 @@ from podium.values.event import (
     WorkMoved,
 )
 from podium.values.store_address import make_postgres_address
-from podium.workers.delegate import delegate_to_worker
+from podium.workers.delegation import delegate_to_worker
 
 from ..actors import ADA
 from ..workers.worker_lab import KEY, LONG, bash, make_scripted_agent, write

@@ -15,7 +15,7 @@ from podium.values.event import Noticed, PauseAsked, StopAsked
 from podium.values.fleet_job import FleetJob
 from podium.values.store_address import PostgresAddress, StoreAddress
 from podium.values.worker_task import WorkerTask
-from podium.workers.delegate import enqueue_worker_run
+from podium.workers.delegation import enqueue_worker_run
 
 from ..actors import ADA
 from .conftest import empty_store

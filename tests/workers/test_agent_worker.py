@@ -24,7 +24,7 @@ from podium.values.event import (
     WorkCommitted,
     WorkerSent,
 )
-from podium.workers.delegate import delegate_to_worker
+from podium.workers.delegation import delegate_to_worker
 
 from ..actors import ADA
 from ..installed_agents import find_goose

@@ -13,7 +13,7 @@ from podium import App
 from podium.core.placement import WorkerOptions
 from podium.processes.commander_main import open_and_command
 from podium.values.event import RunEnded, RunResumed
-from podium.workers.delegate import delegate_to_worker
+from podium.workers.delegation import delegate_to_worker
 
 from ..actors import ADA
 from .worker_lab import SILENT, WorkerLab, make_scripted_agent, wait_exited

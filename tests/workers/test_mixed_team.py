@@ -24,7 +24,7 @@ from podium.values.event import (
     RunEnded,
     StatusReported,
 )
-from podium.workers.delegate import delegate_to_worker
+from podium.workers.delegation import delegate_to_worker
 
 from ..actors import ADA
 from ..collaboration import make_plan, make_step

@@ -25,7 +25,7 @@ from podium.values.event import (
 )
 from podium.values.repository_origin import RepositoryOrigin
 from podium.values.worker_task import WorkerTask
-from podium.workers.delegate import enqueue_worker_run
+from podium.workers.delegation import enqueue_worker_run
 from podium.workers.work_push import WorkPush
 from podium.workers.worker_checkout import ensure_worker_checkout
 from podium.workspace.travel.run_location import locate_task

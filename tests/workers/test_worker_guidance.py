@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from podium import App
-from podium.workers.delegate import delegate_to_worker
+from podium.workers.delegation import delegate_to_worker
 
 from ..actors import ADA
 from .worker_lab import WorkerLab, call, make_scripted_agent

@@ -41,7 +41,7 @@ from podium.values.event import (
     StopAsked,
 )
 from podium.values.store_address import StoreAddress, make_postgres_address
-from podium.workers.delegate import delegate_to_worker
+from podium.workers.delegation import delegate_to_worker
 
 from ..actors import ADA
 from ..preloaded_podium import ForkedProcess, run_podium_command, start_commander_process

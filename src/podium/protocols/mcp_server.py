@@ -40,7 +40,7 @@ from ..values.column import encode_rows
 from ..values.errors import PodiumError
 from ..values.worker_task import DEFAULT_WORKER_AGENT
 from ..views.run_report import Report
-from ..workers.delegate import delegate_to_worker, start_commander
+from ..workers.delegation import delegate_to_worker, start_commander
 from ..workers.provider_keys import announce_keys
 from .client_runs import ClientRuns, describe_missing_answer
 from .mcp_run_call import RunCall, ToolContext

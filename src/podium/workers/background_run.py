@@ -11,7 +11,7 @@ from ..setup.settings import Settings
 from ..values.actor import Actor, act
 from ..values.agent import Agent
 from ..values.worker_task import WorkerTask
-from .delegate import enqueue_worker_run, start_commander
+from .delegation import enqueue_worker_run, start_commander
 from .provider_keys import announce_keys
 
 

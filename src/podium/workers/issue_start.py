@@ -18,7 +18,7 @@ from ..values.agent import Agent
 from ..values.errors import Mistake
 from ..workspace.git.repository import Repository
 from .background_run import BackgroundRun, enqueue_background_run
-from .delegate import delegate_to_worker, start_commander
+from .delegation import delegate_to_worker, start_commander
 from .issue_triage import build_triage_request, build_work_request, can_change_files, make_triage_team
 from .provider_keys import announce_keys
 

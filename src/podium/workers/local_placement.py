@@ -48,7 +48,7 @@ from ..values.worker_task import DEFAULT_WORKER_AGENT, WorkerTask
 from ..views.conversation_summary import summarise_conversation
 from ..views.run_view import RunView
 from .commander_socket import commander_socket_path, is_commander_listening
-from .delegate import delegate_to_worker, start_commander
+from .delegation import delegate_to_worker, start_commander
 from .provider_keys import announce_keys
 from .unfinished_workers import has_work
 

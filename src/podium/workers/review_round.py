@@ -24,7 +24,7 @@ from ..views.worker_state import WorkerState
 from ..workspace.git.repository import Repository
 from ..workspace.git.revision import branch_tip
 from .branch_name import choose_branch_name
-from .delegate import delegate_to_worker, start_commander
+from .delegation import delegate_to_worker, start_commander
 from .provider_keys import announce_keys
 
 SUFFIX = "-review"

@@ -28,7 +28,7 @@ from ..values.fleet_job import FleetJob
 from ..values.plain_text import escape_unprintable, format_count, truncate_text
 from ..values.worker_task import WorkerTask
 from .commander_socket import commander_socket_path, is_commander_listening
-from .delegate import enqueue_worker_run
+from .delegation import enqueue_worker_run
 from .fleet_jobs import HERE, WorkerPlace
 
 LATE_SECONDS = 600.0

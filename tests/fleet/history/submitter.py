@@ -16,7 +16,7 @@ from podium import App, Settings
 from podium.core.placement import WorkerOptions
 from podium.store.worker_index import WorkerIndex
 from podium.values.errors import PodiumError
-from podium.workers.delegate import delegate_to_worker
+from podium.workers.delegation import delegate_to_worker
 
 from ...actors import ADA
 from ...workers.worker_lab import make_scripted_agent

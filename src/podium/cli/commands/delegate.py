@@ -172,7 +172,7 @@ async def _delegate_task(
     settings: Settings, place: Path, agents: tuple[Agent, ...], branch: str, task: str, options: WorkerOptions
 ) -> str:
     from ...app import App  # imported here to keep start-up fast: the help does not need it
-    from ...workers.delegate import delegate_to_worker, start_commander
+    from ...workers.delegation import delegate_to_worker, start_commander
     from ...workers.provider_keys import announce_keys
 
     agent, *others = agents

@@ -49,7 +49,7 @@ async def send_resolvers(context: RepoContext, result: Train, team: tuple[Agent,
         return []
     from ...app import App  # imported here to keep start-up fast: most merges do not need it
     from ...workers.conflict_resolution import delegate_resolution
-    from ...workers.delegate import start_commander
+    from ...workers.delegation import start_commander
     from ...workers.provider_keys import announce_keys
 
     resolvers_by_branch = await find_resolvers(context)

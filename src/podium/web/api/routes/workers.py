@@ -34,7 +34,7 @@ from ....values.event import SCHEMA
 from ....values.plain_text import truncate_text
 from ....values.worker_task import DEFAULT_WORKER_AGENT
 from ....views.worker_state import WorkerState
-from ....workers.delegate import delegate_to_worker, start_commander
+from ....workers.delegation import delegate_to_worker, start_commander
 from ....workers.merge_run import merge_fields
 from ....workers.merging import (
     MergePlan,

@@ -15,7 +15,7 @@ from podium.store.worker_index import WorkerIndex
 from podium.values.errors import Mistake
 from podium.values.event import RunStarted
 from podium.values.worker_task import WorkerTask
-from podium.workers.delegate import delegate_to_worker, enqueue_worker_run
+from podium.workers.delegation import delegate_to_worker, enqueue_worker_run
 from podium.workers.unfinished_workers import load_unfinished_workers
 
 from ..actors import ADA
