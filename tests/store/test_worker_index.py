@@ -27,7 +27,13 @@ async def runs(address: StoreAddress, tmp_path: Path) -> list[str]:
     async with App(Settings.load({}, home=tmp_path, store=address, model="rehearsal"), environ={}) as app:
         return [
             await enqueue_worker_run(
-                app.launcher, Agent(name="a"), "go", WorkerTask(root=root, path=root, branch=branch), by=ADA
+                app.launcher,
+                app.launcher.settings,
+                Agent(name="a"),
+                "go",
+                WorkerTask(root=root, path=root, branch=branch),
+                {},
+                by=ADA,
             )
             for root, branch in (("/one", "x"), ("/one", "y"), ("/two", "x"))
         ]
