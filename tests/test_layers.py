@@ -51,7 +51,7 @@ STARTING_PROCESSES = {
     "system/process_group.py": "the one way to start a program that Podium also ends",
     "workers/fork_server.py": "forks itself, without another program",
     "engines/local/engine_start.py": "starts an engine, which outlives this process",
-    "workers/delegate.py": "starts a commander, which outlives this process",
+    "workers/delegation.py": "starts a commander, which outlives this process",
     "workspace/relay/_forwarder_program.py": "forks in a sandbox, which ends all its processes",
     "cli/commands/demo.py": "runs podium in the foreground, where Ctrl-C reaches both",
     "cli/commands/serve.py": "starts a browser, which outlives this process",
@@ -71,14 +71,18 @@ POSTING_MAIL = {
 RECORDING_ACTS = {
     ("PermissionAnswered", "QuestionAnswered"): {"runs/answers.py", "core/gate.py"},
     ("StopAsked", "PauseAsked"): {"runs/run_steering.py", "runs/run_driver.py"},
+    ("WorkerTask",): {"workers/delegation.py", "workers/background_run.py"},
 }
-"""Events that only these modules create: the acts, and what Podium itself decides or derives from an answer."""
+"""What only these modules create: the acts, and what Podium itself decides or derives from an answer."""
 
 
 SURFACES = ("cli", "web", "protocols", "processes")
 """What people and programs use. They start and resume runs through acts, which record who did it."""
 
-STARTING_RUNS = {"create_run", "take_over_run", "copy_run", "claim_idle_run", "enqueue_worker_run"}
+STARTING_RUNS = {
+    *("create_run", "take_over_run", "copy_run", "claim_idle_run"),
+    *("enqueue_worker_run", "create_worker", "write_background_run"),
+}
 """What only an act calls."""
 
 PYTHON_ACTS = {"run", "start", "resume", "fork", "retry"}
@@ -231,7 +235,7 @@ def test_only_acts_post_to_the_mailbox_of_a_run() -> None:
 
 
 @pytest.mark.parametrize(("names", "allowed"), RECORDING_ACTS.items())
-def test_only_acts_create_the_events_of_what_a_person_does(names: tuple[str, ...], allowed: set[str]) -> None:
+def test_only_acts_create_what_a_person_asks_for(names: tuple[str, ...], allowed: set[str]) -> None:
     creating = {
         str(path.relative_to(SOURCE))
         for path in SOURCE.rglob("*.py")

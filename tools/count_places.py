@@ -43,7 +43,7 @@ FEWEST_TOOLS = 3
 IDEAS = {
     "places that answer a request": ("PermissionAnswered", "QuestionAnswered"),
     "places that put mail into a run's mailbox": ("post_to_mailbox",),
-    "places that start a worker": ("WorkerTask", "delegate_to_worker"),
+    "places that start a worker": ("WorkerTask", "delegate_to_worker", "create_worker", "enqueue_worker_run"),
     "places that choose a worker's options": ("WorkerOptions",),
     "places that end a merge": ("tidy_branches", "conclude_merge", "fast_forward", "move_together"),
     "places that resolve a run's or worker's name": (

@@ -17,7 +17,7 @@ from podium.store.follower import Follower
 from podium.values.actor import Actor
 from podium.values.event import RunEnded
 from podium.values.store_address import StoreAddress
-from podium.workers.delegate import delegate_to_worker
+from podium.workers.delegation import NewWorker, create_worker
 
 from ..child import REQUEST, serve
 
@@ -61,9 +61,8 @@ async def _delegate(app: App, request: dict[str, Any], branch: str, task: str) -
     repo = Path(request["repo"])
     agent, *others = load_roster(repo, app.settings.home).resolve_team(AGENT)
     agent = structs.replace(agent, expects="")  # its model only answers
-    return await delegate_to_worker(
-        app.launcher, agent, task, at=repo, branch=branch, agents=others, by=Actor(name="benchmark", channel="api")
-    )
+    new = NewWorker(at=repo, branch=branch, task=task, agent=(agent, *others))
+    return await create_worker(app.launcher, app.settings, new, by=Actor(name="benchmark", channel="api"))
 
 
 async def _wait_for_success(store: StoreAddress, run: str) -> bool:

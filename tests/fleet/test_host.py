@@ -34,9 +34,7 @@ from podium.values.event import (
     WorkMoved,
 )
 from podium.values.store_address import make_postgres_address
-from podium.workers.delegate import delegate_to_worker
 
-from ..actors import ADA
 from ..workers.worker_lab import KEY, LONG, bash, make_scripted_agent, write
 from .fleet_lab import LEASE, FleetLab, open_lab
 
@@ -357,9 +355,7 @@ async def test_a_run_that_waits_for_its_workers_keeps_no_slot_from_them(lab: Fle
     outer = structs.replace(make_scripted_agent("outer done"), name="outer", team=team)
 
     async with App(lab.settings(("Write",)), environ=lab.environ) as app:
-        run = await delegate_to_worker(
-            app.launcher, outer, "go", at=lab.repo.path, branch="feat/outer", agents=[inner], by=ADA
-        )
+        run = await lab.create_worker(app, "feat/outer", outer, inner)
 
     assert (await lab.wait_ended(run)).outcome == "succeeded", lab.logs(run)
     [sent] = lab.events(run, WorkerSent)
@@ -392,16 +388,7 @@ async def test_the_members_of_a_team_on_one_host_work_on_another_with_the_rules_
     settings = lab.settings(("Write",), budget=Budget(tokens=1_000_000))
 
     async with App(settings, environ=lab.environ) as app:
-        run = await delegate_to_worker(
-            app.launcher,
-            outer,
-            "go",
-            at=lab.repo.path,
-            branch="feat/outer",
-            agents=[inner],
-            options=WorkerOptions(labels=("lead",)),
-            by=ADA,
-        )
+        run = await lab.create_worker(app, "feat/outer", outer, inner, options=WorkerOptions(labels=("lead",)))
 
     assert (await lab.wait_ended(run)).outcome == "succeeded", lab.logs(run)
     sent = [event.run for event in lab.events(run, WorkerSent)]
@@ -485,7 +472,7 @@ async def test_a_host_without_the_engine_of_a_run_refuses_it(lab: FleetLab) -> N
 
     async with App(lab.settings(), environ=lab.environ) as app:
         agent = structs.replace(make_scripted_agent("done"), engine="helper")
-        run = await delegate_to_worker(app.launcher, agent, "go", at=lab.repo.path, branch="feat/one", by=ADA)
+        run = await lab.create_worker(app, "feat/one", agent)
 
     refused = await lab.wait_for_entry(run, lambda entry: "alpha cannot" in getattr(entry.event, "text", ""))
     assert "helper" in refused.event.text  # type: ignore[union-attr]

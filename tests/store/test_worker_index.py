@@ -15,7 +15,7 @@ from podium.values.event import Noticed, PauseAsked, StopAsked
 from podium.values.fleet_job import FleetJob
 from podium.values.store_address import PostgresAddress, StoreAddress
 from podium.values.worker_task import WorkerTask
-from podium.workers.delegate import enqueue_worker_run
+from podium.workers.delegation import enqueue_worker_run
 
 from ..actors import ADA
 from .conftest import empty_store
@@ -27,7 +27,13 @@ async def runs(address: StoreAddress, tmp_path: Path) -> list[str]:
     async with App(Settings.load({}, home=tmp_path, store=address, model="rehearsal"), environ={}) as app:
         return [
             await enqueue_worker_run(
-                app.launcher, Agent(name="a"), "go", WorkerTask(root=root, path=root, branch=branch), by=ADA
+                app.launcher,
+                app.launcher.settings,
+                Agent(name="a"),
+                "go",
+                WorkerTask(root=root, path=root, branch=branch),
+                {},
+                by=ADA,
             )
             for root, branch in (("/one", "x"), ("/one", "y"), ("/two", "x"))
         ]

@@ -84,6 +84,17 @@ def test_a_token_that_may_approve_adds_checks(site: Site) -> None:
             assert client.command(path, body)["checks"] == ["lint", "test -e new.txt"]
 
 
+def test_rules_for_a_worker_need_the_scope_approve(site: Site, actor: ApiClient) -> None:
+    task = {"branch": "feat/rules", "task": "Do it", "agent": "greeter", "auto_approve": ["Bash(touch *)"]}
+
+    refused = actor.command("/api/workers", task, status=403)
+
+    assert refused["detail"] == (
+        "the rule 'Bash(touch *)' in auto_approve needs a token with the scope approve; yours has read, act"
+    )
+    assert "feat/rules" not in data.git(site.repo, "branch")
+
+
 def test_a_fork_that_changes_a_decision_needs_the_scope_approve(actor: ApiClient) -> None:
     refused = actor.command("/api/runs/da01/fork", {"decision": "d1", "option": "b"}, status=403)
 

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from podium import Agent
 from podium.store.reader import StoreReader
 from podium.testing import calls, read_entries
+from podium.values.agent import Budget
 from podium.values.event import (
     BudgetChanged,
     MessageReceived,
@@ -27,6 +28,7 @@ from podium.values.event import (
 )
 from podium.values.request import Request
 
+from . import screen_data as data
 from .api_client import ApiClient
 from .conftest import Site, open_site
 
@@ -213,6 +215,55 @@ def test_everything_that_lists_answers_for_an_empty_repository(client: ApiClient
     assert client.read("/api/teams/plan-build-review")["mode"] == "collaborate"
     assert client.read("/api/agents/plan-build-review/graph")["agents"]
     assert "podium_runs{" in client.get("/metrics").text
+
+
+def commit_nothing(site: Site, message: str) -> None:
+    data.git(site.repo, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", message)
+
+
+def test_a_worker_gets_all_options_of_the_command_through_the_api(site: Site, client: ApiClient) -> None:
+    for message in ("Base", "Later"):
+        commit_nothing(site, message)
+    task = {"branch": "feat/options", "task": "Write it", "base": "HEAD~1", "role": "simple-fix", "engine": "scripted"}
+    limits = {"timeout": 90, "max_turns": 7, "max_restarts": 0, "budget": {"usd": 2}, "auto_approve": ["Bash(ls *)"]}
+
+    sent = client.command("/api/workers", {**task, **limits, "unattended": True})
+
+    with StoreReader(site.store) as reader:
+        started = reader.read_summary(sent["id"]).started
+    agent, worker_task = started.agents[0], started.errand
+    assert (agent.engine, agent.max_turns, agent.budget) == ("scripted", 7, Budget(usd=2.0, seconds=90.0, turns=40))
+    assert worker_task is not None
+    assert worker_task.base == data.git(site.repo, "rev-parse", "HEAD~1")
+    assert (worker_task.role, worker_task.max_restarts, worker_task.is_unattended) == ("simple-fix", 0, True)
+    assert "Bash(ls *)" in started.settings["permissions"]["allow"]
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"timeout": 0}, "timeout"),
+        ({"times": 11}, "times"),
+        ({"choose": "judge"}, "--choose needs --times"),
+        ({"times": 2, "read_only": True}, "--times cannot be combined with --read-only"),
+        ({"role": "nobody"}, "role 'nobody' not found"),
+        ({"auto_approve": ["Nothing"]}, "unknown tool in --auto-approve: Nothing"),
+        ({"labels": ["gpu"]}, "no host has the labels gpu"),
+        ({"is_shared": True}, "is_shared"),
+    ],
+)
+def test_options_that_cannot_be_used_start_no_worker(
+    site: Site, client: ApiClient, options: dict[str, Any], problem: str
+) -> None:
+    commit_nothing(site, "Base")
+    before = client.read("/api/workers")["workers"]
+    body = {"branch": "feat/none", "task": "Write it", **options}
+
+    refused = client.post("/api/workers", json=body)
+
+    assert 400 <= refused.status_code < 500
+    assert problem in refused.text
+    assert client.read("/api/workers")["workers"] == before
 
 
 def test_a_worker_is_delegated_its_diff_shown_and_its_branch_merged(site: Site, client: ApiClient) -> None:

@@ -24,9 +24,7 @@ from podium.values.event import (
     WorkCommitted,
     WorkerSent,
 )
-from podium.workers.delegate import delegate_to_worker
 
-from ..actors import ADA
 from ..installed_agents import find_goose
 from ..workspace.merging import Repo
 from .worker_lab import EVERYTHING, WorkerLab, call, make_scripted_agent, write
@@ -46,7 +44,7 @@ def add_mate(lab: WorkerLab) -> None:
 async def delegate_to_mate(lab: WorkerLab, branch: str, *moves: Any) -> str:
     add_mate(lab)
     async with App(lab.settings(), environ=lab.environ) as app:
-        return await delegate_to_worker(app.launcher, make_mate(*moves), "go", at=lab.repo.path, branch=branch, by=ADA)
+        return await lab.create_worker(app, branch, make_mate(*moves))
 
 
 async def test_it_works_in_a_worktree_and_its_work_is_committed(lab: WorkerLab) -> None:
@@ -144,9 +142,7 @@ async def test_goose_works_in_the_checkouts_of_several_repositories_in_the_sandb
     agent = Agent(name="goose", engine="goose", model="openai:m", prompt=f"You work.\n{format_script(*moves)}")
     options = WorkerOptions(also=(str(other.path),))
     async with App(lab.settings(), environ=lab.environ) as app:
-        run = await delegate_to_worker(
-            app.launcher, agent, "go", at=lab.repo.path, branch="feat/both", options=options, by=ADA
-        )
+        run = await lab.create_worker(app, "feat/both", agent, options=options)
     lab.start_commander()
 
     ended = await allow_all(lab, run)

@@ -11,19 +11,22 @@ from anyio import create_task_group
 
 from podium import App
 from podium.runs.run_handle import drive_run
+from podium.runs.run_options import RunOptions
 from podium.store.fault_injection import refuse_after
 from podium.store.progress_files import Progress, record_progress
 from podium.store.wakeup import ensure_socket_folder
 from podium.store.worktree_ledger import Ledger
 from podium.values.event import Noticed, PermissionAsked, RunEnded, RunPaused, RunResumed, ToolAnswered, WorkCommitted
+from podium.values.worker_task import WorkerTask
 from podium.workers.commander import Commander
+from podium.workers.delegation import enqueue_worker_run
 from podium.workers.wire.link import LinkLimits
 from podium.workspace.git.repository import Repository
 from podium.workspace.worktrees.worktree import Worktrees
 
 from ..actors import ADA
 from ..studio import expire_leases
-from .worker_lab import WorkerLab, bash, call, wait_exited, write
+from .worker_lab import WorkerLab, bash, call, make_scripted_agent, wait_exited, write
 
 
 async def test_a_worker_that_crashes_is_started_again_and_goes_on(lab: WorkerLab) -> None:
@@ -85,8 +88,13 @@ if "podium.processes.fork_server_main" in sys.orig_argv:
 
 
 async def test_a_run_that_can_neither_continue_nor_be_ended_does_not_block_other_workers(lab: WorkerLab) -> None:
-    broken = await lab.delegate("feat/one", "never said", after="a run that is not there")
-    stopped = await lab.delegate("feat/two", "never said", after="a run that is not there")
+    async with App(lab.settings(), environ=lab.environ) as app:
+        agent, settings = make_scripted_agent("never said"), app.launcher.settings
+        tasks = [WorkerTask(root=lab.root, path=lab.root, name=name) for name in ("one", "two")]
+        options = RunOptions(after="a run that is not there")
+        broken, stopped = [
+            await enqueue_worker_run(app.launcher, settings, agent, "go", task, options, by=ADA) for task in tasks
+        ]
     lab.stop(stopped)
     fine = await lab.delegate("feat/three", "done")
 

@@ -15,7 +15,7 @@ from podium.store.wakeup import ensure_socket_folder
 from podium.testing import ModelServer
 from podium.values.event import PermissionAsked, ToolAnswered
 from podium.workers.commander_socket import commander_socket_path
-from podium.workers.delegate import start_commander
+from podium.workers.delegation import start_commander
 from podium.workers.provider_keys import announce_keys
 
 from .wire.meeting import connect_raw_peer

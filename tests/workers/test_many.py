@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import pytest
@@ -13,9 +12,7 @@ from podium import App
 from podium.core.placement import WorkerOptions
 from podium.processes.commander_main import open_and_command
 from podium.values.event import RunEnded, RunResumed
-from podium.workers.delegate import delegate_to_worker
 
-from ..actors import ADA
 from .worker_lab import SILENT, WorkerLab, make_scripted_agent, wait_exited
 
 
@@ -121,16 +118,8 @@ async def test_a_commander_that_dies_takes_its_workers_along_and_leaves_room_for
 async def test_no_worker_is_lost_that_is_delegated_while_a_commander_exits(lab: WorkerLab) -> None:
     async with App(lab.settings(), environ=lab.environ) as app, create_task_group() as group:
         for number in range(6):
-            delegate = partial(
-                delegate_to_worker,
-                app.launcher,
-                make_scripted_agent("done", tools=None),
-                "go",
-                at=lab.repo.path,
-                branch=f"feat/{number}",
-                by=ADA,
-            )
-            run = await delegate(options=WorkerOptions(is_reader=True))
+            agent = make_scripted_agent("done", tools=None)
+            run = await lab.create_worker(app, f"feat/{number}", agent, options=WorkerOptions(is_reader=True))
             group.start_soon(open_and_command, lab.environ)
 
             assert (await lab.wait_ended(run)).outcome == "succeeded"

@@ -24,9 +24,7 @@ from podium.values.event import (
     RunEnded,
     StatusReported,
 )
-from podium.workers.delegate import delegate_to_worker
 
-from ..actors import ADA
 from ..collaboration import make_plan, make_step
 from ..installed_agents import find_agent, find_goose
 from .worker_lab import WorkerLab
@@ -72,10 +70,7 @@ class MixedTeam:
 
     async def delegate(self, branch: str, agent: Agent, *members: Agent) -> str:
         async with App(self._lab.settings(), environ=self._lab.environ) as app:
-            options: dict[str, Any] = {"agents": (agent, *members)} if members else {}
-            return await delegate_to_worker(
-                app.launcher, agent, "go", at=self._lab.repo.path, branch=branch, by=ADA, **options
-            )
+            return await self._lab.create_worker(app, branch, agent, *members)
 
 
 def make_played(name: str, moves: list[Any], **keys: Any) -> Agent:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
+from podium import App
 from podium.runs.partial_merge import choose_shown_changes
 from podium.runs.worker_diff import WorkerDiff, read_worker_diff
 from podium.runs.worker_lookup import RepoContext
 from podium.values.actor import Actor
 from podium.values.errors import Mistake, RunOver
 from podium.values.event import MessageReceived
-from podium.workers.review_round import send_review
+from podium.workers.review_round import ReviewRequest, send_review
 from podium.workspace.merging.partial_commit import ChosenFile
 
 from .worker_lab import WorkerLab, bash, write
@@ -32,8 +35,10 @@ async def test_a_working_worker_gets_the_review_and_a_part_of_its_work_is_merged
         return await read_worker_diff(context, context.load_worker("feat/a"), in_checkout=in_checkout)
 
     shown = await read_diff(in_checkout=True)
-    sent = send_review(lab.store, working, "A review: use tabs.", by=ME, ref="r1")
-    send_review(lab.store, working, "A review: use tabs.", by=ME, ref="r1")
+    async with App(context.settings, environ=lab.environ) as app:
+        review = partial(send_review, app.launcher, context.settings, by=ME)
+        sent = await review(working, ReviewRequest(text="A review: use tabs.", ref="r1"))
+        await review(working, ReviewRequest(text="A review: use tabs.", ref="r1"))
     with pytest.raises(
         Mistake,
         match=r"feat/a has not ended \(waiting_permission\), and its branch does not match the diff that was shown",
@@ -52,5 +57,6 @@ async def test_a_working_worker_gets_the_review_and_a_part_of_its_work_is_merged
     candidate = await choose_shown_changes(context, ended, "main", [ChosenFile(path="one.txt")], shown=shown.digest)
     assert candidate.part is not None
     assert lab.repo.git("diff", "--name-only", "main", candidate.part.commit) == "one.txt"
-    with pytest.raises(RunOver, match=r"feat/a has ended \(complete\) and cannot receive messages"):
-        send_review(lab.store, ended, "Too late", by=ME)
+    async with App(context.settings, environ=lab.environ) as app:
+        with pytest.raises(RunOver, match=r"feat/a has ended \(complete\) and cannot receive messages"):
+            await send_review(app.launcher, context.settings, ended, ReviewRequest(text="Too late"), by=ME)

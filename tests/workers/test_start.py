@@ -8,7 +8,7 @@ import pytest
 
 from podium import Settings
 from podium.values.errors import Mistake
-from podium.workers.delegate import start_commander
+from podium.workers.delegation import start_commander
 
 from .worker_lab import WorkerLab
 

@@ -25,7 +25,7 @@ from podium.values.event import (
 )
 from podium.values.repository_origin import RepositoryOrigin
 from podium.values.worker_task import WorkerTask
-from podium.workers.delegate import enqueue_worker_run
+from podium.workers.delegation import enqueue_worker_run
 from podium.workers.work_push import WorkPush
 from podium.workers.worker_checkout import ensure_worker_checkout
 from podium.workspace.travel.run_location import locate_task
@@ -232,9 +232,8 @@ async def test_a_recorded_remote_that_could_run_a_command_ends_only_its_own_run(
     origin = RepositoryOrigin(path=lab.root, host="elsewhere", remote=f"ext::touch {mark}", base=lab.repo.tip())
     task = WorkerTask(root=lab.root, path=f"{lab.root}-w", branch="feat/one", base=lab.repo.tip(), origin=origin)
     async with App(lab.settings(), environ=lab.environ) as app:
-        run = await enqueue_worker_run(
-            app.launcher, make_scripted_agent("done"), "go", task, repo=lab.repo.path, by=ADA
-        )
+        agent, settings = make_scripted_agent("done"), app.launcher.settings
+        run = await enqueue_worker_run(app.launcher, settings, agent, "go", task, {"repo": lab.repo.path}, by=ADA)
 
     lab.start_commander()
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from podium import App
-from podium.workers.delegate import delegate_to_worker
 
-from ..actors import ADA
 from .worker_lab import WorkerLab, call, make_scripted_agent
 
 
@@ -24,7 +22,7 @@ async def test_a_worker_gets_the_instructions_and_keeps_its_memory_where_the_pro
         lab.repo.git("commit", "--quiet", "-m", "memory")
     agent = make_scripted_agent(call("update_memory", new="- make"), "done", memory="project")
     async with App(lab.settings(), environ=lab.environ) as app:
-        run = await delegate_to_worker(app.launcher, agent, "work", at=lab.repo.path, branch="feat/one", by=ADA)
+        run = await lab.create_worker(app, "feat/one", agent, task="work")
     lab.start_commander()
 
     assert (await lab.wait_ended(run)).outcome == "succeeded"

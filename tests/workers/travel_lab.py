@@ -46,7 +46,7 @@ class TravelLab(WorkerLab):
 
     async def delegate_moving(self, branch: str, *moves: Any, after: tuple[str, ...] = (), **options: Any) -> str:
         """Delegate a task to a worker that can move to another machine."""
-        return await self.delegate(branch, *moves, options=WorkerOptions(can_move=True, after=after), **options)
+        return await self.delegate(branch, *moves, can_move=True, options=WorkerOptions(after=after), **options)
 
     async def wait_pushed(self, run: str, *, steps: int) -> WorkPushed:
         """Wait until this many tool calls are finished and pushed, and return the push."""

@@ -41,7 +41,7 @@ from podium.values.event import (
     StopAsked,
 )
 from podium.values.store_address import StoreAddress, make_postgres_address
-from podium.workers.delegate import delegate_to_worker
+from podium.workers.delegation import NewWorker, create_worker
 
 from ..actors import ADA
 from ..preloaded_podium import ForkedProcess, run_podium_command, start_commander_process
@@ -162,17 +162,22 @@ class WorkerLab:
     ) -> list[str]:
         async with App(self.settings(allow), environ=self.environ) as app:
             return [
-                await delegate_to_worker(
-                    app.launcher,
+                await self.create_worker(
+                    app,
+                    branch,
                     make_scripted_agent(*moves, tools=tools, expects=expects),
-                    f"work on {branch}",
-                    at=self.repo.path,
-                    branch=branch,
-                    by=ADA,
+                    task=f"work on {branch}",
                     **options,
                 )
                 for branch, moves in moves_by_branch.items()
             ]
+
+    async def create_worker(
+        self, app: App, branch: str, *team: Agent, task: str = "go", run: str = "", **options: Any
+    ) -> str:
+        """Delegate a task to the first agent of a team, without starting a commander."""
+        new = NewWorker(at=self.repo.path, branch=branch, task=task, agent=team, **options)
+        return await create_worker(app.launcher, app.launcher.settings, new, by=ADA, run=run)
 
     def start_commander(self, **variables: str) -> ForkedProcess | subprocess.Popen[bytes]:
         """Start a commander in a separate process."""

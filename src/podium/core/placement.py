@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Annotated, Protocol
+
+from msgspec import Meta, Struct, field
 
 from ..values.agent import Agent, Budget, Permissions
 from ..values.attachment import AttachedFile
@@ -20,16 +22,13 @@ Idle = Callable[[], AbstractContextManager[None]]
 """Returns a context manager that pauses the timeouts of the waiting caller."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerOptions:
-    """A worker's options. The agent's file or the settings supply the options that are not given.
+class WorkerOptions(Struct, frozen=True, kw_only=True):
+    """A worker's options, with the names that the API uses. The agent's file or the settings supply what is not given.
 
     `after` lists branches whose workers have to succeed first, and `base` is the commit that the branch starts at.
-    A read-only worker gets no checkout. Workers that share a checkout can be on the same branch at once. With
-    `is_unattended`, nobody is asked: actions that need permission are denied. `approved` lists rules for actions
-    that the worker can take without asking. A worker that `can_move` may continue on another machine, so its files are
-    pushed to the remote while it works; a worker in a shared checkout cannot move. On a fleet, the worker runs on a
-    host with all `labels`, and workers with a higher `priority` start first. `also` lists folders in additional
+    A read-only worker gets no checkout. With `is_unattended`, nobody is asked: actions that need permission are denied.
+    `approved` lists rules for actions that the worker can take without asking. On a fleet, the worker runs on a host
+    with all `labels`, and workers with a higher `priority` start first. `also` lists folders in additional
     repositories; the worker gets a checkout of each.
     """
 
@@ -38,15 +37,13 @@ class WorkerOptions:
     role: str | None = None
     model: str | None = None
     engine: str | None = None
-    max_turns: int | None = None
+    max_turns: Annotated[int, Meta(ge=1)] | None = None
     budget: Budget | None = None
-    timeout: float | None = None
-    max_restarts: int | None = None
-    approved: tuple[str, ...] = ()
-    is_reader: bool = False
-    is_shared: bool = False
-    is_unattended: bool = False
-    can_move: bool = False
+    timeout: Annotated[float, Meta(ge=1)] | None = None
+    max_restarts: Annotated[int, Meta(ge=0)] | None = None
+    approved: tuple[str, ...] = field(default=(), name="auto_approve")
+    is_reader: bool = field(default=False, name="read_only")
+    is_unattended: bool = field(default=False, name="unattended")
     labels: tuple[str, ...] = ()
     priority: int = 0
     also: tuple[str, ...] = ()

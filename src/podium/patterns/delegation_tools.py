@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -150,7 +149,7 @@ class _WorkerDelegation:
             there = ", ".join(op.agents)
             return ToolAnswer(text=f"Agent {arguments.agent!r} not found; available: {there}.", is_error=True)
         agent = op.agents.get(arguments.agent)
-        options = replace(
+        options = structs.replace(
             arguments.as_worker_options(), after=tuple(one.branch for one in after.values() if one is not None)
         )
         sent = place.child("worker").find_outcome(WorkerSent)

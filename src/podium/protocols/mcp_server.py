@@ -40,8 +40,7 @@ from ..values.column import encode_rows
 from ..values.errors import PodiumError
 from ..values.worker_task import DEFAULT_WORKER_AGENT
 from ..views.run_report import Report
-from ..workers.delegate import delegate_to_worker, start_commander
-from ..workers.provider_keys import announce_keys
+from ..workers.delegation import NewWorker, delegate
 from .client_runs import ClientRuns, describe_missing_answer
 from .mcp_run_call import RunCall, ToolContext
 
@@ -120,20 +119,9 @@ class PodiumTools:
         """Start a worker that does a task on its own branch, in its own checkout. Returns its run id at once."""
         try:
             settings = await to_thread.run_sync(self._load_settings)
-            first, *others = load_roster(self._place, settings.home).resolve_team(agent)
+            worker = NewWorker(at=self._place, branch=branch, task=task, agent=agent)
             async with App(settings) as app:
-                with announce_keys(settings.store) as delivery:
-                    run = await delegate_to_worker(
-                        app.launcher,
-                        first,
-                        task,
-                        at=self._place,
-                        branch=branch,
-                        by=self._runs.by,
-                        run=delivery.run,
-                        agents=others,
-                    )
-                    start_commander(settings, delivery=delivery)
+                run = await delegate(app.launcher, settings, worker, by=self._runs.by)
         except PodiumError as error:
             raise ToolError(str(error)) from error
         return {"run": run, "branch": branch}

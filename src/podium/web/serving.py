@@ -19,7 +19,7 @@ from ..store.worker_index import WorkerIndex
 from ..values.actor import AccessScope
 from ..values.errors import Mistake
 from ..workers.commander_socket import commander_socket_path, is_commander_listening
-from ..workers.delegate import start_commander
+from ..workers.delegation import start_commander
 from ..workers.schedule_firing import CHECK_SECONDS, describe_unattended_schedules
 from ..workers.unfinished_workers import has_work
 from .api.access_tokens import SCOPES, TokenFile

@@ -11,7 +11,8 @@ from ..setup.settings import Settings
 from ..values.actor import Actor, act
 from ..values.agent import Agent
 from ..values.worker_task import WorkerTask
-from .delegate import enqueue_worker_run, start_commander
+from .delegation import enqueue_worker_run, start_commander
+from .fleet_jobs import HERE, WorkerPlace
 from .provider_keys import announce_keys
 
 
@@ -38,6 +39,16 @@ async def enqueue_background_run(
 
     `run` is an id chosen in advance; if that run exists, it is not queued again.
     """
+    with announce_keys(settings.store, run) as delivery:
+        queued = await write_background_run(launcher, settings, new, by=by, run=delivery.run)
+        start_commander(settings, delivery=delivery)
+    return queued
+
+
+async def write_background_run(
+    launcher: RunLauncher, settings: Settings, new: BackgroundRun, *, by: Actor, run: str, place: WorkerPlace = HERE
+) -> str:
+    """Write a run to the store, for the commander or the host that `place` names, and return its id."""
     worker_task = WorkerTask(
         root=str(new.place),
         path=str(new.place),
@@ -47,9 +58,6 @@ async def enqueue_background_run(
         max_restarts=settings.max_restarts,
     )
     options: RunOptions = {**new.options, "repo": new.place}
-    with announce_keys(settings.store, run) as delivery:
-        queued = await enqueue_worker_run(
-            launcher, new.agent, new.request, worker_task, by=by, run=delivery.run, settings=settings, **options
-        )
-        start_commander(settings, delivery=delivery)
-    return queued
+    return await enqueue_worker_run(
+        launcher, settings, new.agent, new.request, worker_task, options, by=by, run=run, place=place
+    )

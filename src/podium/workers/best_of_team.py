@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Literal
 
 from msgspec import structs
@@ -36,7 +35,7 @@ def make_best_of_team(
             "--choose checks requires at least one check, but the settings define none; add one, for example "
             "checks: {tests: pytest -q}, or use --choose judge"
         )
-    member = apply_options_to_agent(replace(options, budget=None, timeout=None), agent, settings)
+    member = apply_options_to_agent(structs.replace(options, budget=None, timeout=None), agent, settings)
     team_options: dict[str, Any] = {"choose": choose or "judge", "worktrees": "each"}
     if checks:
         team_options["checks"] = checks

@@ -11,11 +11,10 @@ import shlex
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Unpack
 
 from ..core.placement import WorkerOptions
 from ..runs.run_launcher import RunLauncher
-from ..runs.run_options import RunOptions
+from ..setup.settings import Settings
 from ..store.worker_index import WorkerIndex
 from ..values.actor import Actor
 from ..values.agent import Agent
@@ -32,7 +31,7 @@ from ..workspace.merging.merge_train import (
 from ..workspace.merging.resolution_commit import commit_resolution_start, find_marked_files
 from ..workspace.merging.trial_merge import CleanMerge, Conflict, MergeSide, try_merge
 from .branch_name import choose_branch_name
-from .delegate import delegate_to_worker
+from .delegation import NewWorker, delegate
 
 SUFFIX = "-resolved"
 
@@ -48,14 +47,13 @@ class ResolverRun:
 
 async def delegate_resolution(
     launcher: RunLauncher,
-    agent: Agent,
+    settings: Settings,
+    team: Sequence[Agent],
     left_out: LeftOutBranch,
     result: Train,
     *,
     at: Path,
     by: Actor,
-    run: str = "",
-    **run_options: Unpack[RunOptions],
 ) -> ResolverRun:
     """Start a worker to fix a branch that conflicts with a merge train or fails a check in it.
 
@@ -77,17 +75,8 @@ async def delegate_resolution(
             told, tried.conflicts, ours=ours, marked=await find_marked_files(repository, beginning.commit, beginning)
         )
     on = await choose_branch_name(repository, WorkerIndex(launcher.settings.store), left_out.branch, SUFFIX)
-    run = await delegate_to_worker(
-        launcher,
-        agent,
-        task,
-        at=at,
-        branch=on,
-        by=by,
-        options=WorkerOptions(base=beginning.commit),
-        run=run,
-        **run_options,
-    )
+    worker = NewWorker(at=at, branch=on, task=task, agent=team, options=WorkerOptions(base=beginning.commit))
+    run = await delegate(launcher, settings, worker, by=by)
     return ResolverRun(branch=left_out.branch, run=run, on=on)
 
 

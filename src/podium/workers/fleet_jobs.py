@@ -33,10 +33,10 @@ class Fleet:
         """The hosts that are currently accepting jobs."""
         return tuple(host for host in self.hosts if host.is_alive)
 
-    def can_place(self, options: WorkerOptions) -> bool:
-        """Return whether a worker with these options should run on a host, provided its repository has a remote."""
+    def can_place(self, worker_task: WorkerTask, options: WorkerOptions) -> bool:
+        """Return whether a worker with this task should run on a host, provided its repository has a remote."""
         is_wanted = bool(self.alive) or bool(self.own_host) or (bool(self.hosts) and bool(options.labels))
-        return is_wanted and not options.is_reader and not options.is_shared
+        return is_wanted and worker_task.has_checkout and not worker_task.is_shared
 
 
 NO_FLEET = Fleet()
@@ -86,7 +86,7 @@ def choose_place(
     if worker_task.also:
         return _stay_with_repositories(fleet, options)
     remote = "" if worker_task.origin is None else worker_task.origin.remote
-    if not fleet.own_host and (not remote or not fleet.can_place(options)):
+    if not fleet.own_host and (not remote or not fleet.can_place(worker_task, options)):
         return _stay_here(fleet, worker_task, options)
     job = FleetJob(
         run=run,

@@ -18,9 +18,8 @@ from ..values.agent import Agent
 from ..values.errors import Mistake
 from ..workspace.git.repository import Repository
 from .background_run import BackgroundRun, enqueue_background_run
-from .delegate import delegate_to_worker, start_commander
+from .delegation import NewWorker, delegate
 from .issue_triage import build_triage_request, build_work_request, can_change_files, make_triage_team
-from .provider_keys import announce_keys
 
 LONGEST_SLUG = 40
 
@@ -78,19 +77,9 @@ class IssueStart:
             new = BackgroundRun(agent=claim.agent, request=request, place=self._place)
             await enqueue_background_run(self._launcher, self._settings, new, by=self._by, run=claim.run)
             return
-        agent, *others = self._roster.resolve_team(claim.agent)
-        with announce_keys(self._settings.store, claim.run) as delivery:
-            await delegate_to_worker(
-                self._launcher,
-                agent,
-                request,
-                at=self._place,
-                branch=branch,
-                by=self._by,
-                run=claim.run,
-                agents=others,
-            )
-            start_commander(self._settings, delivery=delivery)
+        team = self._roster.resolve_team(claim.agent)
+        worker = NewWorker(at=self._place, branch=branch, task=request, agent=team)
+        await delegate(self._launcher, self._settings, worker, by=self._by, run=claim.run)
 
 
 def make_branch_name(claim: IssueClaim) -> str:

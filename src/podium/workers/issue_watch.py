@@ -35,7 +35,7 @@ from ..values.plain_text import escape_unprintable, truncate_text
 from ..views.worker_state import WorkerState
 from ..workspace.issues.issue_source import Issue, IssueSource
 from .commander_socket import commander_socket_path, is_commander_listening
-from .delegate import start_commander
+from .delegation import start_commander
 from .issue_comment import CommentPosting, format_comment
 from .issue_scout import IssueScout, NewIssues, WatchOptions
 from .issue_start import IssueStart

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -48,8 +46,7 @@ from ..values.worker_task import DEFAULT_WORKER_AGENT, WorkerTask
 from ..views.conversation_summary import summarise_conversation
 from ..views.run_view import RunView
 from .commander_socket import commander_socket_path, is_commander_listening
-from .delegate import delegate_to_worker, start_commander
-from .provider_keys import announce_keys
+from .delegation import NewWorker, delegate, start_commander
 from .unfinished_workers import has_work
 
 POLL_SECONDS = 5.0
@@ -108,25 +105,19 @@ class LocalPlacement:
             named = resolve_models(options.model, self._settings.models).models
             require_consent(named, self._settings, self._launcher.provider_variables, chooser="the task")
         first = structs.replace(first, budget=combine_strictest(first.budget, options.budget))
-        options = replace(options, budget=None, is_shared=sent.is_shared, is_unattended=self._is_unattended)
-        with announce_keys(self._store, sent.run) as delivery:
-            await delegate_to_worker(
-                self._launcher,
-                first,
-                sent.task,
-                at=self._directory,
-                branch=sent.branch,
-                by=Actor(name=_find_sender(operation, first), channel="agent"),
-                options=options,
-                parent=self._run,
-                operation=operation,
-                run=sent.run,
-                settings=structs.replace(self._settings, budget=sent.budget),
-                agents=rest,
-            )
-            # A worker gets its keys from its commander, not from its environment.
-            environ = {**os.environ, **self._launcher.provider_variables}
-            await to_thread.run_sync(partial(start_commander, self._launcher.settings, environ, delivery=delivery))
+        worker = NewWorker(
+            at=self._directory,
+            branch=sent.branch,
+            task=sent.task,
+            agent=(first, *rest),
+            options=structs.replace(options, budget=None, is_unattended=self._is_unattended),
+            parent=self._run,
+            operation=operation,
+            is_shared=sent.is_shared,
+        )
+        settings = structs.replace(self._settings, budget=sent.budget)
+        by = Actor(name=_find_sender(operation, first), channel="agent")
+        await delegate(self._launcher, settings, worker, by=by, run=sent.run)
 
     def _must_not_be_too_deep(self) -> None:
         """Raise Mistake if a worker started by this run would be nested too deeply."""

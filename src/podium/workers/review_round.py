@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from anyio import to_thread
 
 from ..core.placement import WorkerOptions
-from ..roster.discovery import load_roster
 from ..runs.run_launcher import RunLauncher
 from ..runs.run_steering import NewMessage, send_message
 from ..runs.worker_diff import require_own_branch
 from ..runs.worker_lookup import load_worker_states
 from ..setup.settings import Settings
-from ..store.reader import StoreReader
+from ..store.reader import RunSummary, StoreReader
 from ..store.worker_index import WorkerIndex
 from ..values.actor import Actor, act
 from ..values.errors import Mistake, RunOver
@@ -24,8 +24,7 @@ from ..views.worker_state import WorkerState
 from ..workspace.git.repository import Repository
 from ..workspace.git.revision import branch_tip
 from .branch_name import choose_branch_name
-from .delegate import delegate_to_worker, start_commander
-from .provider_keys import announce_keys
+from .delegation import NewWorker, delegate
 
 SUFFIX = "-review"
 
@@ -39,34 +38,45 @@ class SentReview:
     text: str
 
 
-@act("act")
-def send_review(store: StoreAddress, worker: WorkerState, review: str, *, by: Actor, ref: str = "") -> SentReview:
-    """Send a review to a worker that has not ended. A review with a known `ref` is not sent again.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewRequest:
+    """A review of a worker's changes. If the worker has ended and `continues` is set, a new worker gets the review.
 
-    Raise RunOver if the worker has ended.
+    A review with a known `ref` is not sent to a worker again.
     """
-    branch = worker.worker_task.branch
+
+    text: str
+    continues: bool = False
+    ref: str = ""
+
+
+@act("act")
+async def send_review(
+    launcher: RunLauncher, settings: Settings, worker: WorkerState, review: ReviewRequest, *, by: Actor, run: str = ""
+) -> SentReview:
+    """Send a review to a worker or, if it has ended, start a worker with the same agent that continues from its branch.
+
+    The new worker works on a new branch, so the reviewed branch does not change. `run` is the id for the new run; if a
+    run with this id already exists, no other run is started. Raise RunOver if the worker has ended and the review does
+    not continue its work, or Mistake if no worker can be started.
+    """
+    require_own_branch(worker)
     if worker.is_over:
+        return await _continue_work(launcher, settings, worker, review, by=by, run=run)
+    summary = await to_thread.run_sync(_read_summary, settings.store, worker.run)
+    message = NewMessage(text=review.text, ref=review.ref)
+    sent = await to_thread.run_sync(partial(send_message, settings.store, summary, message, by=by))
+    return SentReview(run=worker.run, branch=worker.worker_task.branch, text=sent.text)
+
+
+async def _continue_work(
+    launcher: RunLauncher, settings: Settings, worker: WorkerState, review: ReviewRequest, *, by: Actor, run: str
+) -> SentReview:
+    if not review.continues:
         raise RunOver(
             f"{worker.name} has ended ({worker.state}) and cannot receive messages; "
             "start a new worker that continues from its branch, with the review as its task"
         )
-    with StoreReader(store) as reader:
-        summary = reader.read_summary(worker.run)
-    sent = send_message(store, summary, NewMessage(text=review, ref=ref), by=by)
-    return SentReview(run=worker.run, branch=branch, text=sent.text)
-
-
-async def delegate_review(
-    launcher: RunLauncher, settings: Settings, worker: WorkerState, review: str, *, by: Actor, run: str = ""
-) -> SentReview:
-    """Start a worker with the same agent to continue from the branch of a worker that has ended.
-
-    The new worker works on a new branch, so the reviewed branch does not change. `by` is who sends the review. `run` is
-    the id for the new run; if a run with this id already exists, no other run is started. Raise Mistake if no worker
-    can be started.
-    """
-    require_own_branch(worker)
     if worker.also:
         raise Mistake(
             f"{worker.name} worked in several repositories, so no new worker can continue from its branch; "
@@ -75,27 +85,22 @@ async def delegate_review(
     if run and await launcher.has_run(run):
         [known] = await to_thread.run_sync(load_worker_states, settings.store, [run])
         return _describe(run, known.worker_task.branch)
-    root = Path(worker.worker_task.root)
+    root, branch = Path(worker.worker_task.root), worker.worker_task.branch
     repository = Repository.at(root)
-    branch = worker.worker_task.branch
-    options = WorkerOptions(base=await branch_tip(repository, branch), role=worker.worker_task.role or None)
     name = await choose_branch_name(repository, WorkerIndex(settings.store), branch, SUFFIX)
-    agent, *others = load_roster(root, settings.home).resolve_team(worker.agent)
-    with announce_keys(settings.store, run) as delivery:
-        started = await delegate_to_worker(
-            launcher,
-            agent,
-            format_review_task(worker, review),
-            at=root,
-            branch=name,
-            by=by,
-            options=options,
-            run=delivery.run,
-            settings=settings,
-            agents=others,
-        )
-        start_commander(settings, delivery=delivery)
-    return _describe(started, name)
+    new = NewWorker(
+        at=root,
+        branch=name,
+        task=format_review_task(worker, review.text),
+        agent=worker.agent,
+        options=WorkerOptions(base=await branch_tip(repository, branch), role=worker.worker_task.role or None),
+    )
+    return _describe(await delegate(launcher, settings, new, by=by, run=run), name)
+
+
+def _read_summary(store: StoreAddress, run: str) -> RunSummary:
+    with StoreReader(store) as reader:
+        return reader.read_summary(run)
 
 
 def format_review_task(worker: WorkerState, review: str) -> str:

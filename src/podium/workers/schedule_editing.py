@@ -20,7 +20,7 @@ from ..system.time_zone import find_local_zone, load_zone
 from ..values.actor import Actor, act
 from ..values.cron_expression import CronExpression
 from .commander_socket import commander_socket_path, is_commander_listening
-from .delegate import start_commander
+from .delegation import start_commander
 
 START_SECONDS = 5.0
 """The maximum time to wait until a new commander is listening, in seconds.

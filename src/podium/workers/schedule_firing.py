@@ -26,9 +26,8 @@ from ..values.cron_expression import CronExpression
 from ..values.errors import Mistake, PodiumError, StoreFailed
 from ..values.fleet_job import FleetJob
 from ..values.plain_text import escape_unprintable, format_count, truncate_text
-from ..values.worker_task import WorkerTask
+from .background_run import BackgroundRun, write_background_run
 from .commander_socket import commander_socket_path, is_commander_listening
-from .delegate import enqueue_worker_run
 from .fleet_jobs import HERE, WorkerPlace
 
 LATE_SECONDS = 600.0
@@ -123,19 +122,13 @@ class ScheduleFiring:
             if not await to_thread.run_sync(place.is_dir):
                 raise Mistake(f"{schedule.root} does not exist")
             settings = self._get_settings(schedule.root)
-            worker_task = WorkerTask(
-                root=schedule.root, path=schedule.root, is_here=True, max_restarts=settings.max_restarts
-            )
-            await enqueue_worker_run(
+            await write_background_run(
                 self._launcher,
-                schedule.agent,
-                schedule.request,
-                worker_task,
+                settings,
+                BackgroundRun(agent=schedule.agent, request=schedule.request, place=place),
                 by=Actor(name=schedule.author, channel="schedule"),
                 run=schedule.next_run,
-                settings=settings,
                 place=self._choose_place(schedule.next_run),
-                repo=place,
             )
         except PodiumError as error:
             return truncate_text(escape_unprintable(str(error)), 400)

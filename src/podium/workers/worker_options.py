@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import structs
@@ -12,6 +13,7 @@ from ..core.placement import WorkerOptions
 from ..setup.settings import Settings
 from ..values.agent import Agent, Budget
 from ..values.errors import Mistake
+from ..values.tool_table import AGENT_RULE, DELEGATING_TOOLS, RULE_NAMES, TOOLS
 
 
 def apply_options_to_agent(options: WorkerOptions, agent: Agent, settings: Settings) -> Agent:
@@ -61,3 +63,18 @@ def find_role(name: str, settings: Settings) -> Role:
     if role is None:
         raise Mistake(f"role {name!r} not found; available: {', '.join(dict.fromkeys((*settings.models, *ROLES)))}")
     return role
+
+
+def require_known_tools(rules: Sequence[str]) -> None:
+    """Raise Mistake if a rule refers to an unknown tool."""
+    known = [*(row.name_in_rules for row in TOOLS if row.effect != "other"), *DELEGATING_TOOLS, AGENT_RULE]
+    names = dict.fromkeys(rule.partition("(")[0] for rule in rules)
+    unknown = [
+        name for name in names if name.lower() not in RULE_NAMES and name not in known and not name.startswith("mcp__")
+    ]
+    if unknown:
+        there_are = ", ".join(known)
+        raise Mistake(
+            f"unknown tool in --auto-approve: {', '.join(unknown)}; available: {there_are}, and "
+            "mcp__SERVER__TOOL for tools from MCP servers"
+        )

@@ -17,7 +17,7 @@ from ..values.event import RunResumed, decode_entry
 from ..values.phase import IDLE_PHASES
 from ..values.store_address import StoreAddress
 from ..views.worker_state import WorkerState
-from .delegate import start_commander
+from .delegation import start_commander
 from .fleet_jobs import find_missing_jobs
 
 

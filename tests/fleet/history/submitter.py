@@ -16,7 +16,7 @@ from podium import App, Settings
 from podium.core.placement import WorkerOptions
 from podium.store.worker_index import WorkerIndex
 from podium.values.errors import PodiumError
-from podium.workers.delegate import delegate_to_worker
+from podium.workers.delegation import NewWorker, create_worker
 
 from ...actors import ADA
 from ...workers.worker_lab import make_scripted_agent
@@ -33,16 +33,15 @@ async def submit_runs(plan: HistoryPlan, repo: Path) -> None:
     async with App(settings, environ=os.environ) as app:
         for run in plan.runs:
             if run.branch not in known:
-                await delegate_to_worker(
-                    app.launcher,
-                    make_scripted_agent(*run.moves),
-                    f"work on {run.branch}",
+                new = NewWorker(
                     at=repo,
                     branch=run.branch,
+                    task=f"work on {run.branch}",
+                    agent=(make_scripted_agent(*run.moves),),
                     options=WorkerOptions(labels=(LABEL,)),
-                    settings=Settings.load(repo=repo, permissions=run.permissions),
-                    by=ADA,
                 )
+                settings = Settings.load(repo=repo, permissions=run.permissions)
+                await create_worker(app.launcher, settings, new, by=ADA)
 
 
 def main() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,14 +12,10 @@ import click
 
 from ...config.model_role import ROLES
 from ...core.placement import WorkerOptions
-from ...roster.discovery import load_roster
 from ...setup.settings import Settings
 from ...system.locations import find_repo
 from ...system.username import get_local_actor
-from ...values.agent import Agent
-from ...values.errors import Mistake
 from ...values.event import SCHEMA, Noticed
-from ...values.tool_table import AGENT_RULE, DELEGATING_TOOLS, RULE_NAMES, TOOLS
 from ...values.worker_task import DEFAULT_WORKER_AGENT
 from ..terminal.budget_text import BudgetParamType
 from ..terminal.command_options import read_text_argument
@@ -102,36 +97,15 @@ def delegate_command(
     on their own branches.
     With --also, the worker gets a checkout on BRANCH in each repository, and podium merge merges them together.
     """
-    if choose is not None and times is None:
-        raise click.UsageError("--choose needs --times; give both")
-    if times is not None and option_values["is_reader"]:
-        raise click.UsageError(
-            "--times cannot be combined with --read-only, because --times compares checkouts and a read-only "
-            "worker has none"
-        )
-    if option_values["also"] and (times is not None or option_values["is_reader"]):
-        other = "--times" if times is not None else "--read-only"
-        raise click.UsageError(
-            f"--also cannot be combined with {other}, because --also needs a single worker with its own checkouts"
-        )
     place = find_repo(repo or Path())
     settings = Settings.load(repo=place)
     option_values["model"] = choose_model(provider, option_values["model"], settings, os.environ)
     rules = tuple(filter(None, map(str.strip, (approved or "").split(","))))
-    require_known_tools(rules)
     options = WorkerOptions(**option_values, approved=rules, is_unattended=is_input_disabled())
     if options.model and not settings.model:
         # If a model is specified but its provider cannot be reached, fail instead of falling back to a rehearsal.
         settings = Settings.load(repo=place, model=options.model)
-    agent_team = load_roster(place, settings.home).resolve_team(agent)
-    if times is not None:
-        # Imported here to keep start-up fast: only --times needs it.
-        from ...workers.best_of_team import make_best_of_team
-
-        first, *others = agent_team
-        lead, member = make_best_of_team(first, times, choose, settings, options)
-        agent_team = (lead, member, *others)
-    run = anyio.run(_delegate_task, settings, place, agent_team, branch, read_text_argument(task), options)
+    run = anyio.run(_delegate_task, settings, place, agent, branch, read_text_argument(task), options, times, choose)
     if options.labels:
         _print_notices(settings, run)
     if is_json:
@@ -140,21 +114,6 @@ def delegate_command(
         click.echo(run)
         print_to_stderr(
             f"{branch}: delegated to a worker; see podium workers for its state and podium approvals for its requests"
-        )
-
-
-def require_known_tools(rules: Sequence[str]) -> None:
-    """Raise Mistake if a rule refers to an unknown tool."""
-    known = [*(row.name_in_rules for row in TOOLS if row.effect != "other"), *DELEGATING_TOOLS, AGENT_RULE]
-    names = dict.fromkeys(rule.partition("(")[0] for rule in rules)
-    unknown = [
-        name for name in names if name.lower() not in RULE_NAMES and name not in known and not name.startswith("mcp__")
-    ]
-    if unknown:
-        there_are = ", ".join(known)
-        raise Mistake(
-            f"unknown tool in --auto-approve: {', '.join(unknown)}; available: {there_are}, and "
-            "mcp__SERVER__TOOL for tools from MCP servers"
         )
 
 
@@ -169,25 +128,18 @@ def _print_notices(settings: Settings, run: str) -> None:
 
 
 async def _delegate_task(
-    settings: Settings, place: Path, agents: tuple[Agent, ...], branch: str, task: str, options: WorkerOptions
+    settings: Settings,
+    place: Path,
+    agent: str,
+    branch: str,
+    task: str,
+    options: WorkerOptions,
+    times: int | None,
+    choose: Choose | None,
 ) -> str:
     from ...app import App  # imported here to keep start-up fast: the help does not need it
-    from ...workers.delegate import delegate_to_worker, start_commander
-    from ...workers.provider_keys import announce_keys
+    from ...workers.delegation import NewWorker, delegate
 
-    agent, *others = agents
+    worker = NewWorker(at=place, branch=branch, task=task, agent=agent, options=options, times=times, choose=choose)
     async with App(settings) as app:
-        with announce_keys(settings.store) as delivery:
-            run = await delegate_to_worker(
-                app.launcher,
-                agent,
-                task,
-                at=place,
-                branch=branch,
-                by=get_local_actor("command"),
-                options=options,
-                run=delivery.run,
-                agents=others,
-            )
-            start_commander(settings, delivery=delivery)
-    return run
+        return await delegate(app.launcher, settings, worker, by=get_local_actor("command"))

@@ -49,8 +49,6 @@ async def send_resolvers(context: RepoContext, result: Train, team: tuple[Agent,
         return []
     from ...app import App  # imported here to keep start-up fast: most merges do not need it
     from ...workers.conflict_resolution import delegate_resolution
-    from ...workers.delegate import start_commander
-    from ...workers.provider_keys import announce_keys
 
     resolvers_by_branch = await find_resolvers(context)
     resolver_runs: list[ResolverRun] = []
@@ -60,19 +58,17 @@ async def send_resolvers(context: RepoContext, result: Train, team: tuple[Agent,
                 print_to_stderr(reason)
                 continue
             try:
-                with announce_keys(context.settings.store) as delivery:
-                    resolver_run = delegate_resolution(
+                resolver_runs.append(
+                    await delegate_resolution(
                         app.launcher,
-                        team[0],
+                        context.settings,
+                        team,
                         one,
                         result,
                         at=context.folder,
                         by=get_local_actor("command"),
-                        run=delivery.run,
-                        agents=team[1:],
                     )
-                    resolver_runs.append(await resolver_run)
-                    start_commander(context.settings, delivery=delivery)
+                )
             except PodiumError as error:
                 print_to_stderr(f"{one.branch}: no resolver was started: {error}")
     return resolver_runs

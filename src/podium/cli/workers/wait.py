@@ -164,7 +164,7 @@ class WorkerWaiter:
                     f"the commander did not start after {MAX_COMMANDER_STARTS} attempts; logs/commander.log in "
                     "Podium's home directory may show why"
                 )
-            from ...workers.delegate import start_commander  # imported here to keep start-up fast: few waits need it
+            from ...workers.delegation import start_commander  # imported here to keep start-up fast: few waits need it
 
             start_commander(self._settings)
             self._starts, self._quiet_since = self._starts + 1, now

@@ -21,7 +21,7 @@ from ....views.diff_hunks import parse_diff
 from ....views.review_message import LineComment, format_review
 from ....views.worker_state import WorkerState
 from ....workers.merging import build_merge, plan_partial_merge
-from ....workers.review_round import delegate_review, send_review
+from ....workers.review_round import ReviewRequest, send_review
 from ....workspace.merging.partial_commit import ChosenFile
 from ..command_once import run_once
 from ..route_parameters import CurrentActor, IdempotencyKey, RunPrefix, Server
@@ -90,17 +90,12 @@ async def review_changes(
 ) -> dict[str, Any]:
     """Send line comments on a worker's diff, as one message, to the worker or to a new one that continues its work."""
     worker = await _load_worker(server, run)
-    require_own_branch(worker)
     text = format_review(worker.worker_task.branch, data.comments, data.note)
 
     async def send(id: str) -> dict[str, Any]:
-        if data.continues and worker.is_over:
-            settings = _make_context(server, worker).settings
-            sent = await delegate_review(server.launcher, settings, worker, text, by=actor, run=id)
-        else:
-            sent = await to_thread.run_sync(
-                lambda: send_review(server.store, worker, text, by=actor, ref=idempotency_key or "")
-            )
+        review = ReviewRequest(text=text, continues=data.continues, ref=idempotency_key or "")
+        settings = _make_context(server, worker).settings
+        sent = await send_review(server.launcher, settings, worker, review, by=actor, run=id)
         return {"run": sent.run, "branch": sent.branch, "text": sent.text}
 
     return await run_once(server.store, idempotency_key, data, send)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from anyio import to_thread
 from litestar import get, post
 from litestar.params import JSONBody
-from msgspec import Struct
+from msgspec import Meta, Struct, structs
 
 from ....core.placement import WorkerOptions
-from ....roster.discovery import load_roster
 from ....runs.branch_forecast import forecast_branches, forecast_fields, read_current_branch
 from ....runs.context_window import add_context_windows
 from ....runs.merge_candidates import (
@@ -27,14 +26,14 @@ from ....runs.worktree_listing import WORKTREE_COLUMNS, WorktreeRow
 from ....setup.settings import Settings
 from ....store.worker_index import WorkerIndex
 from ....values.actor import Actor
-from ....values.agent import Budget
 from ....values.column import encode_rows, list_page_columns
 from ....values.errors import Mistake
 from ....values.event import SCHEMA
 from ....values.plain_text import truncate_text
 from ....values.worker_task import DEFAULT_WORKER_AGENT
 from ....views.worker_state import WorkerState
-from ....workers.delegate import delegate_to_worker, start_commander
+from ....workers.best_of_team import MOST_TIMES, Choose
+from ....workers.delegation import NewWorker, delegate
 from ....workers.merge_run import merge_fields
 from ....workers.merging import (
     MergePlan,
@@ -46,30 +45,28 @@ from ....workers.merging import (
     format_kept_ref,
     plan_merge,
 )
-from ....workers.provider_keys import announce_keys
 from ....workspace.git.repository import Repository
 from ....workspace.worktrees.cleanup import list_worktrees
 from ..command_once import run_once
 from ..route_parameters import CurrentActor, IdempotencyKey, RepoFolder, Server
-from ..scopes import ApiRequest, get_token, may, may_act, may_read, require_scope
+from ..scopes import ApiRequest, get_token, may, may_read, require_scope
 from ..server_context import ServerContext
 
 MOST_OVER = 50
 
 
-class NewWorker(Struct, forbid_unknown_fields=True):
-    """A task for a worker on its own branch."""
+class DelegatedTask(WorkerOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A task for a worker on its own branch, with the options of `podium delegate`.
+
+    Rules in `auto_approve` need the scope `approve`.
+    """
 
     branch: str
     task: str
     agent: str = DEFAULT_WORKER_AGENT
     repo: str = ""
-    model: str | None = None
-    after: tuple[str, ...] = ()
-    budget: Budget | None = None
-    read_only: bool = False
-    also: tuple[str, ...] = ()
-    """Folders in additional repositories. The worker also gets a checkout of each of these repositories."""
+    times: Annotated[int, Meta(ge=2, le=MOST_TIMES)] | None = None
+    choose: Choose | None = None
 
 
 class NewMerge(Struct, forbid_unknown_fields=True):
@@ -154,9 +151,9 @@ async def read_worktrees(request: ApiRequest, server: Server, repo: RepoFolder =
     return {"schema": SCHEMA, "worktrees": msgspec.to_builtins(encode_rows(rows, WORKTREE_COLUMNS))}
 
 
-@post("/api/workers", guards=[may_act])
-async def delegate(
-    data: JSONBody[NewWorker],
+@post("/api/workers", guards=[may(delegate)])
+async def delegate_task(
+    data: JSONBody[DelegatedTask],
     request: ApiRequest,
     actor: CurrentActor,
     server: Server,
@@ -165,31 +162,21 @@ async def delegate(
     """Start a worker that does a task on its own branch, in its own process and checkout."""
     place = await _find_place(request, server, data.repo)
     settings = Settings.load(repo=place, store=server.store, home=server.settings.home, model=data.model)
-    agent, *others = load_roster(place, settings.home).resolve_team(data.agent)
-    options = WorkerOptions(
-        model=data.model,
-        after=data.after,
-        budget=data.budget,
-        is_reader=data.read_only,
-        also=tuple([str(await _find_place(request, server, folder)) for folder in data.also]),
+    if data.approved:
+        require_scope(request, "approve", to=f"the rule {truncate_text(data.approved[0])!r} in auto_approve")
+    also = tuple([str(await _find_place(request, server, folder)) for folder in data.also])
+    worker = NewWorker(
+        at=place,
+        branch=data.branch,
+        task=data.task,
+        agent=data.agent,
+        options=structs.replace(data, also=also),
+        times=data.times,
+        choose=data.choose,
     )
 
     async def start(id: str) -> dict[str, Any]:
-        with announce_keys(settings.store, id) as delivery:
-            run = await delegate_to_worker(
-                server.launcher,
-                agent,
-                data.task,
-                at=place,
-                branch=data.branch,
-                by=actor,
-                options=options,
-                run=delivery.run,
-                settings=settings,
-                agents=others,
-            )
-            start_commander(settings, delivery=delivery)
-        return {"id": run, "branch": data.branch}
+        return {"id": await delegate(server.launcher, settings, worker, by=actor, run=id), "branch": data.branch}
 
     return await run_once(server.store, idempotency_key, data, start)
 
@@ -257,4 +244,4 @@ async def _find_place(request: ApiRequest, server: ServerContext, repo: str) -> 
     return await to_thread.run_sync(lambda: server.find_place(repo, by=get_token(request)))
 
 
-ROUTES = (list_workers, read_forecast, read_worktrees, delegate, preview_merge, apply_reviewed_merge)
+ROUTES = (list_workers, read_forecast, read_worktrees, delegate_task, preview_merge, apply_reviewed_merge)

@@ -6,15 +6,16 @@ import os
 import secrets
 import sys
 import threading
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Unpack
 
 from anyio import CancelScope, to_thread
 from msgspec import structs
 
 from ..core.placement import DEFAULT_OPTIONS, WorkerOptions
+from ..roster.discovery import load_roster
 from ..runs.always_answer import publish_saved_rules
 from ..runs.run_launcher import RunLauncher
 from ..runs.run_options import RunOptions
@@ -24,119 +25,167 @@ from ..store.wakeup import send_wakeup
 from ..store.worker_index import WorkerIndex
 from ..system.private_folder import make_private_folder
 from ..system.trace_parent import trace_parent
-from ..values.actor import Actor
+from ..values.actor import Actor, act
 from ..values.agent import Agent
 from ..values.errors import Mistake
 from ..values.store_address import StoreAddress, format_store_setting
-from ..values.worker_task import WorkerTask
+from ..values.worker_task import DEFAULT_WORKER_AGENT, WorkerTask
 from ..workspace.git.repository import Repository
+from .best_of_team import Choose, make_best_of_team
 from .checkout_placement import place_also_checkouts, place_checkout
 from .fleet_jobs import HERE, WorkerPlace, choose_place, find_fleet, submit_job
-from .provider_keys import KeyDelivery, send_keys
+from .provider_keys import KeyDelivery, announce_keys, send_keys
 from .work_origin import make_origin
-from .worker_options import apply_options_to_agent, apply_options_to_settings
+from .worker_options import apply_options_to_agent, apply_options_to_settings, require_known_tools
 
 
-async def delegate_to_worker(
-    launcher: RunLauncher,
-    agent: Agent,
-    task: str,
-    *,
-    at: Path,
-    branch: str,
-    by: Actor,
-    options: WorkerOptions = DEFAULT_OPTIONS,
-    parent: str = "",
-    operation: str = "",
-    run: str = "",
-    settings: Settings | None = None,
-    **run_options: Unpack[RunOptions],
-) -> str:
-    """Delegate a task to a worker on its own branch and return the id of its run.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewWorker:
+    """A task for a worker on its own branch.
 
-    `at` is a folder in the repository. `by` is who delegates the task. A read-only worker gets no branch; `branch` is
-    then only its name. `parent` is the run that starts the worker, and `operation` is the operation in that run. `run`
-    is an id chosen in advance; if that run exists, nothing is done. `settings` is used instead of the launcher's
-    settings. Raise Mistake if the worker or its checkout cannot be created.
+    `at` is a folder in the repository. A read-only worker gets no branch; `branch` is then only its name. `agent` is
+    the name of an agent, or an agent followed by the agents that it needs. With `times`, several workers do the task,
+    each on its own branch, and `branch` gets the best result; `choose` says how it is found. `parent` is the run that
+    starts the worker, and `operation` is the operation in that run. If `is_shared` is set, other members of the team
+    work in the same checkout. A worker that `can_move` may continue on another machine, so its files are pushed to the
+    remote while it works; a worker in a shared checkout cannot move.
+    """
+
+    at: Path
+    branch: str
+    task: str
+    agent: str | Sequence[Agent] = DEFAULT_WORKER_AGENT
+    options: WorkerOptions = DEFAULT_OPTIONS
+    times: int | None = None
+    choose: Choose | None = None
+    parent: str = ""
+    operation: str = ""
+    is_shared: bool = False
+    can_move: bool = False
+
+
+@act("act")
+async def delegate(launcher: RunLauncher, settings: Settings, new: NewWorker, *, by: Actor, run: str = "") -> str:
+    """Delegate a task to a worker, make sure that a commander is running, and return the id of the worker's run.
+
+    `run` is an id chosen in advance; if that run exists, nothing is done. Raise Mistake if the worker or its checkout
+    cannot be created.
+    """
+    with announce_keys(settings.store, run) as delivery:
+        run = await create_worker(launcher, settings, new, by=by, run=delivery.run)
+        # A worker gets its keys from its commander, not from its environment.
+        environ = {**os.environ, **launcher.provider_variables}
+        await to_thread.run_sync(partial(start_commander, settings, environ, delivery=delivery))
+    return run
+
+
+async def create_worker(launcher: RunLauncher, settings: Settings, new: NewWorker, *, by: Actor, run: str = "") -> str:
+    """Write a worker's run to the store, for a commander or a host that starts it, and return its id.
+
+    `run` is an id chosen in advance; if that run exists, nothing is done.
     """
     if run and await launcher.has_run(run):
         return run
-    settings = apply_options_to_settings(options, settings or launcher.settings)
+    options, store = new.options, launcher.settings.store
+    agent, *others = _choose_team(new, settings)
+    settings = apply_options_to_settings(options, settings)
     agent = apply_options_to_agent(options, agent, settings)
-    repository = Repository.at(at)
+    repository = Repository.at(new.at)
     root = str(repository.main_folder)
-    worker_index = WorkerIndex(launcher.settings.store)
-    waits = tuple(await to_thread.run_sync(_find_preceding_runs, worker_index, root, options.after, branch))
-    worker_task = structs.replace(
-        _make_worker_task(root, branch, options, settings), after=waits, parent=parent, operation=operation
-    )
-    run_options["repo"] = repository.main_folder
+    worker_index = WorkerIndex(store)
+    waits = tuple(await to_thread.run_sync(_find_preceding_runs, worker_index, root, options.after, new.branch))
+    worker_task = structs.replace(_make_worker_task(root, new, settings), after=waits)
     # The lock prevents other workers from taking the branch or the path before this worker is in the index.
     async with worker_index.hold_delegation_lock():
-        fleet = await find_fleet(launcher.settings.store)
-        if fleet.hosts and not (options.labels or options.is_reader or options.is_shared or options.also):
-            options = replace(options, labels=settings.labels)
+        fleet = await find_fleet(store)
+        if fleet.hosts and worker_task.has_checkout and not (options.labels or new.is_shared or options.also):
+            options = structs.replace(options, labels=settings.labels)
         run = run or secrets.token_hex(6)
-        if not options.is_reader:
-            worker_task = await place_checkout(
-                launcher.settings.store, worker_index, repository, worker_task, settings.worktrees
-            )
+        if worker_task.has_checkout:
+            worker_task = await place_checkout(store, worker_index, repository, worker_task, settings.worktrees)
             if options.also:
                 worker_task, settings = await place_also_checkouts(
                     worker_index, repository, worker_task, options.also, settings
                 )
-            elif (options.can_move and not options.is_shared) or fleet.can_place(options):
+            elif (new.can_move and not new.is_shared) or fleet.can_place(worker_task, options):
                 origin = await make_origin(repository, run, worker_task.base, settings.home)
                 worker_task = structs.replace(worker_task, origin=origin)
         if fleet.hosts and not fleet.own_host:
-            await to_thread.run_sync(publish_saved_rules, settings.home, launcher.settings.store)
-        team = await to_thread.run_sync(_find_parent_team, launcher.settings.store, parent) if fleet.hosts else ""
+            await to_thread.run_sync(publish_saved_rules, settings.home, store)
+        team = await to_thread.run_sync(_find_parent_team, store, new.parent) if fleet.hosts else ""
         place = choose_place(fleet, run, agent, worker_task, options, settings, team=team)
+        run_options: RunOptions = {"agents": others, "repo": repository.main_folder}
         return await enqueue_worker_run(
-            launcher, agent, task, worker_task, by=by, run=run, settings=settings, place=place, **run_options
+            launcher, settings, agent, new.task, worker_task, run_options, by=by, run=run, place=place
         )
 
 
-def _make_worker_task(root: str, branch: str, options: WorkerOptions, settings: Settings) -> WorkerTask:
-    """Return a worker's task, still without a checkout. Raise Mistake if the options contradict each other."""
-    if options.is_reader and options.also:
-        raise Mistake("a read-only worker has no checkouts, so it cannot use several repositories; remove --also")
+def _choose_team(new: NewWorker, settings: Settings) -> Sequence[Agent]:
+    """Return the agent that does the task, followed by the agents that it needs. Raise Mistake if options conflict."""
+    options = new.options
+    if not new.parent:  # the rules of a plan are known to the person who approved it
+        require_known_tools(options.approved)
+    if new.choose is not None and new.times is None:
+        raise Mistake("--choose needs --times; give both")
+    if new.times is not None and options.is_reader:
+        raise Mistake(
+            "--times cannot be combined with --read-only, because --times compares checkouts and a read-only "
+            "worker has none"
+        )
+    if options.also and (new.times is not None or options.is_reader):
+        other = "--times" if new.times is not None else "--read-only"
+        raise Mistake(
+            f"--also cannot be combined with {other}, because --also needs a single worker with its own checkouts"
+        )
+    if isinstance(new.agent, str):
+        team: Sequence[Agent] = load_roster(new.at, settings.home).resolve_team(new.agent)
+    else:
+        team = new.agent
+    if new.times is None:
+        return team
+    return (*make_best_of_team(team[0], new.times, new.choose, settings, options), *team[1:])
+
+
+def _make_worker_task(root: str, new: NewWorker, settings: Settings) -> WorkerTask:
+    """Return a worker's task, still without a checkout."""
+    options = new.options
     worker_task = WorkerTask(
         root=root,
         path=root,
         role=options.role or "",
+        parent=new.parent,
+        operation=new.operation,
         is_unattended=options.is_unattended,
         max_restarts=settings.max_restarts if options.max_restarts is None else options.max_restarts,
         trace_parent=trace_parent.get(),
     )
     if options.is_reader:
-        return structs.replace(worker_task, name=branch)
-    return structs.replace(worker_task, branch=branch, base=options.base, is_shared=options.is_shared)
+        return structs.replace(worker_task, name=new.branch)
+    return structs.replace(worker_task, branch=new.branch, base=options.base, is_shared=new.is_shared)
 
 
 async def enqueue_worker_run(
     launcher: RunLauncher,
+    settings: Settings,
     agent: str | Agent,
     request: str,
     worker_task: WorkerTask,
+    options: RunOptions,
     *,
     by: Actor,
     run: str = "",
-    settings: Settings | None = None,
     place: WorkerPlace = HERE,
-    **run_options: Unpack[RunOptions],
 ) -> str:
     """Write a worker's run to the store, so that a commander or a host starts it, and return its id.
 
-    `by` is who starts the run. `run` is an id chosen in advance; if that run exists, nothing is done. `settings` is
-    used instead of the launcher's settings.
+    `by` is who starts the run. `run` is an id chosen in advance; if that run exists, nothing is done.
     """
     if run and await launcher.has_run(run):
         return run
     created = await launcher.create_run(
         agent,
         request,
-        run_options,
+        options,
         by=by,
         worker_task=worker_task,
         id=run,

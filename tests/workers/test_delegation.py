@@ -9,13 +9,12 @@ import pytest
 from anyio import CancelScope, create_task_group
 
 from podium import App
-from podium.core.placement import WorkerOptions
 from podium.store.reader import StoreReader
 from podium.store.worker_index import WorkerIndex
 from podium.values.errors import Mistake
 from podium.values.event import RunStarted
 from podium.values.worker_task import WorkerTask
-from podium.workers.delegate import delegate_to_worker, enqueue_worker_run
+from podium.workers.delegation import enqueue_worker_run
 from podium.workers.unfinished_workers import load_unfinished_workers
 
 from ..actors import ADA
@@ -29,11 +28,7 @@ async def test_of_several_concurrent_delegations_to_one_branch_one_is_accepted(l
     async def delegate() -> None:
         async with App(lab.settings(), environ=lab.environ) as app:
             try:
-                accepted.append(
-                    await delegate_to_worker(
-                        app.launcher, make_scripted_agent("done"), "go", at=lab.repo.path, branch="feat/one", by=ADA
-                    )
-                )
+                accepted.append(await lab.create_worker(app, "feat/one", make_scripted_agent("done")))
             except Mistake as error:
                 refused.append(str(error))
 
@@ -84,9 +79,9 @@ async def test_a_worker_is_left_to_a_commander_even_if_its_delegation_is_cancell
     async with App(lab.settings(), environ=lab.environ) as app:
         with CancelScope() as scope:
             scope.cancel()
-            await enqueue_worker_run(
-                app.launcher, make_scripted_agent("done"), "go", WorkerTask(root=lab.root, path=lab.root), by=ADA
-            )
+            task = WorkerTask(root=lab.root, path=lab.root)
+            agent, settings = make_scripted_agent("done"), app.launcher.settings
+            await enqueue_worker_run(app.launcher, settings, agent, "go", task, {}, by=ADA)
 
         unfinished = load_unfinished_workers(lab.store, ours=())
 
@@ -98,25 +93,9 @@ async def test_a_worker_can_be_delegated_to_a_shared_checkout_that_is_still_bein
     branch, path = "team/members", lab.worktree_path("team/members")
 
     async with App(lab.settings(), environ=lab.environ) as app:
-        one = await delegate_to_worker(
-            app.launcher,
-            make_scripted_agent("done"),
-            "go",
-            at=lab.repo.path,
-            branch=branch,
-            options=WorkerOptions(is_shared=True),
-            by=ADA,
-        )
+        one = await lab.create_worker(app, branch, make_scripted_agent("done"), is_shared=True)
         lab.repo.git("worktree", "add", "-q", "-b", branch, str(path))  # and that is not recorded anywhere yet
-        other = await delegate_to_worker(
-            app.launcher,
-            make_scripted_agent("done"),
-            "go",
-            at=lab.repo.path,
-            branch=branch,
-            options=WorkerOptions(is_shared=True),
-            by=ADA,
-        )
+        other = await lab.create_worker(app, branch, make_scripted_agent("done"), is_shared=True)
 
     assert [row.run for row in WorkerIndex(lab.store).list_all()] == [one, other]
     with StoreReader(lab.store) as reader:
