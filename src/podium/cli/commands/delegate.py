@@ -14,11 +14,11 @@ from ...config.model_role import ROLES
 from ...core.placement import WorkerOptions
 from ...setup.settings import Settings
 from ...system.locations import find_repo
-from ...system.username import get_local_actor
 from ...values.event import SCHEMA, Noticed
 from ...values.worker_task import DEFAULT_WORKER_AGENT
 from ..terminal.budget_text import BudgetParamType
 from ..terminal.command_options import read_text_argument
+from ..terminal.global_options import get_command_actor
 from ..terminal.model_options import choose_model
 from ..terminal.terminal_input import is_input_disabled, no_input_option
 from ..terminal.text import as_json, print_to_stderr
@@ -142,4 +142,4 @@ async def _delegate_task(
 
     worker = NewWorker(at=place, branch=branch, task=task, agent=agent, options=options, times=times, choose=choose)
     async with App(settings) as app:
-        return await delegate(app.launcher, settings, worker, by=get_local_actor("command"))
+        return await delegate(app.launcher, settings, worker, by=get_command_actor())

@@ -11,13 +11,13 @@ import click
 from ...roster.discovery import load_roster
 from ...runs.merge_candidates import Resolver, find_resolvers
 from ...runs.worker_lookup import RepoContext
-from ...system.username import get_local_actor
 from ...values.agent import Agent
 from ...values.errors import PodiumError
 from ...workers.merging import CheckedMerge
 from ...workspace.git.revision import branch_tips
 from ...workspace.merging.merge_train import LeftOutBranch, Train
 from ...workspace.merging.resolution_commit import find_unresolved_files
+from ..terminal.global_options import get_command_actor
 from ..terminal.text import escape_for_terminal, print_to_stderr
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ async def send_resolvers(context: RepoContext, result: Train, team: tuple[Agent,
                         one,
                         result,
                         at=context.folder,
-                        by=get_local_actor("command"),
+                        by=get_command_actor(),
                     )
                 )
             except PodiumError as error:
