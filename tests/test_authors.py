@@ -22,8 +22,11 @@ from msgspec import structs
 from podium import Agent, Budget, Run
 from podium.cli.chat.slash_commands import capture_podium_output
 from podium.cli.terminal.status_screen import GUARD_SECONDS, StatusScreen
+from podium.core.timeline import Timeline
 from podium.runs.run_steering import stop_run
 from podium.store.reader import StoreReader
+from podium.store.run_store import RunStore
+from podium.store.worker_index import build_worker_insert
 from podium.testing import calls
 from podium.values.action import Action
 from podium.values.actor import Actor, Channel
@@ -40,8 +43,10 @@ from podium.values.event import (
     RunEnded,
     RunStarted,
     StopAsked,
+    WorkerPlaced,
 )
 from podium.values.request import Request
+from podium.values.worker_task import WorkerTask
 
 from .cli.conftest import Desk
 from .cli.test_chat import send_line, start_chat
@@ -83,6 +88,23 @@ class Scene:
         """Write a run that asks a question. Return the run and the id of the question."""
         id = uuid4().hex[:12]
         return self.write_run(QuestionAsked(id=id, text="Which colour?", digest="d1")), id
+
+    def write_worker(self) -> str:
+        """Write the run of a worker. No process works on it."""
+        run = uuid4().hex[:12]
+        task = WorkerTask(root=str(self.site.repo), branch=f"feat/{run}", path=str(self.folder / run))
+
+        async def write() -> None:
+            async with RunStore(self.site.store) as store:
+                timeline = Timeline(run, store.begin_run(run, build_worker_insert(run, task)))
+                lead = Agent(name="lead", engine="scripted")
+                started = RunStarted(agent="lead", request=Request(text="go"), agents=(lead,), errand=task)
+                timeline.append(started, scope="")
+                timeline.append(WorkerPlaced(branch=task.branch, path=task.path, base="0" * 40), scope="")
+                await timeline.wait_written()
+
+        self.site.portal.call(write)
+        return run
 
     def podium(self, *arguments: str) -> None:
         """Enter a command in a shell."""
@@ -238,6 +260,12 @@ def decide_by_slash_command(name: str) -> Callable[[Scene], str]:
     return do
 
 
+def cancel_by_slash_command(scene: Scene) -> str:
+    run = scene.write_worker()
+    capture_podium_output(["workers", "cancel", run])
+    return run
+
+
 # The page and the HTTP API
 
 
@@ -246,6 +274,16 @@ def steer_by_http(channel: Literal["page", "api"], what: str, body: dict[str, An
         run = scene.write_run()
         with ApiClient(scene.site, channel=channel) as client:
             client.command(f"/api/runs/{run}/{what}", body)
+        return run
+
+    return do
+
+
+def review_by_http(channel: Literal["page", "api"]) -> Callable[[Scene], str]:
+    def do(scene: Scene) -> str:
+        run = scene.write_worker()
+        with ApiClient(scene.site, channel=channel) as client:
+            client.command(f"/api/workers/{run}/review", {"note": "Rename it."})
         return run
 
     return do
@@ -301,6 +339,16 @@ async def approve_in_python(run: Run) -> None:
         if isinstance(entry.event, PermissionAsked):
             await run.answer(entry.event.id, "once")
             return
+
+
+def leave_a_run(scene: Scene) -> str:
+    """Leave the block of a run that has not ended, which stops the run."""
+
+    async def start_and_leave() -> str:
+        async with scene.site.studio.app() as app, app.start("stuck", "go", repo=scene.site.repo, by="ada") as run:
+            return run.id
+
+    return scene.site.portal.call(start_and_leave)
 
 
 def stop_by_app(scene: Scene) -> str:
@@ -427,6 +475,7 @@ ROWS = [
     Row(channel="chat", act="send", kind=MessageReceived, do=talk_in_a_chat("Hurry")),
     Row(channel="chat", act="stop", kind=StopAsked, do=talk_in_a_chat("")),
     Row(channel="chat", act="/approve", kind=PermissionAnswered, do=decide_by_slash_command("approve")),
+    Row(channel="chat", act="/workers cancel", kind=StopAsked, do=cancel_by_slash_command),
     Row(channel="chat", act="/deny", kind=PermissionAnswered, do=decide_by_slash_command("deny")),
     *(
         row
@@ -441,6 +490,7 @@ ROWS = [
             Row(channel=channel, act="pause", kind=PauseAsked, do=steer_by_http(channel, "pause", {})),
             Row(channel=channel, act="stop", kind=StopAsked, do=steer_by_http(channel, "stop", {})),
             Row(channel=channel, act="budget", kind=BudgetChanged, do=steer_by_http(channel, "budget", {"usd": 2})),
+            Row(channel=channel, act="review", kind=MessageReceived, do=review_by_http(channel)),
             Row(channel=channel, act="approve", kind=PermissionAnswered, do=decide_by_http(channel)),
             Row(channel=channel, act="answer", kind=QuestionAnswered, do=answer_by_http(channel)),
         )
@@ -468,6 +518,7 @@ ROWS = [
         kind=MessageReceived,
         do=control_run(lambda run: run.send("x", by="ada")),
     ),
+    Row(channel="api", act="leave App.start by ada", by="ada", kind=StopAsked, do=leave_a_run),
     Row(channel="api", act="App.stop", kind=StopAsked, do=stop_by_app),
     Row(channel="mcp", act="approve", kind=PermissionAnswered, do=approve_in_an_mcp_client),
     Row(channel="mcp", act="stop", kind=StopAsked, do=cancel_a_call_of_an_mcp_client),

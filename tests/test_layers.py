@@ -94,6 +94,39 @@ CONTINUING_RUNS = {
 }
 """The modules of surfaces that may call them nevertheless, because nobody acts."""
 
+MOVING_BRANCHES = {
+    "fast_forward",
+    "move_back",
+    "move_together",
+    "finish_joint_moves",
+    "build_train",
+    "run_merge_train",
+    "remove_integration_branch",
+    "remove_superseded_branches",
+    "remove_finished_refs",
+    "push_branch",
+    "open_request",
+}
+"""What moves or removes branches, or pushes them. Surfaces call `build_merge`, `apply_merge` and the like instead."""
+
+MOVING_COMMANDS = {"update-ref", "merge", "push", "branch", "reset"}
+"""The git commands that move branches."""
+
+REMOVING_BRANCHES = {
+    "cli/commands/worktrees.py": {"update-ref", "remove_finished_refs"},  # removes only what is merged
+}
+"""The modules of surfaces that remove branches."""
+
+ROUTES_WITHOUT_ACT = {
+    "groups.py": {"change_group", "move_run"},  # arrange lists
+    "notifications.py": {"change_notifications", "test_notifications"},  # settings
+    "sign_in.py": {"sign_in", "sign_out", "revoke_token"},  # tokens
+    "teams.py": {"create_team"},  # files
+    "workers.py": {"delegate"},
+    "a2a_endpoint.py": {"answer_rpc"},  # takes the scope of each method from its act
+}
+"""The routes that change something about which no run's timeline tells. They name the scope themselves."""
+
 
 def top_folder(path: tuple[str, ...]) -> str:
     """Return the top-level folder of a module, from its path below the package."""
@@ -239,20 +272,76 @@ def test_surfaces_start_and_resume_runs_through_acts() -> None:
     assert found == []
 
 
-def test_every_act_is_told_who_acts() -> None:
-    silent = []
+def find_acts() -> Iterator[tuple[Path, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """Return the functions that are declared as acts."""
     for path in sorted(SOURCE.rglob("*.py")):
         for node in ast.walk(parse_module(path)):
-            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                continue
-            decorators = [one.func for one in node.decorator_list if isinstance(one, ast.Call)]
-            if not any(isinstance(one, ast.Name) and one.id == "act" for one in decorators):
-                continue
-            required = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
-            if not any(one.arg == "by" and default is None for one, default in required):
-                silent.append(f"{path.relative_to(SOURCE)}: {node.name}")
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and any(
+                ast.unparse(one).startswith("act(") for one in node.decorator_list
+            ):
+                yield path.relative_to(SOURCE), node
+
+
+def test_every_act_is_told_who_acts() -> None:
+    silent = []
+    for path, act in find_acts():
+        required = zip(act.args.kwonlyargs, act.args.kw_defaults, strict=True)
+        told = [ast.unparse(one.annotation or one) for one, default in required if one.arg == "by" and default is None]
+        silent += [f"{path}: {act.name}"] * (told != ["Actor"])
 
     assert silent == []
+
+
+def test_routes_take_their_scope_from_the_act_that_they_call() -> None:
+    naming: list[str] = []
+    for path in (SOURCE / "web" / "api" / "routes").glob("*.py"):
+        for node in ast.walk(parse_module(path)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                routes = [text for one in node.decorator_list if not (text := ast.unparse(one)).startswith("get(")]
+                if any("/" in text and "guards=[may(" not in text for text in routes):
+                    naming += {node.name} - ROUTES_WITHOUT_ACT.get(path.name, set())
+
+    assert naming == []
+
+
+def test_acts_are_below_the_surfaces() -> None:
+    assert {path.parts[0] for path, _ in find_acts()} == {"runs", "workers"}
+
+
+def find_branch_moves(path: Path) -> Iterator[str]:
+    """Return what a module uses to move branches: functions and git commands."""
+    for node in ast.walk(parse_module(path)):
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.alias(name=name) if name in MOVING_BRANCHES:
+                yield name
+            case ast.Call(
+                func=ast.Name(id="call_git" | "read_git_output"), args=[_, ast.Constant(value=str(name)), *_]
+            ):
+                if name in MOVING_COMMANDS:
+                    yield name
+
+
+def test_surfaces_move_branches_through_acts() -> None:
+    moving = {
+        str(path.relative_to(SOURCE)): found
+        for name in SURFACES
+        for path in (SOURCE / name).rglob("*.py")
+        if (found := {*find_branch_moves(path)})
+    }
+
+    assert moving == REMOVING_BRANCHES
+
+
+def test_whoever_uses_a_command_is_found_in_one_place() -> None:
+    """A command can also be entered in a chat, which `get_command_actor` knows."""
+    naming = {
+        str(path.relative_to(SOURCE))
+        for path in (SOURCE / "cli").rglob("*.py")
+        for node in ast.walk(parse_module(path))
+        if isinstance(node, ast.Call) and ast.unparse(node) == "get_local_actor('command')"
+    }
+
+    assert naming <= {"cli/commands/delegate.py", "cli/workers/conflict_resolvers.py"}
 
 
 def test_an_import_inside_a_function_says_why() -> None:

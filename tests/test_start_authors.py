@@ -18,9 +18,19 @@ from msgspec import structs
 
 import podium
 from podium import Agent, App
+from podium.cli.chat.slash_commands import capture_podium_output
 from podium.system.username import get_username
 from podium.values.actor import Channel
-from podium.values.event import Event, RunEnded, RunPaused, RunResumed, RunStarted
+from podium.values.event import (
+    BudgetChanged,
+    Event,
+    MessageReceived,
+    QuestionAsked,
+    RunEnded,
+    RunPaused,
+    RunResumed,
+    RunStarted,
+)
 from podium.values.request import Request
 
 from .cli.conftest import Desk
@@ -94,9 +104,9 @@ def resume_by_command(scene: Scene) -> str:
     return run
 
 
-def copy_by_command(name: Literal["fork", "retry"]) -> Callable[[Scene], str]:
+def copy_by_command(name: Literal["fork", "retry"], *options: str) -> Callable[[Scene], str]:
     def do(scene: Scene) -> str:
-        scene.podium(name, scene.write_run(RunEnded(outcome="cancelled")))
+        scene.podium(name, scene.write_run(RunEnded(outcome="cancelled")), *options)
         return scene.find_newest_run()
 
     return do
@@ -139,11 +149,13 @@ def resume_by_http(channel: Literal["page", "api"]) -> Callable[[Scene], str]:
     return do
 
 
-def copy_by_http(channel: Literal["page", "api"], name: Literal["fork", "retry"]) -> Callable[[Scene], str]:
+def copy_by_http(
+    channel: Literal["page", "api"], name: Literal["fork", "retry"], **options: object
+) -> Callable[[Scene], str]:
     def do(scene: Scene) -> str:
         run = scene.write_run(RunEnded(outcome="cancelled"))
         with ApiClient(scene.site, channel=channel) as client:
-            return str(client.command(f"/api/runs/{run}/{name}", {})["id"])
+            return str(client.command(f"/api/runs/{run}/{name}", options)["id"])
 
     return do
 
@@ -253,6 +265,18 @@ ROWS = [
     Row(channel="command", act="fork", do=copy_by_command("fork")),
     Row(channel="command", act="resume of a fork", kind=RunResumed, do=copy_by_command("fork")),
     Row(channel="command", act="retry", do=copy_by_command("retry")),
+    Row(
+        channel="command",
+        act="message of a fork",
+        kind=MessageReceived,
+        do=copy_by_command("fork", "--request", "Hurry"),
+    ),
+    Row(
+        channel="command",
+        act="budget of a retry",
+        kind=BudgetChanged,
+        do=copy_by_command("retry", "--budget", "turns=9"),
+    ),
     Row(channel="watch", act="watch", do=start_for_an_issue),
     Row(channel="chat", act="run", do=start_in_a_chat),
     *(
@@ -264,6 +288,18 @@ ROWS = [
             Row(channel=channel, act="fork", do=copy_by_http(channel, "fork")),
             Row(channel=channel, act="resume of a fork", kind=RunResumed, do=copy_by_http(channel, "fork")),
             Row(channel=channel, act="retry", do=copy_by_http(channel, "retry")),
+            Row(
+                channel=channel,
+                act="message of a fork",
+                kind=MessageReceived,
+                do=copy_by_http(channel, "fork", request="Hurry"),
+            ),
+            Row(
+                channel=channel,
+                act="budget of a retry",
+                kind=BudgetChanged,
+                do=copy_by_http(channel, "retry", budget={"turns": 9}),
+            ),
         )
     ),
     Row(channel="api", act="App.run", do=act_in_python(run_by_app)),
@@ -289,3 +325,16 @@ def test_a_run_names_who_started_or_resumed_it_and_through_which_interface(scene
 
     event = structs.asdict(scene.site.wait_for_events(run, row.kind)[0])
     assert (event["by"], event["channel"]) == (row.by, row.channel)
+
+
+def test_a_person_who_resumes_a_worker_in_a_chat_is_named(scene: Scene) -> None:
+    scene.podium("run", "asker", "hi", "--detach")
+    run = scene.find_newest_run()
+    scene.site.wait_for_events(run, QuestionAsked)
+    scene.podium("pause", run)
+
+    capture_podium_output(["workers", "resume", run])
+
+    resumed = [(one.by, one.channel) for one in scene.site.wait_for_events(run, RunResumed, 2)]
+    assert (ME, "chat") in resumed
+    scene.podium("stop", run)

@@ -71,7 +71,7 @@ def test_a_budget_change_for_a_run_without_a_process_applies_on_resume(
     said = desk.invoke("budget", run, "turns=1")
     resumed = desk.invoke("resume", run)
 
-    assert f"run {run} is not running; the new limits will apply" in said.stderr
+    assert f"run {run} is not running; turns=1 will apply" in said.stderr
     assert resumed.exit_code == 5
     with StoreReader(desk.store) as reader:
         assert [one.event for one in reader.read_entries(run) if isinstance(one.event, BudgetChanged)]

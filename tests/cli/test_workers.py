@@ -228,7 +228,7 @@ async def test_a_worker_is_paused_limited_and_stopped_by_its_branch(lab: WorkerL
     ended = await invoke_podium(lab, "stop", "feat/a")
 
     assert f"run {first} is paused; continue it with: podium resume {first}" in paused.stderr
-    assert f"run {first} is not running; the new limits will apply when it is resumed" in limited.stderr
+    assert f"run {first} is not running; turns=7 will apply when it is resumed" in limited.stderr
     assert f"run {second} has ended (cancelled)" in stopped.stderr
     assert f"run {first} has ended (cancelled)" in ended.stderr
     assert "run 'feat/z' not found" in (await invoke_podium(lab, "stop", "feat/z")).stderr

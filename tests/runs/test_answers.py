@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from podium import Agent
 from podium.core.timeline import Timeline
@@ -22,6 +23,7 @@ from ..studio import Studio
 ADA = Actor(name="ada", channel="terminal")
 ACTION = Action(run="r1", agent="lead", tool="bash", arguments={"command": "make"})
 PLAN = QuestionAsked(id="q1", text="Approve?", kind="plan", shown="The plan", digest="d1")
+DECISION = QuestionAsked(id="q2", text="Which?", kind="decision", choices=("tea", "coffee"), digest="d2")
 PERMISSION = PermissionAsked(id="p1", action=ACTION, reason="a rule asks")
 
 
@@ -81,6 +83,11 @@ async def test_the_first_answer_counts_and_a_later_one_is_told_which_it_was(stud
     [
         (PERMISSION, NewAnswer(shown=ACTION.id, text="yes"), "give a decision, e.g. with podium approve"),
         (PLAN, NewAnswer(shown="d1", decision="once"), "give a text, e.g. with podium answer q1 TEXT"),
+        (
+            DECISION,
+            NewAnswer(shown="d2", text="juice"),
+            r"'juice' is not one of the choices for q2; choose from 1 \(tea",
+        ),
     ],
 )
 async def test_an_answer_of_the_wrong_kind_is_a_mistake(
@@ -90,6 +97,16 @@ async def test_an_answer_of_the_wrong_kind_is_a_mistake(
 
     with pytest.raises(Mistake, match=why):
         answer_request(store, "r1", asked, answer, by=ADA, home=None)
+
+
+async def test_an_option_of_a_decision_is_chosen_by_its_number_or_its_name(studio: Studio) -> None:
+    others = [structs.replace(DECISION, id=id) for id in ("q3", "q4")]
+    store = await ask(studio, *others)
+
+    for asked, text in zip(others, ("2", " Coffee"), strict=True):
+        answer_request(store, "r1", asked, NewAnswer(shown="d2", text=text), by=ADA, home=None)
+
+    assert [answered.text for answered in read_mail(store) if isinstance(answered, QuestionAnswered)] == ["coffee"] * 2
 
 
 async def test_always_is_refused_if_no_rule_can_be_saved_and_nothing_is_answered(studio: Studio) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from msgspec import structs
 
 from podium.values.action import Action
 from podium.values.agent import Budget
@@ -490,5 +491,8 @@ def test_what_many_spaces_move_out_of_sight_is_marked_as_left_out() -> None:
 
 def test_a_time_that_no_calendar_has_does_not_break_a_sentence() -> None:
     waiting = RunPaused(until=1e300, reason="the limit of m")
+    limited = make_entry(LimitReached(agent="law", provider="p", model="m", until=1e308))
+    end = "until 9999-12-31 23:59 UTC"
 
-    assert describe_entry(make_entry(waiting)) == "waiting for the limit of m until 9999-12-31 23:59 UTC"
+    assert describe_entry(make_entry(waiting)) == f"waiting for the limit of m {end}"
+    assert describe_entry(structs.replace(limited, at=-1e308)) == f"waiting for the limit of p:m {end} (9999 d 0 h)"

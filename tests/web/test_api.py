@@ -199,6 +199,14 @@ def test_a_fork_whose_reply_was_lost_in_a_crash_is_not_written_again(site: Site,
     assert (again["id"], again["at"]) == (forked["id"], forked["at"])
 
 
+def test_each_provider_has_the_columns_that_the_page_shows(client: ApiClient) -> None:
+    found = client.read("/api/models")
+
+    shown = {one["name"] for one in found["columns"]["providers"]}
+    assert shown == {"name", "key_name", "has_key", "default_model"}
+    assert all(shown <= provider.keys() for provider in found["providers"])
+
+
 def test_everything_that_lists_answers_for_an_empty_repository(client: ApiClient) -> None:
     for path in ("plans", "decisions", "workers", "forecast", "worktrees", "agents", "teams", "costs", "groups"):
         assert client.read(f"/api/{path}")["schema"], path

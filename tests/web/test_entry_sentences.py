@@ -98,3 +98,11 @@ def test_an_entry_that_this_version_cannot_read_is_sent_as_it_is_stored() -> Non
 
     assert add_sentence(known, "turn_started", user="").endswith(b',"text":"calling e"}')
     assert add_sentence(newer, "turn_imagined", user="") == newer
+
+
+def test_white_space_after_a_stored_entry_does_not_break_what_is_sent() -> None:
+    stored = encode_entry(Entry(run="r", seq=1, at=1.0, scope="", event=TurnStarted(agent="a", engine="e", prompt="")))
+
+    sent = msgspec.json.decode(add_sentence(stored + b" \n", "turn_started", user=""))
+
+    assert sent == {**msgspec.json.decode(stored), "text": "calling e"}

@@ -265,7 +265,7 @@ async def interrupt_after_entries(lab: WorkerLab, run: str, branch: str, entries
         checkout = await worktrees.create(branch, run=run)
         driver = await app.launcher.take_over_run(run, is_attended=True, by=ADA)
         driver.record_checkout(checkout.base)
-        async with drive_run(driver) as work:
+        async with drive_run(driver, by=ADA) as work:
             assert (await work.result()).outcome == "interrupted"
     expire_leases(lab.store)
 

@@ -88,11 +88,11 @@ async def test_if_the_second_move_fails_the_first_is_undone(
 def move_and_die(home: Path, moves: list[TargetMove], after: int) -> None:
     """Move the targets in another process that is killed after this many recorded transitions."""
     program = (
-        "import sys, anyio, msgspec; from pathlib import Path;"
+        "import sys, anyio, msgspec; from functools import partial; from pathlib import Path;"
         "from podium.values.actor import Actor;"
         "from podium.workspace.merging.joint_move import TargetMove, move_together;"
         "home = Path(sys.argv[1]); moves = msgspec.json.decode(sys.argv[2], type=list[TargetMove]);"
-        "anyio.run(move_together, home, home / 'podium.db', moves, Actor(name='ada', channel='page'))"
+        "anyio.run(partial(move_together, by=Actor(name='ada', channel='page')), home, home / 'podium.db', moves)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, str(home), msgspec.json.encode(moves).decode()],

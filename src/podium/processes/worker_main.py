@@ -72,7 +72,7 @@ async def resume_run(run: str, config: WorkerConfig, on_waiting: Callable[[str],
         if config.owner is not None:
             read_rules = partial(read_rules_for_run, settings.store, run)
             driver.timeline.read_saved_rules = partial(anyio.to_thread.run_sync, read_rules)
-        async with drive_run(driver) as resumed:
+        async with drive_run(driver, by=PODIUM) as resumed:
             yield resumed
 
 

@@ -18,7 +18,7 @@ from ..core.open_requests import Asked
 from ..runs.answers import NewAnswer, answer_request, get_shown
 from ..runs.inbox import WorkerRequestWatcher
 from ..values.actor import Actor
-from ..values.errors import AlreadyAnswered
+from ..values.errors import AlreadyAnswered, Mistake
 from ..values.event import (
     Decision,
     Entry,
@@ -99,14 +99,12 @@ async def submit_client_answer(store: StoreAddress, run: str, asked: Asked, give
     An answer that the request does not allow is ignored, so the request stays in the inbox.
     """
     if isinstance(asked, QuestionAsked):
-        if asked.kind == "decision" and asked.choices and given not in asked.choices:
-            return
         answer = NewAnswer(shown=get_shown(asked), text=given)
     elif given in DECISIONS:
         answer = NewAnswer(shown=get_shown(asked), decision=DECISIONS[given])
     else:
         return
-    with suppress(AlreadyAnswered):
+    with suppress(AlreadyAnswered, Mistake):
         await to_thread.run_sync(partial(answer_request, store, run, asked, answer, by=by, home=None))
 
 

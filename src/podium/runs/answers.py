@@ -119,7 +119,8 @@ def _make_question_answer(asked: QuestionAsked, answer: NewAnswer, plan: WorkPla
         )
     if answer.shown != asked.digest:
         raise Mistake(f"{asked.id} has changed since it was shown; read the request again")
-    return QuestionAnswered(id=asked.id, text=replace_surrogates(answer.text), digest=asked.digest, plan=plan)
+    text = resolve_choice(asked, answer.text) if asked.kind == "decision" else answer.text
+    return QuestionAnswered(id=asked.id, text=replace_surrogates(text), digest=asked.digest, plan=plan)
 
 
 def resolve_choice(asked: QuestionAsked, text: str) -> str:

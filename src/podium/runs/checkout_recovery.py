@@ -134,10 +134,8 @@ def _list_commands_at_risk(entries: Sequence[Entry]) -> list[str]:
     is_last = False
     running: dict[str, str] = {}
     found: list[str] = []
-    copied = 0
+    copied = entries[0].started.shared  # these entries are about the checkout of another run
     for entry in entries:
-        if isinstance(entry.event, RunStarted):
-            copied = entry.event.shared  # these entries are about the checkout of another run
         if 1 < entry.seq <= 1 + copied:
             continue
         match entry.event:

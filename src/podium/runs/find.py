@@ -13,7 +13,6 @@ from ..store.progress_files import require_no_recorded_runs
 from ..store.reader import RunSummary, StoreReader
 from ..system.locations import find_repo
 from ..values.errors import Mistake, NoSuchRun, StoreCorrupt
-from ..values.event import RunStarted
 from ..values.store_address import StoreAddress
 
 if TYPE_CHECKING:
@@ -134,8 +133,8 @@ class _Lookup:
                 summary = self.reader.read_summary(run)
             except (StoreCorrupt, NoSuchRun):
                 continue  # one damaged run, or one without entries, must not hide the others
-            started = summary.first.event
-            if not isinstance(started, RunStarted) or (started.errand is not None and started.errand.parent):
+            started = summary.started
+            if started.errand is not None and started.errand.parent:
                 continue
             folder = started.repo if started.errand is None else started.errand.root
             if folder and find_cached_root(folder) == self.root:

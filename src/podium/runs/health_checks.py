@@ -33,7 +33,7 @@ from ..values.errors import Mistake
 from ..values.plain_text import format_count
 from ..values.release import format_install_commands
 from .ability_summary import describe_test
-from .model_choice import default_model_fields
+from .model_choice import describe_default_model
 from .store_health import Fact, check_store
 
 KEYS = tuple(provider.key_name for provider in PROVIDERS.values() if provider.key_name is not None)
@@ -91,11 +91,11 @@ def check_settings(files: SettingsFiles, wrong: str) -> Fact:
 
 def check_engine(settings: Settings, environ: Mapping[str, str]) -> Fact:
     """Report the model for agents that do not specify one, and why it is used."""
-    default = default_model_fields(settings, environ)
-    first, because = default["models"][0], default["because"]
+    default = describe_default_model(settings, environ)
+    first, because = default.models[0], default.because
     if first == REHEARSAL:
         return Fact("engine", "note", f"rehearsal mode (no model is called), because {because}")
-    place = f" at {default['host']}" if default["host"] else ""
+    place = f" at {default.host}" if default.host else ""
     return Fact("engine", "fine", f"{first}{place}, because {because}")
 
 
@@ -104,7 +104,7 @@ def check_model_test(settings: Settings, environ: Mapping[str, str]) -> Iterator
 
     Without a default model, or with a local model, report nothing: a local model needs no test.
     """
-    name = default_model_fields(settings, environ)["models"][0]
+    name = describe_default_model(settings, environ).models[0]
     if name == REHEARSAL:
         return
     address = resolve_model_address(

@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from ..config.confirmed_model_servers import ConfirmedServer, load_confirmed_servers, save_confirmed_server
+from msgspec import Struct
+
+from ..config.confirmed_model_servers import ConfirmedServer, save_confirmed_server
 from ..config.model_role import resolve_models
 from ..config.settings_files import USER_FILE
-from ..config.tested_models import load_ability_records
-from ..engines.local.model_folder import find_models_folder
 from ..engines.local_model_servers import (
     ASK_SECONDS,
     LocalServer,
-    find_coding_agents,
     find_servers,
     list_address_candidates,
     list_local_addresses,
 )
 from ..engines.model.providers import (
-    ALIASES,
-    LOCAL,
-    PROVIDERS,
     REHEARSAL,
     parse_model,
-    resolve_base_url,
     without_credentials,
 )
 from ..setup.settings import Settings
 from ..system.locations import format_path
 from ..values.errors import Mistake
-from ..values.event import SCHEMA
 from ..values.plain_text import join_some
-from .ability_summary import ability_record_fields
 
 MOST_NAMES = 8
 
@@ -84,56 +76,19 @@ def use_server(settings: Settings, server: ConfirmedServer) -> str:
     return f"agents that do not specify a model now use {name} at {server.url}; saved in {format_path(file)}"
 
 
-def models_fields(settings: Settings, environ: Mapping[str, str], servers: Sequence[LocalServer]) -> dict[str, Any]:
-    """Return the available models as JSON fields."""
-    moved = settings.add_provider_addresses(environ)
-    agreed = {one.url for one in load_confirmed_servers(settings.home)}
-    return {
-        "schema": SCHEMA,
-        "default": default_model_fields(settings, environ),
-        "providers": [
-            {
-                "name": one.name,
-                "url": without_credentials(resolve_base_url(one, moved)),
-                "key_name": one.key_name,
-                "has_key": bool(one.key_name and environ.get(one.key_name, "").strip()),
-                "default_model": one.default_model,
-            }
-            for one in PROVIDERS.values()
-            if one.name != LOCAL
-        ],
-        "aliases": ALIASES,
-        "roles": {name: list(resolve_models(name, settings.models).models) for name in settings.models},
-        "servers": [
-            {
-                "provider": one.provider,
-                "url": one.url,
-                "models": list(one.models),
-                "is_confirmed": one.url in agreed,
-            }
-            for one in servers
-        ],
-        "coding_agents": find_coding_agents(environ),
-        "tests": [ability_record_fields(record) for record in load_ability_records(settings.home)],
-        "local_models": [
-            {
-                "name": f"{LOCAL}:{one.name}",
-                "title": one.title,
-                "licence": one.licence,
-                "size": one.size,
-                "memory": one.memory,
-                "sha256": one.sha256,
-            }
-            for one in find_models_folder(environ, settings.home).load_models()
-        ],
-    }
+class DefaultModel(Struct, frozen=True, kw_only=True):
+    """The default models in order, the configured host, and why these models are used."""
+
+    models: list[str]
+    host: str
+    because: str
 
 
-def default_model_fields(settings: Settings, environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return the default models in order, the configured host, and why these models are used, as JSON fields."""
+def describe_default_model(settings: Settings, environ: Mapping[str, str]) -> DefaultModel:
+    """Return the default models, and why they are used."""
     models = resolve_models(settings.model, settings.models).models if settings.model else (REHEARSAL,)
     at = urlsplit(settings.base_url).hostname or ""
-    return {"models": list(models), "host": at, "because": explain_default_model(settings, environ)}
+    return DefaultModel(models=list(models), host=at, because=explain_default_model(settings, environ))
 
 
 def explain_default_model(settings: Settings, environ: Mapping[str, str]) -> str:

@@ -102,7 +102,7 @@ class Run:
     async def reply(self, id: str, text: str, *, by: str | Actor = "", channel: Channel = "api") -> bool:
         """Answer a question from an agent. Return False if the question was already answered.
 
-        Raise Mistake if the run has ended or has no such question.
+        Raise Mistake if the run has ended or has no such question, or if a decision has no such option.
         """
         asked = self._require_request(id, QuestionAsked)
         answer = NewAnswer(shown=get_shown(asked), text=self._clean_text(text))
@@ -186,8 +186,8 @@ def as_actor(by: str | Actor, channel: Channel) -> Actor:
 
 
 @asynccontextmanager
-async def drive_run(driver: RunDriver) -> AsyncIterator[Run]:
-    """Work on a run while the block is executed. If the run is still active when the block ends, it is stopped.
+async def drive_run(driver: RunDriver, *, by: Actor) -> AsyncIterator[Run]:
+    """Work on a run while the block is executed. If the run is still active when the block ends, `by` stops it.
 
     If the block is cancelled, the run is not stopped but interrupted, so it can be resumed.
     """
@@ -206,7 +206,7 @@ async def drive_run(driver: RunDriver) -> AsyncIterator[Run]:
                 # Do not send a stop request if the pause of the run is already recorded: the request would stop the
                 # run as soon as it is resumed.
                 if not driver.has_recorded_end and not run.is_over:
-                    await run.stop()
+                    await run.stop(by=by)
             except PodiumError as error:
                 trouble = trouble or error
                 group.cancel_scope.cancel()

@@ -13,7 +13,7 @@ from pathlib import Path
 from anyio import CancelScope
 
 from ..setup.run_repository import RunRepository
-from ..values.actor import Actor
+from ..values.actor import Actor, act
 from ..values.errors import Mistake, OutsideFailed
 from ..values.event import (
     Entry,
@@ -30,6 +30,7 @@ from .run_launcher import RunLauncher
 LONGEST_NAME = 64
 
 
+@act("act")
 async def take_run_snapshot(
     launcher: RunLauncher, run: str, *, by: Actor, name: str | None = None
 ) -> tuple[SnapshotTaken, str]:

@@ -23,7 +23,7 @@ async def start_run(
 
     `id` is an id chosen in advance.
     """
-    async with drive_run(await launcher.create_run(agent, request, options, by=by, id=id)) as run:
+    async with drive_run(await launcher.create_run(agent, request, options, by=by, id=id), by=by) as run:
         yield run
 
 
@@ -55,5 +55,5 @@ async def resume_run(
     claimed = await launcher.take_over_run(
         run, by=by, tools=tools, patterns=patterns, is_attended=is_attended, on_discussion=on_discussion
     )
-    async with drive_run(claimed) as resumed:
+    async with drive_run(claimed, by=by) as resumed:
         yield resumed

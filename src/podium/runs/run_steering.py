@@ -18,8 +18,9 @@ from anyio import to_thread
 from ..setup.preflight import require_not_ended, validate_budget
 from ..store.mailbox import post_to_mailbox
 from ..store.reader import RunSummary, StoreReader
+from ..store.worker_index import WorkerIndex
 from ..values.actor import Actor, act
-from ..values.agent import Agent, Budget, collect_agent_names
+from ..values.agent import Agent, Budget, collect_agent_names, format_limits
 from ..values.attachment import AttachedFile
 from ..values.errors import Mistake, NoSuchRun, RunHeld
 from ..values.event import (
@@ -181,6 +182,9 @@ async def stop_run(launcher: RunLauncher, run: str, *, by: Actor) -> Steered:
     require_not_ended(run, summary.last)
     await to_thread.run_sync(lambda: post_stop(store, run, by=by))
     is_ended = await launcher.end_stopped_run(run, by=by)
+    if is_ended and summary.is_worker:
+        # A commander would also record this, but may not be running.
+        await to_thread.run_sync(WorkerIndex(store).mark_closed, run)
     return Steered(run=run, text=f"stopping run {run}", is_pending=not is_ended)
 
 
@@ -209,7 +213,8 @@ def change_budget(store: StoreAddress, summary: RunSummary, limits: Budget, *, b
         raise Mistake(f"run {run} has ended ({state}) and cannot be resumed, so its budget cannot be changed; {again}")
     post_to_mailbox(store, run, BudgetChanged(budget=limits).with_actor(by))
     if state != "running":
-        text = f"run {run} is not running; the new limits will apply when it is resumed with podium resume {run}"
+        when = f"when it is resumed with podium resume {run}"
+        text = f"run {run} is not running; {format_limits(limits)} will apply {when}"
         return Steered(run=run, text=text, is_pending=False)
     text = f"new limits were sent to run {run}; they apply {describe_effective_time(limits)}"
     return Steered(run=run, text=text, is_pending=True)

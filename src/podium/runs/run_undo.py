@@ -26,6 +26,7 @@ from ..values.store_address import StoreAddress
 from ..values.tool_table import RECORDED_TOOLS
 from ..workspace.git.repository import Repository, call_git, read_git_output
 from ..workspace.git.snapshot import take_snapshot
+from ..workspace.merging.move_note import describe_author
 from .checkout_saving import UNDO_REFS, make_skip_test
 
 FILE_MODES = {"100644": 0o644, "100755": 0o755}
@@ -76,7 +77,7 @@ async def plan_undo(store: StoreAddress, run: str, *, by: Actor | None = None) -
     saved = _find_saved_states(run, started, entries)
     try:
         repository = Repository.at(Path(started.repo))
-        message = f"before run {run} was undone" + (f" by {by.name} ({by.channel})" if by is not None else "")
+        message = describe_author(f"before run {run} was undone", by)
         current = await take_snapshot(repository, message=message, skip=make_skip_test(repository.root))
         changes = await _read_changes(repository, saved["before"], saved["after"])
         since = {one.path for one in await _read_changes(repository, saved["after"], current)}

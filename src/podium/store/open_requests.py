@@ -18,7 +18,6 @@ from ..values.event import (
     KINDS,
     Entry,
     PermissionAsked,
-    RunEnded,
 )
 from ..values.store_address import StoreAddress
 from .closed_requests import as_answered_error, explain_closed_request
@@ -45,7 +44,7 @@ def list_open_requests(store: StoreAddress) -> list[OpenRequest]:
     found: list[OpenRequest] = []
     with StoreReader(store) as reader:
         for summary in reader.read_run_list().readable:
-            if not isinstance(summary.last.event, RunEnded):
+            if not summary.is_over:
                 with suppress(StoreCorrupt):  # the run cannot continue, so an answer would have no effect
                     found += list_run_requests(reader, summary)
     return sorted(found, key=lambda one: one.entry.at)

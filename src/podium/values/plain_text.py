@@ -97,9 +97,13 @@ def format_utc_time(at: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(min(max(at, 0.0), LAST_TIME)))
 
 
+LONGEST_COUNTDOWN = 9_999 * 86_400.0
+"""The most that is shown, in seconds. A host of a fleet can write any time into its run."""
+
+
 def format_countdown(seconds: float) -> str:
     """Format the remaining time in its two largest units: `4 h 12 min`, `2 min 5 s`, `0 s`."""
-    left = max(0, round(seconds))
+    left = round(max(0.0, min(seconds, LONGEST_COUNTDOWN)))
     units = (("d", left // 86_400), ("h", left // 3_600 % 24), ("min", left // 60 % 60), ("s", left % 60))
     first = next((place for place, (_, amount) in enumerate(units) if amount), len(units) - 1)
     return " ".join(f"{amount} {unit}" for unit, amount in units[first : first + 2])

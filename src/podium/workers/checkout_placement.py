@@ -15,7 +15,6 @@ from ..store.reader import RunSummary, StoreReader
 from ..store.worker_index import WorkerIndex
 from ..store.worktree_ledger import Ledger
 from ..values.errors import Mistake, StoreCorrupt
-from ..values.event import RunEnded
 from ..values.store_address import StoreAddress
 from ..values.worker_task import AlsoCheckout, WorkerTask
 from ..workspace.git.branch import must_not_overlap_branches
@@ -174,7 +173,7 @@ def _is_branch_taken(store: StoreAddress, worker_index: WorkerIndex, root: str, 
 def _is_on_branch(summary: RunSummary) -> bool:
     """Return whether a run is unfinished and has its own branch and checkout."""
     worker_task = summary.started.errand
-    return worker_task is not None and worker_task.has_checkout and not isinstance(summary.last.event, RunEnded)
+    return worker_task is not None and worker_task.has_checkout and not summary.is_over
 
 
 def _list_other_tasks(store: StoreAddress, worker_index: WorkerIndex, root: str, branch: str) -> list[WorkerTask]:
@@ -186,7 +185,7 @@ def _list_other_tasks(store: StoreAddress, worker_index: WorkerIndex, root: str,
             with suppress(StoreCorrupt):
                 summary = reader.read_summary(row.run)
                 worker_task = summary.started.errand
-                if worker_task is None or worker_task.is_reader or isinstance(summary.last.event, RunEnded):
+                if worker_task is None or worker_task.is_reader or summary.is_over:
                     continue
                 if (worker_task.root, worker_task.branch) != (root, branch):
                     found.append(worker_task)

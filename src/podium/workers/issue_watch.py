@@ -371,7 +371,7 @@ def _find_requests(settings: Settings, claims: Sequence[IssueClaim]) -> list[tup
             for claim in working:
                 with suppress(NoSuchRun):
                     summary = reader.read_summary(claim.run)
-                    if not isinstance(summary.last.event, RunEnded):
+                    if not summary.is_over:
                         found += [(claim, one.asked.id) for one in list_run_requests(reader, summary)]
     return found
 

@@ -252,7 +252,7 @@ async def apply_merge(results: Sequence[MergeResult], *, by: Actor) -> AppliedMe
             primary.repository, one.target, commit=one.commit, expected_tree=one.tree, expected_old=one.base, by=by
         )
     elif moves:
-        await move_together(primary.settings.home, primary.store, moves, by)
+        await move_together(primary.settings.home, primary.store, moves, by=by)
     await _remove_branches(results)
     kept = await _remove_remote_refs(results[0]) if moves else ()
     return AppliedMerge(moves=moves, kept_refs=kept, left=await tidy_results(results))

@@ -11,7 +11,7 @@ from ..setup.preflight import require_not_ended
 from ..setup.settings import Settings
 from ..store.run_store import RunStore
 from ..store.wakeup import send_wakeup
-from ..values.actor import Actor
+from ..values.actor import Actor, act
 from ..values.errors import Mistake
 from ..values.event import RunResumed, decode_entry
 from ..values.phase import IDLE_PHASES
@@ -21,6 +21,7 @@ from .delegation import start_commander
 from .fleet_jobs import find_missing_jobs
 
 
+@act("act")
 async def resume_workers(
     settings: Settings, workers: Iterable[WorkerState], *, by: Actor, wakes_early: bool = True
 ) -> list[WorkerState]:

@@ -24,10 +24,10 @@ from ...engines.model.tool_loop import ModelEngine
 from ...engines.rehearsal import RehearsalWire
 from ...runs.run_start import run_to_end
 from ...setup.settings import Settings
-from ...system.username import get_local_actor
 from ...values.agent import Agent
 from ...values.errors import OutsideFailed
 from ...values.usage import Usage
+from ..terminal.global_options import get_command_actor
 
 LONGEST_SECONDS = 30.0
 REQUEST = "Measure the prompt."
@@ -72,7 +72,7 @@ async def measure_prompt(agent: Agent, settings: Settings, repo: Path) -> Prompt
         async with App(aside, engines=engines) as app:
             with move_on_after(LONGEST_SECONDS):
                 options: RunOptions = {"repo": repo, "leaves_no_traces": True}
-                await run_to_end(app.launcher, agent, REQUEST, options, by=get_local_actor("command"))
+                await run_to_end(app.launcher, agent, REQUEST, options, by=get_command_actor())
     return None if wire.call is None else count_prompt_tokens(wire.call, agent)
 
 

@@ -62,7 +62,8 @@ def change_budget_and_wait(store: StoreAddress, summary: RunSummary, limits: Bud
             raise Mistake(text)
         case RunEnded(outcome=outcome):
             raise Mistake(f"run {run} has ended ({outcome}), so its budget was not changed")
-    return f"run {run} is no longer running; the new limits will apply when it is resumed with podium resume {run}"
+    when = f"when it is resumed with podium resume {run}"
+    return f"run {run} is no longer running; {format_limits(limits)} will apply {when}"
 
 
 async def wait_for_reply(

@@ -15,9 +15,9 @@ from ...runs.run_lookup import open_reader
 from ...setup.settings import Settings
 from ...store.open_requests import list_run_requests
 from ...system.locations import find_repo
-from ...system.username import get_local_actor
 from ..terminal.command_options import read_text_argument, repo_option
 from ..terminal.follow_run import RunEnding, work_on_run
+from ..terminal.global_options import get_command_actor
 from ..terminal.outcome_text import result_fields
 from ..terminal.run_output import OutputOptions, output_options
 from ..terminal.terminal_input import is_attended, no_input_option
@@ -77,7 +77,7 @@ def decide_command(
     )
 
     def start(app: App) -> AbstractAsyncContextManager[Run]:
-        by = get_local_actor("command")
+        by = get_command_actor()
         return start_decision(app.launcher, new, place=place, by=by, is_attended=is_attended())
 
     ending = work_on_run(settings, start, shown.make_view)

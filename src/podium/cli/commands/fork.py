@@ -13,7 +13,6 @@ from ...runs import find
 from ...runs.run_fork import ForkedRun, NewFork, fork_run
 from ...runs.run_lookup import open_reader
 from ...setup.settings import Settings
-from ...system.username import get_local_actor
 from ...values.agent import Budget
 from ...values.plain_text import format_count
 from ..terminal.budget_text import BudgetParamType
@@ -24,6 +23,7 @@ from ..terminal.command_options import (
     permissions_option,
     read_text_argument,
 )
+from ..terminal.global_options import get_command_actor
 from ..terminal.outcome_text import result_fields
 from ..terminal.run_output import OutputOptions, output_options
 from ..terminal.terminal_input import no_input_option
@@ -82,7 +82,7 @@ def fork_command(
         option=option,
         budget=budget,
     )
-    by = get_local_actor("command")
+    by = get_command_actor()
     return work_on_fork(source.settings, lambda app: fork_run(app.launcher, source.run, new, by=by), shown, overrides)
 
 

@@ -12,7 +12,6 @@ import click
 
 from ...runs.pull_requests import find_request_place
 from ...runs.worker_lookup import RepoContext
-from ...system.username import get_local_actor
 from ...values.event import SCHEMA
 from ...values.worker_task import DEFAULT_WORKER_AGENT
 from ...workers.merging import (
@@ -30,6 +29,7 @@ from ...workspace.git.revision import SHORT
 from ...workspace.merging.overlap_forecast import Forecast
 from ..terminal import exit_codes
 from ..terminal.command_options import json_option, repo_option
+from ..terminal.global_options import get_command_actor
 from ..terminal.text import as_json, escape_for_terminal, print_to_stderr
 from ..workers.conflict_resolvers import load_resolver_team, print_resolvers, resolve_left_out
 from ..workers.forecast import format_forecast
@@ -133,12 +133,14 @@ def _build(plan: MergePlan, options: MoveOptions, *, needs_branch: bool) -> Chec
             )
     build = partial(
         build_merge,
-        by=get_local_actor("command"),
+        plan,
+        options.commands,
+        by=get_command_actor(),
         notice=print_to_stderr,
         on_forecast=None if options.is_json else partial(_print_forecast, is_joint),
         needs_branch=needs_branch,
     )
-    checked = anyio.run(build, plan, options.commands)
+    checked = anyio.run(build)
     if not options.is_json:
         _print_report(checked, is_joint=is_joint)
     return checked

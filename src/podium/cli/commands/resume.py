@@ -17,7 +17,6 @@ from ...runs.worker_lookup import load_worker_states
 from ...setup.settings import Settings
 from ...store.run_creators import confirm_run
 from ...store.run_integrity import accept_lost_entries, require_intact_run
-from ...system.username import get_local_actor
 from ...values.errors import Mistake, RunHeld
 from ...values.event import SCHEMA, RunStarted
 from ...values.plain_text import format_count
@@ -26,6 +25,7 @@ from ...views.worker_state import WorkerState
 from ..terminal import exit_codes
 from ..terminal.command_options import build_overrides, no_sandbox_option, park_option, permissions_option
 from ..terminal.follow_run import RunEnding, work_on_run
+from ..terminal.global_options import get_command_actor
 from ..terminal.outcome_text import result_fields
 from ..terminal.resumable_runs import (
     choose_runs,
@@ -115,7 +115,7 @@ def follow_resumed_run(settings: Settings, run: str, shown: OutputOptions, overr
     settings = load_run_settings(settings, started, overrides)
     return work_on_run(
         settings,
-        lambda app: resume_run(app.launcher, run, by=get_local_actor("command"), is_attended=is_attended()),
+        lambda app: resume_run(app.launcher, run, by=get_command_actor(), is_attended=is_attended()),
         shown.make_view,
         past=past,
         shows_notifications=shown.shows_notifications,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 
 from ...runs.run_fork import NewRetry, retry_run
-from ...system.username import get_local_actor
 from ...values.agent import Budget
 from ..terminal.budget_text import BudgetParamType
 from ..terminal.command_options import build_overrides, no_sandbox_option, park_option, permissions_option
+from ..terminal.global_options import get_command_actor
 from ..terminal.run_output import OutputOptions, output_options
 from ..terminal.terminal_input import no_input_option
 from .fork import open_source, work_on_fork
@@ -43,5 +43,5 @@ def retry_command(
     shown = OutputOptions(**output)
     overrides = build_overrides(permission_mode=permission_mode, is_bare=is_bare, parks=parks)
     source = open_source(run, overrides)
-    new, by = NewRetry(start=start, budget=budget), get_local_actor("command")
+    new, by = NewRetry(start=start, budget=budget), get_command_actor()
     return work_on_fork(source.settings, lambda app: retry_run(app.launcher, source.run, new, by=by), shown, overrides)

@@ -16,7 +16,6 @@ from ...runs.run_lookup import open_reader
 from ...runs.run_start import start_run
 from ...setup.settings import Settings
 from ...system.locations import find_repo
-from ...system.username import get_local_actor
 from ...values.agent import Budget, Mode
 from ...values.event import SCHEMA
 from ...values.store_address import StoreAddress
@@ -31,6 +30,7 @@ from ..terminal.command_options import (
 )
 from ..terminal.dry_run_output import format_estimate
 from ..terminal.follow_run import RunEnding, work_on_run
+from ..terminal.global_options import get_command_actor
 from ..terminal.model_options import choose_model
 from ..terminal.outcome_text import result_fields
 from ..terminal.run_output import OutputOptions, output_options
@@ -120,7 +120,7 @@ def follow_new_run(
     """Start a run, follow it to its end and print how it ended. Return the exit code."""
     ending = work_on_run(
         settings,
-        lambda app: start_run(app.launcher, agent, request, run_options, by=get_local_actor("command")),
+        lambda app: start_run(app.launcher, agent, request, run_options, by=get_command_actor()),
         shown.make_view,
         shows_notifications=shown.shows_notifications,
     )
@@ -191,4 +191,4 @@ async def _enqueue_run(settings: Settings, place: Path, agent: str, request: str
         agent=agent, request=request, place=place, options=run_options, is_unattended=is_input_disabled()
     )
     async with App(settings) as app:
-        return await enqueue_background_run(app.launcher, settings, new, by=get_local_actor("command"))
+        return await enqueue_background_run(app.launcher, settings, new, by=get_command_actor())

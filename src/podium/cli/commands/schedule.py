@@ -14,12 +14,12 @@ from ...store.schedule_rows import Schedule, Schedules
 from ...system.host_id import read_host_id
 from ...system.locations import find_repo
 from ...system.time_zone import load_zone
-from ...system.username import get_local_actor
 from ...values.column import Column, encode_row, encode_rows
 from ...values.errors import Mistake
 from ...values.event import SCHEMA
 from ...values.plain_text import format_count
 from ..terminal.command_options import json_option, read_text_argument, repo_option
+from ..terminal.global_options import get_command_actor
 from ..terminal.table import format_table
 from ..terminal.text import as_json, print_to_stderr, truncate_line
 
@@ -56,7 +56,7 @@ def schedule_add_command(when: str, agent: str, request: str, zone: str, repo: P
     place = find_repo(repo or Path()).resolve()
     settings = Settings.load(repo=place)
     new = NewSchedule(cron=when, agent=agent, request=read_text_argument(request), place=place, zone=zone)
-    schedule = add_schedule(settings, new, by=get_local_actor("command"))
+    schedule = add_schedule(settings, new, by=get_command_actor())
     row = ScheduleRow(schedule)
     click.echo(as_json({"schema": SCHEMA, **encode_row(row, SCHEDULE_COLUMNS)}) if is_json else schedule.id)
     print_to_stderr(f"the next request to {agent} will be sent at {format_time(schedule.next_at, schedule.zone)}")
@@ -102,7 +102,7 @@ def schedule_remove_command(schedule: str) -> None:
     from ...workers.schedule_editing import remove_schedule  # imported here to keep start-up fast
 
     settings = Settings.load(repo=find_repo(Path()))
-    found = remove_schedule(settings, schedule, by=get_local_actor("command"))
+    found = remove_schedule(settings, schedule, by=get_command_actor())
     print_to_stderr(f"removed {found.id}")
 
 
@@ -113,7 +113,7 @@ def schedule_pause_command(schedule: str) -> None:
     from ...workers.schedule_editing import pause_schedule  # imported here to keep start-up fast
 
     settings = Settings.load(repo=find_repo(Path()))
-    found = pause_schedule(settings, schedule, by=get_local_actor("command"))
+    found = pause_schedule(settings, schedule, by=get_command_actor())
     print_to_stderr(f"paused {found.id}; continue it with podium schedule resume {found.id}")
 
 
@@ -124,7 +124,7 @@ def schedule_resume_command(schedule: str) -> None:
     from ...workers.schedule_editing import resume_schedule  # imported here to keep start-up fast
 
     settings = Settings.load(repo=find_repo(Path()))
-    found = resume_schedule(settings, schedule, by=get_local_actor("command"))
+    found = resume_schedule(settings, schedule, by=get_command_actor())
     print_to_stderr(f"{found.id} is due next at {format_time(found.next_at, found.zone)}")
 
 

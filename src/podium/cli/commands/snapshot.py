@@ -10,9 +10,9 @@ from ...runs import find
 from ...runs.run_lookup import open_reader
 from ...runs.run_snapshot import take_run_snapshot
 from ...setup.settings import Settings
-from ...system.username import get_local_actor
 from ...values.errors import Mistake, RunHeld
 from ...values.event import SnapshotTaken
+from ..terminal.global_options import get_command_actor
 from ..terminal.text import print_to_stderr
 
 
@@ -48,4 +48,4 @@ def snapshot_command(run: str, name: str | None) -> None:
 
 async def _take_snapshot(settings: Settings, run: str, name: str | None) -> tuple[SnapshotTaken, str]:
     async with App(settings) as app:
-        return await take_run_snapshot(app.launcher, run, by=get_local_actor("command"), name=name)
+        return await take_run_snapshot(app.launcher, run, by=get_command_actor(), name=name)

@@ -12,12 +12,12 @@ import msgspec
 from ...runs import find
 from ...runs.run_undo import UndoPlan, plan_undo, save_ref, undo_run
 from ...setup.settings import Settings
-from ...system.username import get_local_actor
 from ...values.event import SCHEMA
 from ...values.plain_text import format_count
 from ..terminal.command_options import json_option
 from ..terminal.confirmation import confirm_action
 from ..terminal.exit_codes import GOAL_MET, GOAL_NOT_MET
+from ..terminal.global_options import get_command_actor
 from ..terminal.text import as_json, escape_for_terminal, print_to_stderr
 
 
@@ -37,7 +37,7 @@ def undo_command(run: str, is_trial: bool, is_agreed: bool, is_json: bool) -> in
         click.echo(escape_for_terminal("\n".join(format_plan(plan))))
     if plan.undoable and not is_trial:
         confirm_action(f"Restore {format_count(len(plan.undoable), 'file')}?", is_agreed=is_agreed)
-        shown, plan = plan, anyio.run(partial(undo_run, store, plan, by=get_local_actor("command")))
+        shown, plan = plan, anyio.run(partial(undo_run, store, plan, by=get_command_actor()))
         if not is_json:
             click.echo(escape_for_terminal("\n".join(format_outcome(shown, plan))))
             print_to_stderr(f"to see the files as they were before this command: git diff HEAD {save_ref(plan.run)}")

@@ -20,5 +20,6 @@ class GlobalOptions:
 
 def get_command_actor() -> Actor:
     """Return who uses the current command: the user of this process, in a shell or in a chat."""
-    options = click.get_current_context().find_object(GlobalOptions)
+    context = click.get_current_context(silent=True)
+    options = None if context is None else context.find_object(GlobalOptions)
     return get_local_actor("command" if options is None else options.channel)

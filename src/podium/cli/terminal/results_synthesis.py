@@ -11,7 +11,6 @@ from ...core.member_change import apply_change
 from ...roster.discovery import load_roster
 from ...setup.settings import Settings
 from ...system.locations import find_repo
-from ...system.username import get_local_actor
 from ...values.agent import Agent
 from ...values.errors import PodiumError, find_first_error
 from ...values.event import Entry, MemberChanged
@@ -20,6 +19,7 @@ from ...values.worker_task import DEFAULT_WORKER_AGENT
 from ...views.quoted_markdown import escape_inline, quote_block
 from . import exit_codes
 from .agent_text import AgentText
+from .global_options import get_command_actor
 from .text import print_to_stderr
 
 MODEL_SETTINGS = ("model", "base_url", "models")
@@ -137,9 +137,7 @@ def run_synthesis(author: SynthesisAuthor, report: Iterable[str]) -> Synthesis:
     try:
         ending = work_on_run(
             author.settings,
-            lambda app: start_run(
-                app.launcher, agent, request.text, {"repo": author.repo}, by=get_local_actor("command")
-            ),
+            lambda app: start_run(app.launcher, agent, request.text, {"repo": author.repo}, by=get_command_actor()),
             output.make_view,
         )
     except Exception as error:

@@ -6,7 +6,6 @@ import anyio
 import click
 
 from ...runs.worker_lookup import RepoContext, load_worker_states
-from ...store.worker_index import WorkerIndex
 from ...values.actor import Actor
 from ...values.errors import Mistake, RunOver
 from ...views.worker_state import WorkerState
@@ -35,8 +34,6 @@ def cancel_worker(context: RepoContext, worker: WorkerState, by: Actor) -> int:
     except RunOver:
         _require_not_over(*load_worker_states(context.store, [worker.run]))
         raise
-    # A commander would also record this, but may not be running.
-    WorkerIndex(context.store).mark_closed(worker.run)
     print_to_stderr(
         f"{worker.name} has ended ({ended.outcome}); run podium workers status {worker.name} to see the details"
     )

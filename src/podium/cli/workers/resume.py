@@ -10,10 +10,10 @@ import click
 
 from ...runs.worker_lookup import RepoContext
 from ...setup.settings import Settings
-from ...system.username import get_local_actor
 from ...values.event import SCHEMA
 from ...views.worker_state import WorkerState
 from ..terminal.command_options import json_option
+from ..terminal.global_options import get_command_actor
 from ..terminal.text import as_json, print_to_stderr
 
 
@@ -61,7 +61,7 @@ def resume_workers(
             worker_resumption.resume_workers,
             settings,
             list(workers),
-            by=get_local_actor("command"),
+            by=get_command_actor(),
             wakes_early=wakes_early,
         )
     )

@@ -20,4 +20,5 @@ def add_sentence(line: bytes, kind: str, *, user: str) -> bytes:
         text = describe_entry(decode_entry(line), user=user)
     except StoreCorrupt:
         return line  # clients can still show its fields, for example if a newer release wrote it
-    return line if text is None else b'%s,"text":%s}' % (line.removesuffix(b"}"), json.encode(text))
+    # A host of a fleet may have written white space after the entry.
+    return line if text is None else b'%s,"text":%s}' % (line.rstrip().removesuffix(b"}"), json.encode(text))

@@ -54,7 +54,9 @@ class _RecordedMoves(Struct, frozen=True, kw_only=True):
     """Who approved the moves. Earlier releases did not record it."""
 
 
-async def move_together(home: Path, store: StoreAddress, moves: Sequence[TargetMove], by: Actor | None = None) -> None:
+async def move_together(
+    home: Path, store: StoreAddress, moves: Sequence[TargetMove], *, by: Actor | None = None
+) -> None:
     """Move all targets, or none. Raise Mistake if that is not possible; the message says what was undone.
 
     `by` approved the moves.

@@ -40,7 +40,7 @@ from ....setup.settings import Settings
 from ....store.follower import Follower
 from ....store.reader import RunSummary
 from ....system.json_rpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
-from ....values.actor import Actor
+from ....values.actor import Actor, get_scope
 from ....values.errors import NoSuchRun, PodiumError
 from ....values.phase import FINAL_PHASES, Phase
 from ....views.run_report import Report
@@ -50,7 +50,12 @@ from ..route_parameters import Server
 from ..scopes import ApiRequest, get_token, may_read, require_scope
 from ..server_context import ServerContext
 
-ACTING_METHODS = ("SendMessage", "SendStreamingMessage", "CancelTask")
+ACTS: dict[str, Callable[..., object]] = {
+    "SendMessage": send_message,
+    "SendStreamingMessage": send_message,
+    "CancelTask": stop_run,
+}
+"""The methods that need more than the scope `read`, each with the act that declares the scope."""
 
 
 @get("/a2a/{name:str}/.well-known/agent-card.json", guards=[may_read], sync_to_thread=True)
@@ -67,7 +72,7 @@ async def answer_rpc(name: FromPath[str], request: ApiRequest, server: Server) -
     try:
         rpc = parse_rpc_request(await request.body())
         id = rpc.id
-        require_scope(request, "act" if rpc.method in ACTING_METHODS else "read")
+        require_scope(request, get_scope(ACTS[rpc.method]) if rpc.method in ACTS else "read")
         found = await _dispatch(server, name, rpc)
     except RpcError as error:
         return Response(_error_fields(id, error.code, str(error)))

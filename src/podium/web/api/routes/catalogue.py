@@ -10,7 +10,7 @@ import msgspec
 from litestar import get
 
 from ....runs.health_checks import collect_facts
-from ....runs.model_choice import models_fields
+from ....runs.model_listing import encode_models, list_model_columns, load_models
 from ....setup.settings import Settings
 from ....values.event import SCHEMA
 from ..route_parameters import RepoFolder, Server
@@ -31,11 +31,8 @@ def read_models(request: ApiRequest, server: Server, repo: RepoFolder = "") -> d
     """List the available models. This does not search for model servers on this machine."""
     place = server.find_place(repo, by=get_token(request))
     settings = Settings.load(repo=place, store=server.store, home=server.settings.home)
-    return _to_fields(models_fields(settings, os.environ, ()))
-
-
-def _to_fields(value: dict[str, Any]) -> dict[str, Any]:
-    fields: dict[str, Any] = msgspec.to_builtins(value)
+    found = encode_models(load_models(settings, os.environ, ()))
+    fields: dict[str, Any] = msgspec.to_builtins({**found, "columns": list_model_columns()})
     return fields
 
 

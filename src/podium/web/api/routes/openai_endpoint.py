@@ -28,12 +28,13 @@ from ....protocols.openai_chat import (
     parse_chat_request,
 )
 from ....roster.discovery import Roster, load_roster
+from ....runs.run_start import start_run
 from ....setup.settings import Settings
 from ....values.request import Outcome
 from ....values.result import Result
 from ....views.answer_text import AnswerText
 from ..route_parameters import Server
-from ..scopes import ApiRequest, get_token, may_act, may_read
+from ..scopes import ApiRequest, get_token, may, may_read
 from ..server_context import ServerContext
 
 HEARTBEAT_SECONDS = 15.0
@@ -59,7 +60,7 @@ def read_model(name: FromPath[str], server: Server) -> dict[str, Any]:
     return model_fields(find_model(_load_roster(server), name))
 
 
-@post("/v1/chat/completions", guards=[may_act], status_code=200)
+@post("/v1/chat/completions", guards=[may(start_run)], status_code=200)
 async def complete_chat(request: ApiRequest, server: Server) -> Response[Any] | Stream:
     """Send the conversation to the agent named by `model`, and return or stream the agent's answer.
 

@@ -124,7 +124,7 @@ async def preview_partial_merge(
         plan = await plan_partial_merge(
             context, worker, data.files, onto=data.onto, shown=data.shown, notice=notices.append
         )
-        return await preview_plan(plan, data.checks, actor, notices)
+        return await preview_plan(plan, data.checks, notices, by=actor)
 
     return await run_once(server.store, idempotency_key, data, build)
 

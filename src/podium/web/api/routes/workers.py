@@ -200,12 +200,12 @@ async def preview_merge(
 
     async def build(_: str) -> dict[str, Any]:
         plan = await plan_merge(context, merge, notice=notices.append)
-        return await preview_plan(plan, data.checks, actor, notices)
+        return await preview_plan(plan, data.checks, notices, by=actor)
 
     return await run_once(server.store, idempotency_key, data, build)
 
 
-async def preview_plan(plan: MergePlan, checks: tuple[str, ...], by: Actor, notices: list[str]) -> dict[str, Any]:
+async def preview_plan(plan: MergePlan, checks: tuple[str, ...], notices: list[str], *, by: Actor) -> dict[str, Any]:
     """Build a merge in one repository, add to `notices`, and return them with the result as JSON fields."""
     if not plan.merges:
         return {"schema": SCHEMA, "target": plan.target, "coupled": [], "left_out": [], "notices": notices}

@@ -7,6 +7,7 @@ import { Badge } from "../parts/badge.mjs";
 import { Button } from "../parts/button.mjs";
 import { useLoaded } from "../parts/loaded.mjs";
 import { Loading, ProblemBanner } from "../parts/notices.mjs";
+import { Value, isEmpty } from "../parts/columns.mjs";
 import { NotificationSettings } from "../parts/notification_settings.mjs";
 import { revealLine } from "../parts/reveal.mjs";
 import { Age } from "../parts/time.mjs";
@@ -36,10 +37,18 @@ function showModels(found) {
         <span class="quiet">${found.default.host ? `at ${revealLine(found.default.host)}, ` : ""}because ${revealLine(found.default.because)}</span></dd>
       ${Object.entries(found.roles).map(([name, models]) => html`<dt key=${name}>${revealLine(name)}</dt><dd>${models.map(revealLine).join(", ")}</dd>`)}
       <dt>Coding agents</dt><dd>${listNames(found.coding_agents) || html`<span class="quiet">none found</span>`}</dd></dl>
-    <ul class="list">${found.providers.map((one) => html`<li class="item row" key=${one.name}>
+    <ul class="list">${found.providers.map((one) => html`<${Provider} key=${one.name} provider=${one} columns=${found.columns.providers} />`)}</ul>`;
+}
+
+/** The columns that have a place of their own in the row of a provider; the others follow them. */
+const PLACED = new Set(["name", "default_model", "key_name", "has_key"]);
+
+function Provider({ provider: one, columns }) {
+  return html`<li class="item row">
       ${one.has_key ? html`<${Badge} word="has a key" icon="check" tone="well" />` : html`<${Badge} word=${one.key_name ? "no key" : "needs no key"} icon="dot" />`}
-      <span class="strong">${revealLine(one.name)}</span><span class="quiet small">${revealLine(one.default_model)}</span><span class="gap"></span>
-      ${one.key_name ? html`<code class="small">${revealLine(one.key_name)}</code>` : null}</li>`)}</ul>`;
+      <span class="strong">${revealLine(one.name)}</span><span class="quiet small">${revealLine(one.default_model)}</span>
+      ${columns.filter((column) => !PLACED.has(column.name) && !isEmpty(one[column.name])).map((column) => html`<span key=${column.name} class="quiet small">${column.heading} <${Value} column=${column} row=${one} /></span>`)}
+      <span class="gap"></span>${one.key_name ? html`<code class="small">${revealLine(one.key_name)}</code>` : null}</li>`;
 }
 
 const listNames = (found) => (Array.isArray(found) ? found : Object.keys(found)).map(revealLine).join(", ");
