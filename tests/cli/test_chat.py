@@ -416,6 +416,7 @@ def test_delegate_takes_options_and_reports_an_unknown_one(worker_desk: Desk) ->
     assert isinstance(first, RunStarted)
     assert isinstance(second, RunStarted)
     assert (first.request.text, second.request.text) == ("write it", "and don't stop")
+    assert {(one.by, one.channel) for one in (first, second)} == {(getpass.getuser(), "chat")}
     assert first.errand is not None
     assert second.errand is not None
     assert (first.errand.role, len(second.errand.after), second.errand.is_reader) == ("tests", 1, True)
