@@ -99,9 +99,8 @@ class RunContext:
     allowance: Allowance
     rules: Rules = NO_RULES
     mode: Mode = "default"
-    directory: str = ""
-    also: tuple[str, ...] = ()
-    """The checkouts of additional repositories that the run works in."""
+    checkouts: tuple[str, ...] = ()
+    """The checkouts that the run works in, the primary one first."""
     unattended: Unattended | None = "deny"
     """How agents' requests and questions are handled without a person, or None if a person is available to answer."""
     turn_limits: TurnLimits = DEFAULT_TURN_LIMITS
@@ -403,8 +402,7 @@ class Operation:
         return Gate(
             self._judge_action,
             agent=self.agent.name,
-            directory=self.checkout or self._context.directory,
-            also=() if self.checkout else self._context.also,
+            checkouts=(self.checkout,) if self.checkout else self._context.checkouts,
             allowance=self.allowance,
             rate_limit=self._context.rate_limit_for(self.agent.name),
             unattended=self._context.unattended,

@@ -51,19 +51,20 @@ async def resume_run(run: str, config: WorkerConfig, on_waiting: Callable[[str],
 
     `on_waiting` is called with the id of each request or question that is waiting for an answer.
     """
-    environ = {**os.environ, **config.environ}
+    environ, task = {**os.environ, **config.environ}, config.task
     # A worker's request has no time limit, because the person who answers it may be away for hours.
     # A read-only worker and its whole team stay read-only, whatever mode the settings specify.
-    mode = "plan" if config.is_reader else None
-    settings = Settings.load(environ, repo=Path(config.root), approval_seconds=inf, permission_mode=mode)
+    mode = "plan" if task.is_reader else None
+    settings = Settings.load(environ, repo=Path(task.root), approval_seconds=inf, permission_mode=mode)
     expect_store(settings.store)
     async with App(settings, environ=environ, owner=config.owner) as app:
-        driver = await app.launcher.take_over_run(run, by=PODIUM, is_attended=config.is_attended, continues_pause=False)
-        if (worker_task := driver.worker_task) is not None and worker_task.origin is not None and config.base:
-            await _record_machine(app, driver, worker_task, config.base)
+        is_attended = not task.is_unattended
+        driver = await app.launcher.take_over_run(run, by=PODIUM, is_attended=is_attended, continues_pause=False)
+        if task.origin is not None and task.has_checkout:
+            await _record_machine(app, driver, task)
         else:
-            driver.record_checkout(config.base, also=config.also)
-        slot = find_slot(settings.home, Path(driver.context.directory), Path(config.root))
+            driver.record_checkouts(task)
+        slot = find_slot(settings.home, Path(task.path), Path(task.root))
         if slot is not None:
             # Commands inherit the environment of this process, which works on this run only.
             os.environ.update(slot.variables)
@@ -76,7 +77,7 @@ async def resume_run(run: str, config: WorkerConfig, on_waiting: Callable[[str],
             yield resumed
 
 
-async def _record_machine(app: App, driver: RunDriver, worker_task: WorkerTask, base: str) -> None:
+async def _record_machine(app: App, driver: RunDriver, task: WorkerTask) -> None:
     """Record the checkout of a run that can move between machines. If the run was moved, record the move too."""
     # Imported here to keep start-up fast: most workers stay on their machine.
     from ..system.host_id import read_host_id
@@ -84,8 +85,8 @@ async def _record_machine(app: App, driver: RunDriver, worker_task: WorkerTask, 
 
     host = read_host_id(app.settings.home)
     entries = await app.launcher.read_entries(driver.id)
-    driver.record_checkout(base, host=host)
-    record_move(driver.timeline, entries, driver.agent, worker_task, host=host)
+    driver.record_checkouts(task, host=host)
+    record_move(driver.timeline, entries, driver.agent, task, host=host)
 
 
 def main() -> int:

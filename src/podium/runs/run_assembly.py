@@ -134,8 +134,7 @@ class RunAssembly:
             rules=self._rules if settings is self._settings else settings.build_rules(),
             mode=settings.permission_mode,
             # The same folder on every machine, so that an approval applies wherever the run continues.
-            directory=recorded.repo,
-            also=() if recorded.errand is None else tuple(one.path for one in recorded.errand.also),
+            checkouts=tuple(one.path for one in recorded.checkouts),
             unattended=unattended,
             turn_limits=self._turn_limits if settings is self._settings else settings.build_turn_limits(),
             earlier_turns=earlier_turns,
@@ -159,15 +158,13 @@ class RunAssembly:
         return RunTools(
             settings,
             started.agents,
-            directory=Path(started.repo) if started.repo else None,
-            also=() if started.errand is None else started.errand.also,
+            checkouts=started.checkouts,
             functions=functions,
             for_all=for_all,
             environ=self._environ,
             unattended=unattended,
             notice=notice,
             guidance=started.guidance,
-            root=None if started.errand is None else Path(started.errand.root),
         )
 
     def _make_allowance(self, timeline: Timeline, settings: Settings, started: RunStarted) -> Allowance:
