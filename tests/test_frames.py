@@ -16,7 +16,7 @@ from typing import Any
 import podium
 from podium.testing import ServedModel, calls
 
-MOST_FRAMES = 25
+MOST_FRAMES = 18
 
 
 @contextmanager

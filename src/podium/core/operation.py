@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
@@ -178,7 +179,7 @@ class Operation:
             active = self._context.active_agents
             active[self.agent.name] += 1
             try:
-                ended = self.scope.record_outcome(await self._run_within_budget(request))
+                ended = self.scope.record_outcome(await self._perform_request(request))
             finally:
                 active[self.agent.name] -= 1
             self._report_unread_messages()
@@ -186,30 +187,43 @@ class Operation:
             raise AgentFailed(ended.failure, so_far=ended.text)
         return Answer(text=ended.text, data=ended.data, parts=ended.parts)
 
-    async def _run_within_budget(self, request: Request) -> OperationEnded:
-        """Run the operation within two optional time limits: the agent's own, and one shared with other operations."""
+    async def _perform_request(self, request: Request) -> OperationEnded:
+        """Gather advice, do the agent's own work, then hand off. Return how this ended, even if the agent fails.
+
+        Two optional time limits apply: the agent's own, and one shared with other operations.
+        """
         self.scope.record(OperationStarted(agent=self.agent.name, trigger=self.trigger, request=request))
-        own = None if self.agent.budget is None or self.agent.budget.seconds is None else self.agent.budget.seconds
-        limits = [] if own is None else [TimeLimit(seconds=own, message=f"its budget of {own:g} s is used up")]
-        limits += [] if self.time_limit is None else [self.time_limit]
-        if not limits:
-            return await self._run_to_end(request)
-        limit = min(reversed(limits), key=attrgetter("seconds"))
-        with self.scope.timeline.timeouts.apply_timeout(self.scope.path, limit.seconds) as timeout:
-            ended = await self._run_to_end(request)
+        patterns, timeline, limit = self._context.patterns, self.scope.timeline, self._find_time_limit()
+        with (
+            nullcontext() if limit is None else timeline.timeouts.apply_timeout(self.scope.path, limit.seconds)
+        ) as timeout:
+            try:
+                try:
+                    advised = await patterns.advise(self, request)
+                    answer = await patterns.perform(self, advised)
+                finally:
+                    await self._close_session()
+                ended = self._build_end(await patterns.hand_off(self, request, answer))
+            except AgentFailed as error:
+                ended = structs.replace(_build_failed_end(error.failure), text=error.so_far)
+        if limit is None or timeout is None:
+            return ended
         if timeout.scope.cancelled_caught:
-            await self.scope.timeline.wait_while_paused()
+            await timeline.wait_while_paused()
             await self.stop_workers()
             ended = _build_failed_end(self.make_error("budget", limit.message).failure)
         seconds = 0.0 if self.time_limit is None else round(timeout.active_seconds, 3)
         return structs.replace(ended, seconds=seconds)
 
-    async def _run_to_end(self, request: Request) -> OperationEnded:
-        """Run the operation and return the event for its end, even if the agent fails."""
-        try:
-            answer = await self._produce_answer(request)
-        except AgentFailed as error:
-            return structs.replace(_build_failed_end(error.failure), text=error.so_far)
+    def _find_time_limit(self) -> TimeLimit | None:
+        """Return the shorter of the agent's own time limit and the one shared with other operations, if any."""
+        own = None if self.agent.budget is None else self.agent.budget.seconds
+        if own is None or (self.time_limit is not None and self.time_limit.seconds <= own):
+            return self.time_limit
+        return TimeLimit(seconds=own, message=f"its budget of {own:g} s is used up")
+
+    def _build_end(self, answer: Answer) -> OperationEnded:
+        """Return the event for the end of the operation with the agent's answer."""
         proof = self.scope.timeline.proof
         if self.mode == "plan":
             proof.forget(self.scope.path)  # a reader's answer is its work, whatever it was not allowed to do
@@ -217,16 +231,6 @@ class Operation:
         return OperationEnded(
             outcome="succeeded", text=answer.text, data=answer.data, parts=answer.parts, unproved=unproved
         )
-
-    async def _produce_answer(self, request: Request) -> Answer:
-        """Gather advice, do the agent's own work, then hand off."""
-        patterns = self._context.patterns
-        try:
-            advised = await patterns.advise(self, request)
-            answer = await patterns.perform(self, advised)
-        finally:
-            await self._close_session()
-        return await patterns.hand_off(self, request, answer)
 
     async def run_as_part(self, request: Request, *, timeout: float | None = None) -> Part:
         """Run the operation and return its outcome as a `Part`, whether it succeeds or fails.
