@@ -34,16 +34,16 @@ from .artifact import store_artifact
 from .budget import Allowance, TimeLimit
 from .engine import Engine, EngineSessionSpec, PastTurn, ReplyFormat, Tool
 from .engine_sessions import EngineSessionTasks
-from .gate import ActingTool, Gate
+from .gate import Gate
 from .journal_rows import compute_digest
 from .member_change import apply_recorded_change
 from .placement import DEFAULT_OPTIONS, Placement, WorkerOptions
 from .repository_decisions import NO_DECISIONS, RepositoryDecisions
+from .run_repository import RunRepository, TeamWork
 from .scope import Scope
 from .session import Session, read_past_turns
 from .timeline import Timeline
 from .tool_rate_limit import RateLimit
-from .work_repository import WorkRepository
 
 if TYPE_CHECKING:
     from .run_hooks import RunHooks
@@ -84,25 +84,14 @@ class RunContext:
     session_tasks: EngineSessionTasks
     offer_tools: Callable[[Operation], Awaitable[tuple[Tool, ...]]]
     """Returns the tools that an operation's agent may use. Tools with side effects are wrapped by the gate."""
-    make_check_tool: Callable[[tuple[str, ...], str], ActingTool] | None = None
-    """A function that creates a tool for running commands on a clean checkout, or None if there is no repository.
-
-    The function takes the commands and a commit. If the commit is empty, the tool checks out the current work."""
-    get_placement: Callable[[], Placement] | None = None
-    """A function that returns the placement for starting workers, or None if there is no repository for them."""
-    get_repository: Callable[[], WorkRepository] | None = None
-    """A function that returns the repository that the run works in, or None if there is no repository."""
-    before_change: Callable[[], Awaitable[None]] = do_nothing
-    """Called before each action that may change files."""
+    repository: RunRepository | None = None
+    """The repository that the run works in, or None if there is none."""
     build_system_prompt: Callable[[Agent], str] = attrgetter("prompt")
     """Builds an agent's system prompt."""
     decisions: RepositoryDecisions = NO_DECISIONS
     allowance: Allowance
     rules: Rules = NO_RULES
     mode: Mode = "default"
-    directory: str = ""
-    also: tuple[str, ...] = ()
-    """The checkouts of additional repositories that the run works in."""
     unattended: Unattended | None = "deny"
     """How agents' requests and questions are handled without a person, or None if a person is available to answer."""
     turn_limits: TurnLimits = DEFAULT_TURN_LIMITS
@@ -283,12 +272,12 @@ class Operation:
     @property
     def placement(self) -> Placement | None:
         """The placement that starts workers, or None if there is no repository for them."""
-        return None if self._context.get_placement is None else self._context.get_placement()
+        return None if self._context.repository is None else self._context.repository.get_placement()
 
     @property
-    def repository(self) -> WorkRepository | None:
-        """The repository that the run works in, or None if there is none."""
-        return None if self._context.get_repository is None else self._context.get_repository()
+    def repository(self) -> TeamWork | None:
+        """The interface to the team's work in the run's repository, or None if there is no repository."""
+        return None if self._context.repository is None else self._context.repository.get_work()
 
     @property
     def decisions(self) -> RepositoryDecisions:
@@ -298,7 +287,7 @@ class Operation:
     @property
     def can_check(self) -> bool:
         """Whether commands can be run on a checkout of the work."""
-        return self._context.make_check_tool is not None
+        return self._context.repository is not None
 
     @property
     def unattended(self) -> Unattended | None:
@@ -404,16 +393,17 @@ class Operation:
     @cached_property
     def gate(self) -> Gate:
         """The gate that this agent's actions pass through."""
+        repository = self._context.repository
         return Gate(
             self._judge_action,
             agent=self.agent.name,
-            directory=self.checkout or self._context.directory,
-            also=() if self.checkout else self._context.also,
+            directory=self.checkout or ("" if repository is None else repository.directory),
+            also=() if self.checkout or repository is None else repository.also,
             allowance=self.allowance,
             rate_limit=self._context.rate_limit_for(self.agent.name),
             unattended=self._context.unattended,
             approval_seconds=self._context.turn_limits.approval,
-            before_change=self._context.before_change,
+            before_change=do_nothing if repository is None else repository.save_before_change,
             hooks=None if self._context.hooks is None else self._context.hooks.for_agent(self.agent),
         )
 
@@ -431,10 +421,10 @@ class Operation:
         """
         if (known := place.find_outcome(Checked)) is not None:
             return known
-        if self._context.make_check_tool is None:
+        if self._context.repository is None:
             why = "there is no repository to check the work in"
             return place.record_outcome(Checked(commands=commands, passed=False, output=why))
-        tool = self.gate.wrap_tool(self._context.make_check_tool(commands, commit))
+        tool = self.gate.wrap_tool(self._context.repository.make_check_tool(commands, commit))
         answer = await tool.answer(ToolUse(id=place.path, name=tool.name, arguments={}), place)
         if answer.log and log_name:
             store_artifact(place, "log", log_name, answer.log, step=parse_plan_step(place.path))

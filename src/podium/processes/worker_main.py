@@ -63,8 +63,8 @@ async def resume_run(run: str, config: WorkerConfig, on_waiting: Callable[[str],
             await _record_machine(app, driver, worker_task, config.base)
         else:
             driver.record_checkout(config.base, also=config.also)
-        slot = find_slot(settings.home, Path(driver.context.directory), Path(config.root))
-        if slot is not None:
+        repository = driver.context.repository
+        if repository and (slot := find_slot(settings.home, Path(repository.directory), Path(config.root))):
             # Commands inherit the environment of this process, which works on this run only.
             os.environ.update(slot.variables)
         driver.timeline.on_waiting = on_waiting
