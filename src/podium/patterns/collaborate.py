@@ -16,8 +16,8 @@ from anyio import CapacityLimiter, Event, create_task_group
 from ..core.decision_state import DECISION_EVENTS
 from ..core.operation import Operation
 from ..core.plan_state import StepProgress, list_dependants
+from ..core.run_repository import MergedWork, Records, WorkBranch
 from ..core.scope import Scope
-from ..core.work_repository import MergedWork, Records, WorkBranch
 from ..values.errors import AgentFailed, PodiumError
 from ..values.event import Noticed, PlanCommitted, PlanStepBlocked, WorkEnded, WorkStateChanged
 from ..values.operation_path import PLAN_STEP

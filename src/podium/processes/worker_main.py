@@ -64,8 +64,7 @@ async def resume_run(run: str, config: WorkerConfig, on_waiting: Callable[[str],
             await _record_machine(app, driver, task)
         else:
             driver.record_checkouts(task)
-        slot = find_slot(settings.home, Path(task.path), Path(task.root))
-        if slot is not None:
+        if (slot := find_slot(settings.home, Path(task.path), Path(task.root))) is not None:
             # Commands inherit the environment of this process, which works on this run only.
             os.environ.update(slot.variables)
         driver.timeline.on_waiting = on_waiting

@@ -14,8 +14,8 @@ from ..core.engine_sessions import EngineSessionTasks
 from ..core.gate import ActingTool
 from ..core.operation import ExecutionPatterns, RunContext
 from ..core.placement import Placement
+from ..core.run_repository import RunRepository, TeamWork
 from ..core.timeline import Timeline
-from ..core.work_repository import WorkRepository
 from ..patterns.registry import PATTERNS, Patterns
 from ..setup.run_guidance import build_agent_prompt
 from ..setup.run_hook_table import make_run_hooks
@@ -30,9 +30,9 @@ from ..values.worker_task import WorkerTask
 from .checkout_saving import CheckoutSaving
 from .day_usage import DayUsage, find_repository
 from .decision_context import make_repository_decisions
-from .run_driver import RunDriver
-from .squad_inbox import add_inbox_writing
-from .work_location import Push, add_push, locate_run
+from .run_driver import EndStep, RunDriver
+from .squad_inbox import write_decisions, writes_inbox
+from .work_location import Push, can_be_pushed, locate_run
 
 EngineFor = Callable[[Settings, Agent], Engine]
 CommitWork = Callable[[Timeline, RunStarted, Settings, bool], Awaitable[str]]
@@ -114,6 +114,17 @@ class RunAssembly:
             settings, started, functions, for_all=for_all, unattended=unattended, notice=record_notice
         )
         saving = CheckoutSaving(timeline, started)
+        repository = None
+        if started.repo:
+            place = partial(self._make_placement, settings, timeline.run, started, unattended)
+            repository = RunRepository(
+                # The same folders on every machine, so that an approval applies wherever the run continues.
+                checkouts=tuple(one.path for one in recorded.checkouts),
+                make_check_tool=run_tools.make_check_tool,
+                save_before_change=saving.save_before,
+                get_placement=cache(place),
+                get_work=cache(partial(_open_work, Path(started.repo), timeline.run)),
+            )
         context = RunContext(
             timeline=timeline,
             agents={agent.name: agent for agent in started.agents},
@@ -121,28 +132,27 @@ class RunAssembly:
             engine_for=partial(self._engine_for, settings),
             session_tasks=EngineSessionTasks(self._background_tasks, on_notice=record_notice),
             offer_tools=run_tools.offer_tools,
-            make_check_tool=run_tools.make_check_tool if started.repo else None,
-            get_placement=cache(partial(self._make_placement, settings, timeline.run, started, unattended))
-            if started.repo
-            else None,
-            get_repository=cache(partial(_open_repository, Path(started.repo), timeline.run)) if started.repo else None,
-            before_change=saving.save_before,
+            repository=repository,
             build_system_prompt=partial(build_agent_prompt, settings, started.guidance),
             decisions=make_repository_decisions(self._settings.store, recorded),
             hooks=make_run_hooks(settings, timeline, started),
             allowance=self._make_allowance(timeline, settings, started),
             rules=self._rules if settings is self._settings else settings.build_rules(),
             mode=settings.permission_mode,
-            # The same folder on every machine, so that an approval applies wherever the run continues.
-            checkouts=tuple(one.path for one in recorded.checkouts),
             unattended=unattended,
             turn_limits=self._turn_limits if settings is self._settings else settings.build_turn_limits(),
             earlier_turns=earlier_turns,
         )
-        commit = None if started.errand is None else partial(self._commit_work, timeline, started, self._settings)
-        make_push = partial(self._make_push, timeline, self._settings, self._background_tasks)
-        commit_and_push, tools = add_push(commit, run_tools, started, make_push)
-        before_end = saving.add_saving(add_inbox_writing(commit_and_push, settings, timeline, started))
+        push = self._make_push_for(timeline, started.errand)
+        tools = run_tools if push is None else push.push_during(run_tools)
+        before_end: dict[str, EndStep] = {}
+        if writes_inbox(settings, started):
+            before_end["write the decisions to the squad's inbox"] = lambda _: write_decisions(timeline, started)
+        if started.errand is not None:
+            before_end["commit the changes"] = partial(self._commit_work, timeline, started, self._settings)
+        if push is not None:
+            before_end["push the files"] = lambda _: push.push()
+        before_end["save the checkout"] = lambda _: saving.save_after()
         return RunDriver(self._store, lease, first=located, context=context, tools=tools, before_end=before_end)
 
     def _make_run_tools(
@@ -167,6 +177,12 @@ class RunAssembly:
             guidance=started.guidance,
         )
 
+    def _make_push_for(self, timeline: Timeline, task: WorkerTask | None) -> Push | None:
+        """Return an object that pushes a worker's files, or None if the run cannot move to another machine."""
+        if task is None or not can_be_pushed(task):
+            return None
+        return self._make_push(timeline, self._settings, self._background_tasks, task)
+
     def _make_allowance(self, timeline: Timeline, settings: Settings, started: RunStarted) -> Allowance:
         allowance = Allowance(timeline, "", settings.budget, of="")
         if settings.day_budget is not None or settings.repository_day_budget is not None:
@@ -174,7 +190,7 @@ class RunAssembly:
         return allowance
 
 
-def _open_repository(directory: Path, run: str) -> WorkRepository:
-    from ..setup.run_repository import RunRepository  # imported here to keep start-up fast: most runs do not need it
+def _open_work(directory: Path, run: str) -> TeamWork:
+    from ..setup.git_work import GitWork  # imported here to keep start-up fast: most runs do not need it
 
-    return RunRepository(directory, run)
+    return GitWork(directory, run)

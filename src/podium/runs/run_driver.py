@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from asyncio import Event as Flag
 from asyncio import get_running_loop
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from math import inf
@@ -64,12 +64,17 @@ from ..values.worker_task import WorkerTask
 from ..views.run_view import RunView
 
 RELEASE_SECONDS = 5.0
+EndStep = Callable[[bool], Awaitable[str | None]]
+"""A step before a run ends. Its argument says whether the run succeeded. It returns an error message, if any."""
 IDLE_SECONDS = 1.0
 """How long all agents of a run must be waiting for limits to reset before this process stops working on the run."""
 
 
 class RunDriver:
-    """Executes a run whose lease this process holds, or only records events on the run's timeline."""
+    """Executes a run whose lease this process holds, or only records events on the run's timeline.
+
+    `before_end` contains the steps before the run ends, in order and keyed by what they do.
+    """
 
     def __init__(
         self,
@@ -79,7 +84,7 @@ class RunDriver:
         first: Entry,
         context: RunContext,
         tools: AbstractAsyncContextManager[object],
-        before_end: Callable[[bool], Awaitable[str]] | None = None,
+        before_end: Mapping[str, EndStep],
     ) -> None:
         self.id = lease.run
         self.store = store
@@ -88,10 +93,6 @@ class RunDriver:
         self.context = context
         self._tools = tools
         self._before_end = before_end
-        """A function to call before the run ends. Its argument says whether the run succeeded.
-
-        The function returns an error message, or an empty string if there was no error.
-        """
         started = first.started
         self.agent = started.agent
         self._root = context.root_operation(self.agent)
@@ -316,14 +317,13 @@ class RunDriver:
         """Do the remaining work before a run ends, and return the event to record.
 
         If the run succeeded, the results of ended workers are recorded; otherwise, its workers are stopped. Then
-        `before_end` is called, and undelivered messages are reported.
+        the steps in `before_end` are taken, and undelivered messages are reported.
         """
         await (self._root.record_ended_workers() if ended.outcome == "succeeded" else self._root.stop_workers())
-        if self._before_end is not None:
-            why = await self._before_end(ended.outcome == "succeeded")
-            if why and ended.outcome == "succeeded":
-                failure = Failure(kind="failed", agent=self.agent, message=why)
-                ended = RunEnded(outcome="failed", failure=failure, parts=await self._collect_parts())
+        errors = [await step(ended.outcome == "succeeded") for step in self._before_end.values()]
+        if (why := next(filter(None, errors), None)) and ended.outcome == "succeeded":
+            failure = Failure(kind="failed", agent=self.agent, message=why)
+            ended = RunEnded(outcome="failed", failure=failure, parts=await self._collect_parts())
         if (over := self.context.allowance.describe_overshoot()) is not None:
             self.timeline.append(Noticed(text=over), scope="")
         await self._report_end(ended)
