@@ -8,6 +8,7 @@ settings. If it dies, its workers exit, and the next commander resumes their run
 
 from __future__ import annotations
 
+import secrets
 import signal
 import sys
 import time
@@ -43,7 +44,7 @@ from .spawner import ForkedProcess, FreshProcess, open_spawner
 from .unfinished_workers import load_unfinished_workers, was_paused_by
 from .wire.line_socket import ConnectionClosed
 from .wire.link import DEFAULT_LIMITS, Link, LinkLimits
-from .wire.wire_message import Cancel, Handshake, Order, Report
+from .wire.wire_message import Cancel, Handshake, Order, Report, stamp_message
 from .wire.worker_connection import WorkerTokens, serve_workers
 from .work_push import LAST_PUSH_SECONDS
 from .work_takeover import remove_pushed_clone
@@ -328,10 +329,11 @@ class Commander:
         token = self._worker_tokens.issue_token(worker.run, msgspec.to_builtins(config))
 
         def make_input_line(parent: int) -> str:
-            handshake = structs.replace(worker.handshake, token=token)
-            return msgspec.json.encode(
-                StartupMessage(socket=str(self._socket), parent=parent, handshake=handshake)
-            ).decode()
+            # A message has an id and a time even before it is sent.
+            own = structs.replace(worker.handshake, token=token)
+            handshake = stamp_message(own, id=secrets.token_hex(8), timestamp=time.time_ns() // 1_000_000)
+            message = StartupMessage(socket=str(self._socket), parent=parent, handshake=handshake)
+            return msgspec.json.encode(message).decode()
 
         log = self._logs.log_path(worker.run)
         process = worker.process = await self._spawner.spawn(
