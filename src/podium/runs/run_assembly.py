@@ -1,10 +1,10 @@
-"""Assemble a run: give its context the engines, tools, rules, hooks and budgets that its settings specify."""
+"""Assemble runs: give the context of each the engines, tools, rules, hooks and budgets that its settings specify."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 
 from anyio.abc import TaskGroup
@@ -19,6 +19,7 @@ from ..core.redaction import Redaction
 from ..core.run_repository import RunRepository, TeamWork
 from ..core.timeline import Timeline
 from ..patterns.registry import PATTERNS, Patterns
+from ..policy import Rules
 from ..setup.run_guidance import build_agent_prompt
 from ..setup.run_hook_table import make_run_hooks
 from ..setup.run_tools import RunTools
@@ -26,7 +27,7 @@ from ..setup.settings import Settings
 from ..store.run_store import RunLease, RunStore
 from ..values.agent import Agent
 from ..values.event import Entry, Noticed, RunStarted
-from ..values.limits import Unattended
+from ..values.limits import TurnLimits, Unattended
 from ..values.request import replace_surrogates
 from ..values.store_address import PostgresAddress
 from ..values.worker_task import WorkerTask
@@ -59,21 +60,6 @@ The arguments are the run's settings, its id, its first event, and the policy fo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunParts:
-    """The parts that the runs of one open store share. The composition root chooses them."""
-
-    settings: Settings
-    store: RunStore
-    background_tasks: TaskGroup
-    environ: Mapping[str, str]
-    engine_for: EngineFor
-    make_placement: PlaceWorkers
-    commit_work: CommitWork
-    make_push: MakePush
-    trace_run: TraceRun | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OwnParts:
     """What the program that works on a run brings to it.
 
@@ -92,31 +78,47 @@ class OwnParts:
     parks_at_limits: bool = False
 
 
-class RunAssembly:
-    """Assembles runs from the parts that they share."""
+@dataclass(frozen=True, kw_only=True)
+class RunParts:
+    """The parts that the runs of one open store share. The composition root chooses them."""
 
-    def __init__(self, parts: RunParts) -> None:
-        self._parts = parts
-        self._day_usage = DayUsage(parts.settings.store)
-        self._rules = parts.settings.build_rules()
-        self._turn_limits = parts.settings.build_turn_limits()
+    settings: Settings
+    store: RunStore
+    background_tasks: TaskGroup
+    environ: Mapping[str, str]
+    engine_for: EngineFor
+    make_placement: PlaceWorkers
+    commit_work: CommitWork
+    make_push: MakePush
+    trace_run: TraceRun | None = None
+
+    @cached_property
+    def _day_usage(self) -> DayUsage:
+        return DayUsage(self.settings.store)
+
+    @cached_property
+    def _rules(self) -> Rules:
+        return self.settings.build_rules()
+
+    @cached_property
+    def _turn_limits(self) -> TurnLimits:
+        return self.settings.build_turn_limits()
 
     def open_timeline(
         self, lease: RunLease, redaction: Redaction, own: OwnParts, *, first: Entry | None = None
     ) -> Timeline:
         """Return the timeline of a run that this process has claimed, or has created if there is no `first` entry."""
-        parts = self._parts
         return Timeline(
             lease.run,
             lease,
             redaction=redaction,
-            links=StoreLinks(parts.store, lease, report_waiting=own.report_waiting),
-            listeners=() if parts.trace_run is None else (_make_tracer(parts.trace_run, first),),
-            has_foreign_entries=first is not None and isinstance(parts.settings.store, PostgresAddress),
+            links=StoreLinks(self.store, lease, report_waiting=own.report_waiting),
+            listeners=() if self.trace_run is None else (_make_tracer(self.trace_run, first),),
+            has_foreign_entries=first is not None and isinstance(self.settings.store, PostgresAddress),
             parks_at_limits=own.parks_at_limits,
         )
 
-    def build_run(
+    def build_driver(
         self,
         lease: RunLease,
         timeline: Timeline,
@@ -130,8 +132,8 @@ class RunAssembly:
 
         `first` is the first entry of the run's timeline.
         """
-        parts, is_default = self._parts, settings is self._parts.settings
-        located = locate_run(first, parts.settings.home)
+        is_default = settings is self.settings
+        located = locate_run(first, self.settings.home)
         recorded, started = first.started, located.started
         unattended = None if own.is_attended else settings.unattended
 
@@ -140,27 +142,18 @@ class RunAssembly:
 
         run_tools = self._make_run_tools(settings, started, own, unattended=unattended, notice=record_notice)
         saving = CheckoutSaving(timeline, started)
-        repository = None
-        if started.repo:
-            repository = RunRepository(
-                # The same folder on every machine, so that an approval applies wherever the run continues.
-                directory=recorded.repo,
-                also=() if recorded.errand is None else tuple(one.path for one in recorded.errand.also),
-                make_check_tool=run_tools.make_check_tool,
-                save_before_change=saving.save_before,
-                get_placement=cache(partial(parts.make_placement, settings, timeline.run, started, unattended)),
-                get_work=cache(partial(_open_work, Path(started.repo), timeline.run)),
-            )
         context = RunContext(
             timeline=timeline,
             agents={agent.name: agent for agent in started.agents},
             patterns=own.patterns if started.decision is None else Patterns(decision=started.decision),
-            engine_for=partial(parts.engine_for, settings),
-            session_tasks=EngineSessionTasks(parts.background_tasks, on_notice=record_notice),
+            engine_for=partial(self.engine_for, settings),
+            session_tasks=EngineSessionTasks(self.background_tasks, on_notice=record_notice),
             offer_tools=run_tools.offer_tools,
-            repository=repository,
+            repository=self._make_repository(
+                recorded, started, settings, timeline.run, run_tools, saving, unattended=unattended
+            ),
             build_system_prompt=partial(build_agent_prompt, settings, started.guidance),
-            decisions=make_repository_decisions(parts.settings.store, recorded),
+            decisions=make_repository_decisions(self.settings.store, recorded),
             hooks=make_run_hooks(settings, timeline, started),
             allowance=self._make_allowance(timeline, settings, started),
             rules=self._rules if is_default else settings.build_rules(),
@@ -172,12 +165,39 @@ class RunAssembly:
         )
         push = self._make_push(timeline, started.errand)
         return RunDriver(
-            parts.store,
+            self.store,
             lease,
             first=located,
             context=context,
             tools=run_tools if push is None else push.push_during(run_tools),
             before_end=self._list_end_steps(timeline, settings, started, saving, push),
+        )
+
+    def _make_repository(
+        self,
+        recorded: RunStarted,
+        started: RunStarted,
+        settings: Settings,
+        run: str,
+        run_tools: RunTools,
+        saving: CheckoutSaving,
+        *,
+        unattended: Unattended | None,
+    ) -> RunRepository | None:
+        """Return the repository that a run works in, or None if there is none.
+
+        `recorded` has the paths on the machine where the run started, and `started` those on this machine.
+        """
+        if not started.repo:
+            return None
+        return RunRepository(
+            # The same folder on every machine, so that an approval applies wherever the run continues.
+            directory=recorded.repo,
+            also=() if recorded.errand is None else tuple(one.path for one in recorded.errand.also),
+            make_check_tool=run_tools.make_check_tool,
+            save_before_change=saving.save_before,
+            get_placement=cache(partial(self.make_placement, settings, run, started, unattended)),
+            get_work=cache(partial(_open_work, Path(started.repo), run)),
         )
 
     def _list_end_steps(
@@ -188,7 +208,7 @@ class RunAssembly:
         if writes_inbox(settings, started):
             steps["write the decisions to the squad's inbox"] = lambda _: write_decisions(timeline, started)
         if started.errand is not None:
-            steps["commit the changes"] = partial(self._parts.commit_work, timeline, started, self._parts.settings)
+            steps["commit the changes"] = partial(self.commit_work, timeline, started, self.settings)
         if push is not None:
             steps["push the files"] = lambda _: push.push()
         steps["save the checkout"] = lambda _: saving.save_after()
@@ -210,7 +230,7 @@ class RunAssembly:
             also=() if started.errand is None else started.errand.also,
             functions=own.functions,
             for_all=own.for_all,
-            environ=self._parts.environ,
+            environ=self.environ,
             unattended=unattended,
             notice=notice,
             guidance=started.guidance,
@@ -221,7 +241,7 @@ class RunAssembly:
         """Return an object that pushes a worker's files, or None if the run cannot move to another machine."""
         if task is None or not can_be_pushed(task):
             return None
-        return self._parts.make_push(timeline, self._parts.settings, self._parts.background_tasks, task)
+        return self.make_push(timeline, self.settings, self.background_tasks, task)
 
     def _make_allowance(self, timeline: Timeline, settings: Settings, started: RunStarted) -> Allowance:
         explain = None

@@ -18,12 +18,11 @@ from msgspec import structs
 
 from .. import __version__
 from ..core.earlier_runs import load_earlier_turns
-from ..core.gate import ActingTool
 from ..core.journal_rows import JournalRow
 from ..core.redaction import Redaction
 from ..core.timeline import Timeline
 from ..engines.model.providers import REHEARSAL, find_key_names, read_provider_variables, without_credentials
-from ..patterns.registry import OnDiscussion, OwnPatterns, Pattern, Patterns, find_pattern
+from ..patterns.registry import OnDiscussion, Pattern, Patterns, find_pattern
 from ..setup.agent_servers import digest_servers, require_same_servers
 from ..setup.preflight import (
     add_constraints,
@@ -70,7 +69,7 @@ from ..views.phase import is_startable
 from ..workspace.git.stored_credentials import read_stored_credentials
 from .decision_context import describe_decisions_in_force
 from .limit_wakeup import describe_late_wakeup
-from .run_assembly import OwnParts, RunAssembly, RunParts
+from .run_assembly import OwnParts, RunParts
 from .run_authority import load_run_start, make_powerless
 from .run_driver import RunDriver
 from .run_options import RunOptions, apply_options, require_known_options
@@ -94,7 +93,7 @@ class RunLauncher:
         self._redaction = Redaction.from_environment(parts.environ, find_key_names(parts.environ))
         self._run_agents = RunAgents(parts.settings, parts.environ, self._redaction, parts.engine_for)
         self._settings_record = parts.settings.to_record()
-        self._assembly = RunAssembly(parts)
+        self._parts = parts
 
     @property
     def provider_variables(self) -> dict[str, str]:
@@ -128,7 +127,7 @@ class RunLauncher:
         validate_request(request)
         repo = options.get("repo")
         place = None if repo is None else find_repo(Path(repo))
-        team, functions, own_patterns, notices = self._select_team(agent, options, place, settings)
+        team, own, notices = self._select_team(agent, options, place, settings)
         if (decision := options.get("decision")) is not None:
             validate_decision(decision, team)
         checkout = None if worker_task is None else Path(worker_task.path)
@@ -155,19 +154,13 @@ class RunLauncher:
         notices += describe_untrusted_hooks(team, place, settings.home)
         notices = [*settings.notices, *notices, *guidance_notices]
         notices += filter(None, (_describe_bypass(settings), notice))
-        own = OwnParts(
-            functions=functions,
-            for_all=len(options.get("tools", ())),
-            is_attended=options.get("is_attended", False),
-            patterns=Patterns(options.get("on_discussion"), own=own_patterns),
-        )
         lease, timeline, begun = self._write_run_start(started, id, notices, own, job=job)
-        return self._assembly.build_run(lease, timeline, begun, settings, own, earlier_turns=earlier_turns)
+        return self._parts.build_driver(lease, timeline, begun, settings, own, earlier_turns=earlier_turns)
 
     def _select_team(
         self, agent: str | Agent, options: RunOptions, place: Path | None, settings: Settings
-    ) -> tuple[tuple[Agent, ...], tuple[ActingTool, ...], OwnPatterns, list[str]]:
-        """Return the agents of a new run, the functions that they use as tools and patterns, and notices."""
+    ) -> tuple[tuple[Agent, ...], OwnParts, list[str]]:
+        """Return the agents of a new run, what the program brings to the run, and notices."""
         tools = options.get("tools", ())
         first, *others = map(extract_functions, (agent, *options.get("agents", ())))
         own_patterns = index_patterns(pattern for one in (first, *others) for pattern in one.patterns)
@@ -189,10 +182,15 @@ class RunLauncher:
         find_pattern(team[0], own_patterns)
         require_repository(team, place)
         own = [function for one in (first, *others) for function in one.functions if function not in tools]
-        functions = wrap_functions(tuple(dict.fromkeys((*tools, *own))))
         for budget in (settings.budget, settings.day_budget, settings.repository_day_budget):
             self._run_agents.check_budget(budget, team, settings)
-        return team, functions, own_patterns, notices
+        parts = OwnParts(
+            functions=wrap_functions(tuple(dict.fromkeys((*tools, *own)))),
+            for_all=len(tools),
+            is_attended=options.get("is_attended", False),
+            patterns=Patterns(options.get("on_discussion"), own=own_patterns),
+        )
+        return team, parts, notices
 
     async def copy_run(self, started: RunStarted, entries: Iterable[Entry], *, id: str, source: str) -> None:
         """Write a new run with copies of these entries, in one transaction. A process can then take over the run.
@@ -325,7 +323,7 @@ class RunLauncher:
         started = structs.replace(started, host=socket.gethostname(), boot=read_machine_boot())
         beside = beside if started.errand is None else build_worker_insert(id, started.errand, job)
         lease = self._store.begin_run(id, beside)
-        timeline = self._assembly.open_timeline(lease, self._build_redaction(started), own)
+        timeline = self._parts.open_timeline(lease, self._build_redaction(started), own)
         begun = timeline.append(started, scope="")
         for notice in notices:
             timeline.append(Noticed(text=notice), scope="")
@@ -421,10 +419,10 @@ class RunLauncher:
         self, lease: RunLease, rows: Sequence[JournalRow], first: Entry, settings: Settings, own: OwnParts
     ) -> RunDriver:
         """Load the timeline of a claimed run, and return its driver."""
-        timeline = self._assembly.open_timeline(lease, self._build_redaction(first.started), own, first=first)
+        timeline = self._parts.open_timeline(lease, self._build_redaction(first.started), own, first=first)
         timeline.load(rows)
         earlier_turns = await load_earlier_turns(first.started.after, self._store.read_rows)
-        return self._assembly.build_run(lease, timeline, first, settings, own, earlier_turns=earlier_turns)
+        return self._parts.build_driver(lease, timeline, first, settings, own, earlier_turns=earlier_turns)
 
     async def _recover_files(self, rows: Sequence[JournalRow], first: Entry, epoch: int) -> list[MessageReceived]:
         """Recover the files of a run, and return the messages that tell its agents what may be missing."""
