@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ..config.model_role import resolve_models
 from ..config.tested_models import AbilityRecord, save_ability_record
@@ -20,7 +18,7 @@ from ..setup.settings import Settings
 from ..values.errors import Mistake
 from ..values.event import SCHEMA
 from ..values.usage import Usage
-from .ability_summary import ability_record_fields
+from .ability_summary import describe_test
 from .model_choice import ask_server, choose_model
 
 MOST_CALLS = 9
@@ -56,6 +54,14 @@ class TargetModel:
         return None if cost is None else cost * MOST_CALLS
 
 
+class ModelTestReport(AbilityRecord, frozen=True, kw_only=True):
+    """The outcome of a model test as it is sent: what the model can do, with a summary and the result of each probe."""
+
+    schema: int = SCHEMA
+    summary: str
+    results: tuple[ProbeResult, ...]
+
+
 class ModelTest(Struct, frozen=True, kw_only=True):
     """The outcome of a model test. It is saved only if the test was conclusive."""
 
@@ -66,13 +72,10 @@ class ModelTest(Struct, frozen=True, kw_only=True):
     def has_shown_anything(self) -> bool:
         return any(result.verdict != "unknown" and result.probe != "context window" for result in self.results)
 
-    def to_fields(self) -> dict[str, Any]:
-        """Return the outcome as JSON fields."""
-        return {
-            "schema": SCHEMA,
-            **ability_record_fields(self.record),
-            "results": [msgspec.to_builtins(result) for result in self.results],
-        }
+    def to_report(self) -> ModelTestReport:
+        """Return the outcome as it is sent."""
+        summary = describe_test(self.record)
+        return ModelTestReport(**structs.asdict(self.record), summary=summary, results=self.results)
 
 
 async def find_target(name: str, settings: Settings, environ: Mapping[str, str], model: str | None) -> TargetModel:
