@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal, Self
-
-from msgspec import Struct
+from typing import Any, Literal
 
 from ..values.agent import Agent, Edge, Mode, Source
 from ..values.diagnostic import Diagnostic
-from ..values.document import Document
+from ..values.document import Document, DocumentPart
 from .discovery import SOURCE_PREFIXES, Roster
 from .team_definition import TeamDefinition, TeamKind, is_team
 from .workflow_graph import Agents, find_terminal_agents, format_edge_label, iter_edges
 
 
-class AgentItem(Struct, frozen=True, kw_only=True):
+class AgentItem(DocumentPart, frozen=True, kw_only=True):
     """An agent in a list."""
 
     name: str
@@ -23,13 +21,8 @@ class AgentItem(Struct, frozen=True, kw_only=True):
     description: str
     path: str
 
-    @classmethod
-    def of(cls, agent: Agent, **more: Any) -> Self:
-        """Return an agent as it is listed. `more` contains the fields of a subclass."""
-        return cls(name=agent.name, source=agent.source, description=agent.description, path=agent.path, **more)
 
-
-class BrokenAgent(Struct, frozen=True, kw_only=True):
+class BrokenAgent(DocumentPart, frozen=True, kw_only=True):
     """An agent with errors in its file."""
 
     name: str
@@ -43,14 +36,14 @@ class AgentList(Document, frozen=True, kw_only=True):
     shadowed: list[AgentItem]
     broken: list[BrokenAgent]
 
-    @classmethod
-    def of(cls, roster: Roster) -> AgentList:
-        """Return the agents of a roster."""
-        return cls(
-            agents=[AgentItem.of(agent) for agent in roster.agents.values()],
-            shadowed=[AgentItem.of(agent) for agent in roster.shadowed],
-            broken=[BrokenAgent(name=name, findings=findings) for name, findings in roster.broken.items()],
-        )
+
+def list_agents(roster: Roster) -> AgentList:
+    """Return all agents."""
+    return AgentList(
+        agents=[AgentItem.of(agent) for agent in roster.agents.values()],
+        shadowed=[AgentItem.of(agent) for agent in roster.shadowed],
+        broken=[BrokenAgent(name=name, findings=findings) for name, findings in roster.broken.items()],
+    )
 
 
 def format_shadowed_name(roster: Roster, agent: Agent) -> str:
@@ -59,7 +52,7 @@ def format_shadowed_name(roster: Roster, agent: Agent) -> str:
     return name if roster.by_qualified_name.get(name) is agent else agent.name
 
 
-class TeamItem(Struct, frozen=True, kw_only=True):
+class TeamItem(DocumentPart, frozen=True, kw_only=True):
     """A team or router in a list. Those that are overridden by another agent are `shadowed`."""
 
     name: str
@@ -71,32 +64,25 @@ class TeamItem(Struct, frozen=True, kw_only=True):
     path: str
     shadowed: bool
 
-    @classmethod
-    def of(cls, agent: Agent, name: str, *, is_shadowed: bool = False) -> TeamItem:
-        """Return a team or router as it is listed, under this name."""
-        return cls(
-            name=name,
-            title=agent.display_name or agent.name,
-            source=agent.source,
-            mode=agent.team.mode if agent.team else "router",
-            members=[one.name or one.agent for one in agent.team.members] if agent.team else list(agent.destinations),
-            description=agent.description,
-            path=agent.path,
-            shadowed=is_shadowed,
-        )
-
 
 def list_teams(roster: Roster) -> Iterator[TeamItem]:
     """Yield every team and router. Shadowed ones come last."""
-    yield from (TeamItem.of(agent, agent.name) for agent in roster.agents.values() if is_team(agent))
-    yield from (
-        TeamItem.of(agent, format_shadowed_name(roster, agent), is_shadowed=True)
-        for agent in roster.shadowed
-        if is_team(agent)
-    )
+    named = [(agent, agent.name) for agent in roster.agents.values()]
+    shadowed = [(agent, format_shadowed_name(roster, agent)) for agent in roster.shadowed]
+    for agent, name in (*named, *shadowed):
+        if is_team(agent):
+            team = agent.team
+            yield TeamItem.of(
+                agent,
+                name=name,
+                title=agent.display_name or agent.name,
+                mode=team.mode if team else "router",
+                members=[one.name or one.agent for one in team.members] if team else list(agent.destinations),
+                shadowed=(agent, name) in shadowed,
+            )
 
 
-class TeamMember(Struct, frozen=True, kw_only=True):
+class TeamMember(DocumentPart, frozen=True, kw_only=True):
     """A member of a team, with what the team or its own file says about it."""
 
     name: str
@@ -123,39 +109,27 @@ class TeamDetails(Document, frozen=True, kw_only=True):
     members: list[TeamMember]
     options: dict[str, Any]
 
-    @classmethod
-    def of(cls, found: TeamDefinition) -> TeamDetails:
-        """Return a team in full."""
-        lead = found.lead
-        assert lead.team is not None
-        members = [
-            TeamMember(
-                name=(member.name or member.agent).rpartition(":")[2],
-                agent=member.agent,
-                role=member.role or agent.role or agent.description,
-                model=member.model or agent.model,
-                prompt=agent.prompt if found.kind in ("squad", "preset") else member.prompt or agent.prompt,
-                path=agent.path,
-            )
-            for member, agent in zip(lead.team.members, found.members, strict=True)
-        ]
-        return cls(
-            name=lead.name,
-            title=found.name,
-            kind=found.kind,
-            source=lead.source,
-            path=lead.path,
-            description=lead.description,
-            mode=lead.team.mode,
-            model=lead.model,
-            prompt=lead.prompt,
-            evaluator=lead.team.evaluator,
-            members=members,
-            options=lead.team.options,
+
+def describe_team(found: TeamDefinition) -> TeamDetails:
+    """Return a team in full."""
+    lead, team = found.lead, found.lead.team
+    assert team is not None
+    members = [
+        TeamMember(
+            name=(member.name or member.agent).rpartition(":")[2],
+            agent=member.agent,
+            role=member.role or agent.role or agent.description,
+            model=member.model or agent.model,
+            prompt=agent.prompt if found.kind in ("squad", "preset") else member.prompt or agent.prompt,
+            path=agent.path,
         )
+        for member, agent in zip(team.members, found.members, strict=True)
+    ]
+    more = {"mode": team.mode, "evaluator": team.evaluator, "options": team.options, "members": members}
+    return TeamDetails.of(lead, title=found.name, kind=found.kind, **more)
 
 
-class GraphEdge(Struct, frozen=True, kw_only=True):
+class GraphEdge(DocumentPart, frozen=True, kw_only=True):
     """How an agent is connected to another one."""
 
     kind: Edge
@@ -163,7 +137,7 @@ class GraphEdge(Struct, frozen=True, kw_only=True):
     to: str
 
 
-class GraphAgent(Struct, frozen=True, kw_only=True):
+class GraphAgent(DocumentPart, frozen=True, kw_only=True):
     """An agent in a graph. A `terminal` agent can give the final answer."""
 
     name: str
@@ -180,21 +154,18 @@ class AgentGraph(Document, frozen=True, kw_only=True):
     terminal: tuple[str, ...]
     agents: list[GraphAgent]
 
-    @classmethod
-    def of(cls, agents: Agents, name: str) -> AgentGraph:
-        """Return the graph of the agent with this name."""
-        terminal = find_terminal_agents(agents, name)
-        drawn = [
-            GraphAgent(
-                name=agent.name,
-                source=agent.source,
-                path=agent.path,
-                terminal=agent.name in terminal,
-                edges=[
-                    GraphEdge(kind=edge.kind, label=format_edge_label(agent, edge), to=edge.name)
-                    for edge in iter_edges(agent)
-                ],
-            )
-            for agent in agents.values()
-        ]
-        return cls(agent=name, terminal=terminal, agents=drawn)
+
+def build_graph(agents: Agents, name: str) -> AgentGraph:
+    """Return the graph of the agent with this name."""
+    terminal = find_terminal_agents(agents, name)
+    drawn = [
+        GraphAgent.of(
+            agent,
+            terminal=agent.name in terminal,
+            edges=[
+                GraphEdge.of(edge, label=format_edge_label(agent, edge), to=edge.name) for edge in iter_edges(agent)
+            ],
+        )
+        for agent in agents.values()
+    ]
+    return AgentGraph(agent=name, terminal=terminal, agents=drawn)

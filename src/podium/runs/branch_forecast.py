@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from msgspec import Struct
-
+from ..values.document import DocumentPart
 from ..values.errors import Mistake
 from ..workspace.git.repository import Repository, call_git
 from ..workspace.git.revision import branch_tips
 from ..workspace.merging.overlap_forecast import Forecast, Overlap, forecast_merges
 
 
-class BranchForecast(Struct, frozen=True, kw_only=True):
+class BranchForecast(DocumentPart, frozen=True, kw_only=True):
     """The changes on a branch, with the paths of the changed files."""
 
     branch: str
@@ -23,7 +22,7 @@ class BranchForecast(Struct, frozen=True, kw_only=True):
     commits: tuple[str, ...]
 
 
-class ForecastReport(Struct, frozen=True, kw_only=True):
+class ForecastReport(DocumentPart, frozen=True, kw_only=True):
     """A forecast as it is sent: the branches, and their overlaps with the target and with each other."""
 
     onto: str
@@ -31,20 +30,14 @@ class ForecastReport(Struct, frozen=True, kw_only=True):
     onto_target: tuple[Overlap, ...]
     pairs: tuple[Overlap, ...]
 
-    @classmethod
-    def of(cls, forecast: Forecast) -> ForecastReport:
-        """Return a forecast as it is sent."""
-        branches = [
-            BranchForecast(
-                branch=branch,
-                files=[file.path for file in change.files],
-                added=change.added,
-                removed=change.removed,
-                commits=change.commits,
-            )
-            for branch, change in forecast.changes.items()
-        ]
-        return cls(onto=forecast.onto, branches=branches, onto_target=forecast.onto_target, pairs=forecast.pairs)
+
+def build_forecast_report(forecast: Forecast) -> ForecastReport:
+    """Return a forecast as it is sent."""
+    branches = [
+        BranchForecast.of(change, branch=branch, files=[file.path for file in change.files])
+        for branch, change in forecast.changes.items()
+    ]
+    return ForecastReport.of(forecast, branches=branches)
 
 
 async def read_current_branch(repository: Repository) -> str:

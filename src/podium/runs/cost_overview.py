@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 
 from ..store.reader import DamagedRun, RunSummary, StoreReader
 from ..values.agent import Budget
-from ..values.document import Document
+from ..values.document import Document, DocumentPart
 from ..values.event import decode_entry
 from ..values.plain_text import format_count
 from ..values.usage import NO_USAGE, FullUsage, Usage, sum_usage
@@ -34,7 +34,7 @@ RATE_SECONDS = 600.0
 SMALLEST_PERIOD = 1.0
 
 
-class AgentCost(Struct, frozen=True, kw_only=True):
+class AgentCost(DocumentPart, frozen=True, kw_only=True):
     """The usage of one agent, and a breakdown of its time."""
 
     name: str
@@ -42,7 +42,7 @@ class AgentCost(Struct, frozen=True, kw_only=True):
     time: TimeSplit
 
 
-class ModelCost(Struct, frozen=True, kw_only=True):
+class ModelCost(DocumentPart, frozen=True, kw_only=True):
     """The usage of one model."""
 
     name: str

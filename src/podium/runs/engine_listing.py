@@ -8,7 +8,6 @@ from pathlib import Path
 
 import msgspec
 from anyio import create_task_group
-from msgspec import Struct
 
 from ..config.confirmed_model_servers import save_confirmed_agent
 from ..engines.acp.agent_program import AgentProgram
@@ -17,7 +16,7 @@ from ..setup.agent_programs import list_agent_programs
 from ..setup.agent_sandbox import is_in_sandbox
 from ..setup.settings import Settings
 from ..system.child_process import OutputBuffer, build_environment, run_process
-from ..values.document import Document
+from ..values.document import Document, DocumentPart
 from ..values.errors import Mistake
 
 VERSION_SECONDS = 10.0
@@ -32,7 +31,7 @@ OWN_LOGIN = (
 )
 
 
-class EngineItem(Struct, frozen=True, kw_only=True):
+class EngineItem(DocumentPart, frozen=True, kw_only=True):
     """A coding agent in a list. `open` lists the risks that remain when it is used."""
 
     name: str
@@ -71,15 +70,12 @@ async def list_engines(settings: Settings, environ: Mapping[str, str]) -> Engine
             if executable is not None:
                 group.start_soon(read_version, programs[name], executable)
     engines = [
-        EngineItem(
-            name=program.name,
-            command=program.command,
+        EngineItem.of(
+            program,
             executable=found[program.name],
             version=versions.get(program.name, ""),
             tested_version=program.version,
-            mode=program.mode,
             is_confirmed=is_agreed(program, settings),
-            is_own=program.is_own,
             install=program.describe_installation(settings.home),
             is_sandboxed=is_in_sandbox(settings, program),
             open=list_open_points(settings, program),

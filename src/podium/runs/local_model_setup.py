@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from msgspec import Struct
-
 from ..engines.local.catalogue import load_catalogue
 from ..engines.local.engine_start import LocalEngine, check_library
 from ..engines.local.model_folder import ModelFolder, estimate_memory
 from ..engines.local.model_installation import Installation, ModelInstaller, remove_model
-from ..values.document import Document
+from ..values.document import Document, DocumentPart
 from ..values.errors import Mistake
 
 
@@ -49,7 +47,7 @@ def remove_local_model(folder: ModelFolder, name: str, environ: Mapping[str, str
     return freed
 
 
-class CatalogueModel(Struct, frozen=True, kw_only=True):
+class CatalogueModel(DocumentPart, frozen=True, kw_only=True):
     """A model that can be fetched by name."""
 
     name: str
@@ -72,15 +70,10 @@ class CatalogueList(Document, frozen=True, kw_only=True):
 def list_catalogue(folder: ModelFolder) -> CatalogueList:
     """Return the models that can be fetched by name."""
     models = [
-        CatalogueModel(
-            name=one.name,
-            title=one.title,
-            licence=one.licence,
-            size=one.size,
+        CatalogueModel.of(
+            one,
             memory=estimate_memory(one.size, one.window, one.cache_bytes_per_token),
-            sha256=one.sha256,
             packages=[part.requirement for part in one.parts],
-            note=one.note,
             is_installed=folder.find_model(one.name) is not None,
         )
         for one in load_catalogue()

@@ -86,20 +86,17 @@ class ModelLists(Document, frozen=True, kw_only=True):
     local_models: list[dict[str, object]]
     columns: dict[str, list[PageColumn]] | UnsetType = UNSET
 
-    @classmethod
-    def of(cls, found: ModelCatalogue, *, has_columns: bool = False) -> ModelLists:
-        """Return the available models as lists."""
-        return cls(
-            default=found.default,
-            providers=encode_rows(found.providers, PROVIDER_COLUMNS),
-            aliases=found.aliases,
-            roles=found.roles,
-            servers=encode_rows(found.servers, SERVER_COLUMNS),
-            coding_agents=found.coding_agents,
-            tests=encode_rows(found.tests, TEST_COLUMNS),
-            local_models=encode_rows(found.local_models, LOCAL_MODEL_COLUMNS),
-            columns={"providers": list_page_columns(PROVIDER_COLUMNS)} if has_columns else UNSET,
-        )
+
+def encode_models(found: ModelCatalogue, *, has_columns: bool = False) -> ModelLists:
+    """Return the available models as lists."""
+    return ModelLists.of(
+        found,
+        providers=encode_rows(found.providers, PROVIDER_COLUMNS),
+        servers=encode_rows(found.servers, SERVER_COLUMNS),
+        tests=encode_rows(found.tests, TEST_COLUMNS),
+        local_models=encode_rows(found.local_models, LOCAL_MODEL_COLUMNS),
+        columns={"providers": list_page_columns(PROVIDER_COLUMNS)} if has_columns else UNSET,
+    )
 
 
 def _format_key_state(row: ProviderRow) -> str:

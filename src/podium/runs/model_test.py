@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from ..config.model_role import resolve_models
 from ..config.tested_models import AbilityRecord, save_ability_record
@@ -15,8 +15,9 @@ from ..engines.model.model_prices import calculate_cost
 from ..engines.model.providers import LOCAL, PROVIDERS, REHEARSAL, without_credentials
 from ..engines.model_probes import MOST_TOKENS, PROMPT_TOKENS, ProbeResult
 from ..setup.settings import Settings
+from ..values.document import Document
 from ..values.errors import Mistake
-from ..values.event import SCHEMA
+from ..values.model_abilities import ModelAbilities
 from ..values.usage import Usage
 from .ability_summary import describe_test
 from .model_choice import ask_server, choose_model
@@ -54,10 +55,14 @@ class TargetModel:
         return None if cost is None else cost * MOST_CALLS
 
 
-class ModelTestReport(AbilityRecord, frozen=True, kw_only=True):
+class ModelTestReport(Document, frozen=True, kw_only=True):
     """The outcome of a model test as it is sent: what the model can do, with a summary and the result of each probe."""
 
-    schema: int = SCHEMA
+    url: str
+    provider: str
+    model: str
+    at: float
+    abilities: ModelAbilities
     summary: str
     results: tuple[ProbeResult, ...]
 
@@ -74,8 +79,7 @@ class ModelTest(Struct, frozen=True, kw_only=True):
 
     def to_report(self) -> ModelTestReport:
         """Return the outcome as it is sent."""
-        summary = describe_test(self.record)
-        return ModelTestReport(**structs.asdict(self.record), summary=summary, results=self.results)
+        return ModelTestReport.of(self.record, summary=describe_test(self.record), results=self.results)
 
 
 async def find_target(name: str, settings: Settings, environ: Mapping[str, str], model: str | None) -> TargetModel:

@@ -22,7 +22,7 @@ from ..views.check_runs import CheckRun, CheckRunsBuilder
 from ..views.context_use import ContextUse, ContextUseBuilder
 from ..views.run_view import OperationNode, RunView, usage_of_event
 from ..views.work_progress import TeamWork, TeamWorkBuilder
-from .request_details import WaitingRequest
+from .request_details import list_request
 from .run_lookup import find_wakeup_time
 from .work_lookup import is_team_worker
 
@@ -288,7 +288,7 @@ def overview_fields(overview: Overview) -> dict[str, Any]:
     """Return the overview as JSON fields."""
     return {
         "schema": SCHEMA,
-        "waiting": [structs.asdict(WaitingRequest.of(one)) for one in overview.waiting],
+        "waiting": [structs.asdict(list_request(one)) for one in overview.waiting],
         "active": [_row_fields(one) for one in overview.active],
         "ended": [_row_fields(one) for one in overview.ended],
         "damaged": [{"id": run, "error": error} for run, error in overview.damaged.items()],

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ..policy.rule_examples import find_rule_examples
 from ..store.open_requests import OpenRequest
+from ..values.document import DocumentPart
 from ..values.event import PermissionAsked, QuestionAsked, QuestionKind, RunStarted
 from ..values.operation_path import parse_agent_name, parse_plan_step
 from ..values.phase import Phase
@@ -22,6 +22,7 @@ from ..views.request_text import (
 )
 
 RequestKind = Literal["permission"] | QuestionKind
+Details = TypeVar("Details", bound="RequestDetails")
 
 
 class WaitingRequest(Struct, frozen=True, kw_only=True):
@@ -33,19 +34,8 @@ class WaitingRequest(Struct, frozen=True, kw_only=True):
     asked_at: float
     text: str
 
-    @classmethod
-    def of(cls, one: OpenRequest) -> WaitingRequest:
-        """Return a request as it is listed."""
-        return WaitingRequest(
-            id=one.asked.id,
-            run=one.summary.id,
-            kind=describe_kind(one),
-            asked_at=one.entry.at,
-            text=describe_request(one),
-        )
 
-
-class RequestDetails(Struct, frozen=True, kw_only=True, tag_field="kind"):
+class RequestDetails(DocumentPart, frozen=True, kw_only=True, tag_field="kind"):
     """What a person needs to decide on any request. Hidden characters in agents' text are escaped.
 
     `step` is the plan step that the request belongs to, and `plan_run` is the run with the plan; both are empty if
@@ -87,15 +77,7 @@ class ReviewDetails(QuestionDetails, frozen=True, kw_only=True, tag="review"):
     """A review to approve."""
 
 
-QUESTION_TYPES: dict[QuestionKind, type[QuestionDetails]] = {
-    "question": QuestionDetails,
-    "plan": PlanDetails,
-    "decision": DecisionDetails,
-    "review": ReviewDetails,
-}
-
-
-class ShownRisk(Struct, frozen=True, kw_only=True):
+class ShownRisk(DocumentPart, frozen=True, kw_only=True):
     """A risk of an action, as a sentence."""
 
     kind: RiskKind
@@ -121,61 +103,75 @@ class PermissionDetails(RequestDetails, frozen=True, kw_only=True, tag="permissi
 
 
 AnyRequestDetails = PermissionDetails | QuestionDetails | PlanDetails | DecisionDetails | ReviewDetails
+QUESTION_TYPES: dict[QuestionKind, type[QuestionDetails]] = {
+    "question": QuestionDetails,
+    "plan": PlanDetails,
+    "decision": DecisionDetails,
+    "review": ReviewDetails,
+}
+
+
+def list_request(one: OpenRequest) -> WaitingRequest:
+    """Return a request as it is listed."""
+    id, run, kind, text = one.asked.id, one.summary.id, describe_kind(one), describe_request(one)
+    return WaitingRequest(id=id, run=run, kind=kind, asked_at=one.entry.at, text=text)
 
 
 def describe_in_full(one: OpenRequest) -> AnyRequestDetails:
     """Return everything that a person needs to decide on a request."""
-    step, plan_run = _find_step(one, one.summary.started)
-    details: dict[str, Any] = {
-        "id": one.asked.id,
+    asked, started, operation = one.asked, one.summary.started, one.entry.operation
+    step, plan_run = _find_step(operation, one.summary.id, started)
+    shared = {
         "run": one.summary.id,
         "asked_at": one.entry.at,
         "text": describe_request(one),
         "state": one.summary.phase,
-        "agent": escape_in_line(parse_agent_name(one.entry.operation)),
-        "operation": escape_in_line(one.entry.operation),
-        "worker": escape_hidden_text(one.worker_name),
+        "agent": escape_in_line(parse_agent_name(operation)),
+        "operation": escape_in_line(operation),
+        "worker": one.worker_name,
         "step": escape_in_line(step),
         "plan_run": plan_run,
-        "goal": escape_hidden_text(one.summary.started.request.text),
+        "goal": started.request.text,
         "seq": one.entry.seq,
-        "shown": escape_hidden_text(one.asked.shown),
     }
-    asked = one.asked
     if isinstance(asked, QuestionAsked):
-        question, choices = escape_hidden_text(asked.text), _escape_each(asked.choices)
-        return QUESTION_TYPES[asked.kind](**details, question=question, choices=choices, digest=asked.digest)
+        return _escape(QUESTION_TYPES[asked.kind].of(asked, question=asked.text, **shared))
     action = asked.action
     covered, not_covered = find_rule_examples(asked.always, action) if asked.always else ((), ())
-    return PermissionDetails(
-        **details,
+    details = PermissionDetails.of(
+        asked,
         tool=escape_in_line(action.tool),
-        lines=_escape_each(format_request_lines(asked)),
-        directory=escape_hidden_text(action.directory),
+        lines=format_request_lines(asked),
+        directory=action.directory,
         sandbox=SANDBOXES.get(action.sandbox, action.sandbox),
-        reason=escape_hidden_text(asked.reason),
-        agent_reason=escape_hidden_text(asked.agent_reason),
         risks=[ShownRisk(kind=fact.kind, text=format_risk(fact)) for fact in asked.risks],
-        denied=_escape_each(asked.denied),
-        always=escape_hidden_text(asked.always),
-        always_covers=_escape_each(covered),
-        always_does_not_cover=_escape_each(not_covered),
+        always_covers=covered,
+        always_does_not_cover=not_covered,
         action_id=action.id,
         same=action.effect_hash,
+        **shared,
     )
+    return _escape(details)
 
 
-def _escape_each(texts: Iterable[str]) -> list[str]:
-    return [escape_hidden_text(text) for text in texts]
+def _escape(details: Details) -> Details:
+    """Escape the hidden characters in all texts."""
+    return structs.replace(details, **{name: _escape_text(value) for name, value in structs.asdict(details).items()})
 
 
-def _find_step(one: OpenRequest, started: RunStarted) -> tuple[str, str]:
-    """Return the plan step that a request belongs to, and the run with the plan; both are empty if there is none.
+def _escape_text(value: Any) -> Any:
+    if isinstance(value, str):
+        return escape_hidden_text(value)
+    return [_escape_text(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _find_step(operation: str, run: str, started: RunStarted) -> tuple[str, str]:
+    """Return the plan step that an operation belongs to, and the run with the plan.
 
     The plan of a step that a worker carries out is on the timeline of the run that started the worker.
     """
-    if step := parse_plan_step(one.entry.operation):
-        return step, one.summary.id
+    if step := parse_plan_step(operation):
+        return step, run
     task = started.errand
     step = "" if task is None else parse_plan_step(task.operation)
     return step, task.parent if task is not None and step else ""

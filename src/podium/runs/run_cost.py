@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from ..store.reader import DamagedRun, RunSummary, StoreReader
 from ..values.column import encode_rows
-from ..values.document import Document
+from ..values.document import Document, DocumentPart
 from ..values.event import decode_entry
 from ..values.phase import Phase
 from ..values.request import Outcome
@@ -24,14 +24,8 @@ class CostList(Document, frozen=True, kw_only=True):
     usage: FullUsage
     damaged: Sequence[DamagedRun]
 
-    @classmethod
-    def of(cls, runs: Sequence[RunRow], damaged: Sequence[DamagedRun] = ()) -> CostList:
-        """Return the costs of these runs."""
-        total = FullUsage.of(sum_usage(run.usage for run in runs))
-        return cls(runs=encode_rows(runs, RUN_COLUMNS), usage=total, damaged=damaged)
 
-
-class CostNode(Struct, frozen=True, kw_only=True):
+class CostNode(DocumentPart, frozen=True, kw_only=True):
     """An operation with its own usage, and its total usage, which includes that of the operations below it."""
 
     path: str
@@ -41,21 +35,7 @@ class CostNode(Struct, frozen=True, kw_only=True):
     outcome: Outcome | None
     own: FullUsage
     total: FullUsage
-    children: tuple[CostNode, ...]
-
-    @classmethod
-    def of(cls, node: OperationNode, now: float) -> CostNode:
-        """Return the costs of an operation."""
-        return cls(
-            path=node.path,
-            agent=node.agent,
-            trigger=node.trigger,
-            engine=node.engine,
-            outcome=node.outcome,
-            own=FullUsage.of(node.own_usage),
-            total=FullUsage.of(node_usage(node, now)),
-            children=tuple(cls.of(child, now) for child in node.children),
-        )
+    children: list[CostNode]
 
 
 class CostTree(Document, frozen=True, kw_only=True):
@@ -68,19 +48,25 @@ class CostTree(Document, frozen=True, kw_only=True):
     usage: FullUsage
     tree: CostNode | None
 
-    @classmethod
-    def of(cls, state: Phase, run_view: RunView, *, now: float) -> CostTree:
-        """Return the costs of a run."""
-        started = run_view.started
-        assert started is not None
-        return cls(
-            run=run_view.run,
-            state=state,
-            agent=started.agent,
-            started_at=run_view.started_at,
-            usage=FullUsage.of(structs.replace(run_view.usage, seconds=now - run_view.started_at)),
-            tree=None if run_view.root is None else CostNode.of(run_view.root, now),
-        )
+
+def list_costs(runs: Sequence[RunRow], damaged: Sequence[DamagedRun] = ()) -> CostList:
+    """Return the costs of runs, individually and in total."""
+    total = FullUsage.of(sum_usage(run.usage for run in runs))
+    return CostList(runs=encode_rows(runs, RUN_COLUMNS), usage=total, damaged=damaged)
+
+
+def build_cost_tree(run_view: RunView, *, state: Phase, now: float) -> CostTree:
+    """Return the costs of one run by operation."""
+    started = run_view.started
+    assert started is not None
+    usage = structs.replace(run_view.usage, seconds=now - run_view.started_at)
+    tree = None if run_view.root is None else _build_cost_node(run_view.root, now)
+    return CostTree.of(run_view, state=state, agent=started.agent, usage=usage, tree=tree)
+
+
+def _build_cost_node(node: OperationNode, now: float) -> CostNode:
+    children = [_build_cost_node(child, now) for child in node.children]
+    return CostNode.of(node, own=node.own_usage, total=node_usage(node, now), children=children)
 
 
 def make_cost_row(summary: RunSummary, usages: Iterable[Usage], *, now: float) -> RunRow:

@@ -14,6 +14,7 @@ from msgspec import Struct, field
 from ..store.reader import StoreReader
 from ..store.worker_index import WorkerIndex
 from ..values.column import encode_rows
+from ..values.document import DocumentPart
 from ..values.errors import PodiumError
 from ..values.event import KINDS, Entry, WorkerReturned, WorkerSent, decode_entry
 from ..values.store_address import StoreAddress
@@ -21,7 +22,7 @@ from ..values.usage import FullUsage
 from ..views.workers_summary import SentWorker, SharedFile, WorkersSummary, list_sent_workers
 from ..workspace.merging.overlap_forecast import Forecast
 from ..workspace.worktrees.worktree_status import WorktreeStatus
-from .branch_forecast import ForecastReport, forecast_branches
+from .branch_forecast import ForecastReport, build_forecast_report, forecast_branches
 from .worker_listing import WORKER_COLUMNS, make_worker_rows
 from .worker_lookup import load_readable_states, read_worktree_statuses
 
@@ -87,7 +88,7 @@ def build_workers_report(
         return replace(report, forecast_error=str(error))
 
 
-class UnsentWorker(Struct, frozen=True, kw_only=True):
+class UnsentWorker(DocumentPart, frozen=True, kw_only=True):
     """A worker that was requested but never started, and why."""
 
     run: str = field(name="id")
@@ -96,7 +97,7 @@ class UnsentWorker(Struct, frozen=True, kw_only=True):
     why: str
 
 
-class Workforce(Struct, frozen=True, kw_only=True):
+class Workforce(DocumentPart, frozen=True, kw_only=True):
     """The totals of workers, and the files that more than one of them changed."""
 
     added: int
@@ -114,25 +115,16 @@ class WorkersResults(Struct, frozen=True, kw_only=True):
     workforce: Workforce
     forecast: ForecastReport | None
 
-    @classmethod
-    def of(cls, report: WorkersReport) -> WorkersResults:
-        """Return a report as it is sent."""
-        summary = report.summary
-        return cls(
-            workers=encode_rows(make_worker_rows(summary.workers, report.statuses, now=time.time()), WORKER_COLUMNS),
-            unsent=[
-                UnsentWorker(run=one.run, branch=one.branch, task=one.task, why=_reason_not_started(one))
-                for one in report.not_started
-            ],
-            workforce=Workforce(
-                added=summary.added,
-                removed=summary.removed,
-                usage=FullUsage.of(summary.usage),
-                seconds=summary.seconds,
-                shared=summary.shared,
-            ),
-            forecast=None if report.forecast is None else ForecastReport.of(report.forecast),
-        )
+
+def build_workers_results(report: WorkersReport) -> WorkersResults:
+    """Return a report as it is sent."""
+    rows = make_worker_rows(report.summary.workers, report.statuses, now=time.time())
+    return WorkersResults(
+        workers=encode_rows(rows, WORKER_COLUMNS),
+        unsent=[UnsentWorker.of(one, why=_reason_not_started(one)) for one in report.not_started],
+        workforce=Workforce.of(report.summary),
+        forecast=None if report.forecast is None else build_forecast_report(report.forecast),
+    )
 
 
 def _reason_not_started(one: SentWorker) -> str:

@@ -16,7 +16,7 @@ from ..config.settings_keys import find_scope
 from ..config.trust import Kind, Trust
 from ..mcp_client.tool_definition import build_mcp_tool_name
 from ..values.agent import Agent
-from ..values.document import Document
+from ..values.document import Document, DocumentPart
 from ..values.errors import Mistake
 from ..values.mcp_server import build_tool_trust_name
 from .agent_hooks import propose_agent_hooks, read_agent_hooks
@@ -150,7 +150,7 @@ def revoke_trust(name: str, overview: TrustOverview, trust: Trust) -> list[str]:
     return revoked_keys
 
 
-class TrustReportItem(Struct, frozen=True, kw_only=True):
+class TrustReportItem(DocumentPart, frozen=True, kw_only=True):
     """An item with its content and, if it has changed, the content that the user trusts."""
 
     key: str
@@ -167,20 +167,18 @@ class TrustReport(Document, frozen=True, kw_only=True):
     items: list[TrustReportItem]
     ignored: tuple[str, ...]
 
-    @classmethod
-    def of(cls, overview: TrustOverview) -> TrustReport:
-        """Return an overview as it is sent."""
-        items = [
-            TrustReportItem(
-                key=item.key,
-                state=item.state,
-                where=item.where,
-                value=parse_content(item, item.content),
-                was=parse_content(item, item.was) if item.was else None,
-            )
-            for item in overview.items
-        ]
-        return cls(repo=str(overview.repo), items=items, ignored=overview.ignored)
+
+def build_trust_report(overview: TrustOverview) -> TrustReport:
+    """Return an overview as it is sent."""
+    items = [
+        TrustReportItem.of(
+            item,
+            value=parse_content(item, item.content),
+            was=parse_content(item, item.was) if item.was else None,
+        )
+        for item in overview.items
+    ]
+    return TrustReport.of(overview, repo=str(overview.repo), items=items)
 
 
 def parse_content(item: TrustItem, content: str) -> Any:

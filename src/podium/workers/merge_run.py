@@ -9,10 +9,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
-from msgspec import Struct
-
 from ..core.gate import InvalidCall
-from ..runs.branch_forecast import ForecastReport, forecast_branches
+from ..runs.branch_forecast import ForecastReport, build_forecast_report, forecast_branches
 from ..runs.merge_candidates import MergeCandidate
 from ..setup.sandbox_choice import choose_sandbox
 from ..setup.settings import Settings
@@ -21,7 +19,7 @@ from ..tools.check_command import describe_hidden_exit, make_check_command
 from ..tools.run_checks import CHECK_OUTPUT_TAIL, CHECK_TIMEOUT
 from ..tools.shell import CommandOutput, run_command_line
 from ..values.actor import Actor
-from ..values.document import Document
+from ..values.document import Document, DocumentPart
 from ..workspace.git.repository import Repository
 from ..workspace.git.revision import HEADS, branch_tip
 from ..workspace.merging.integration_branch import name_integration_branch
@@ -47,7 +45,7 @@ class TrainOutcome:
     programs: tuple[str, ...] = ()
 
 
-class MergedChanges(Struct, frozen=True, kw_only=True):
+class MergedChanges(DocumentPart, frozen=True, kw_only=True):
     """The changes that a merge makes to its target."""
 
     added: int
@@ -72,23 +70,19 @@ class MergeReport(Document, frozen=True, kw_only=True):
     resolving: tuple[ResolverRun, ...]
 
     @classmethod
-    def of(cls, outcome: TrainOutcome, **more: Any) -> Self:
-        """Return the report of a merge. `more` contains the fields of a subclass."""
-        train, changes = outcome.train, outcome.changes
-        return cls(
-            target=train.target,
-            base=train.base,
-            commit=train.commit,
-            tree=train.tree,
+    def of(cls, source: object, **computed: Any) -> Self:
+        """Return the report of the outcome of a merge."""
+        assert isinstance(source, TrainOutcome)
+        train = source.train
+        return super().of(
+            train,
             branch=None if train.ref is None else train.ref.removeprefix(HEADS),
-            checks=train.checks,
-            changes=MergedChanges(added=changes.added, removed=changes.removed, files=changes.files),
-            programs=outcome.programs,
-            forecast=ForecastReport.of(outcome.forecast),
+            changes=MergedChanges.of(source.changes),
+            programs=source.programs,
+            forecast=build_forecast_report(source.forecast),
             coupled=train.merged,
-            left_out=train.left_out,
-            resolving=outcome.resolving,
-            **more,
+            resolving=source.resolving,
+            **computed,
         )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 import click
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, UnsetType
 
 from ...core.redaction import Redaction
 from ...roster.discovery import load_roster
@@ -18,6 +18,7 @@ from ...setup.run_guidance import can_load_skills, describe_guidance, read_guida
 from ...setup.settings import Settings
 from ...system.locations import find_home_folder, find_repo
 from ...values.agent import Agent
+from ...values.document import DocumentPart
 from ...values.event import SCHEMA
 from ...values.guidance import Guidance, Skill
 from ..terminal.command_options import json_option, repo_option
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from .prompt_tokens import PromptTokens
 
 
-class AgentMemory(Struct, frozen=True, kw_only=True):
+class AgentMemory(DocumentPart, frozen=True, kw_only=True):
     """An agent's notes from earlier runs, and their file."""
 
     path: str
@@ -80,15 +81,10 @@ def describe_agent(agent: Agent, guidance: Guidance | None, tokens: PromptTokens
     memory = None if guidance is None else guidance.memories.get(agent.name)
     return AgentDetails.of(
         agent,
-        engine=agent.engine,
-        model=agent.model,
-        tools=agent.tools,
-        disallowed_tools=agent.disallowed_tools,
         uses=[reference.name for reference in agent.references()],
-        prompt=agent.prompt,
         instructions=guidance.instructions if guidance is not None and works_in_checkout(agent) else "",
         skills=() if guidance is None or not can_load_skills(agent) else guidance.skills,
-        memory=None if memory is None else AgentMemory(path=memory.path, text=memory.text),
+        memory=None if memory is None else AgentMemory.of(memory),
         tokens=tokens,
     )
 

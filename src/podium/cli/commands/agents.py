@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from ...roster.discovery import Roster, load_roster
-from ...roster.roster_listing import AgentList, format_shadowed_name
+from ...roster.roster_listing import format_shadowed_name, list_agents
 from ...system.locations import find_home_folder, find_repo
 from ...values.diagnostic import filter_errors
 from ..lazy_group import LazyCommandGroup, require_no_group_options
@@ -35,7 +35,7 @@ def agents_command(ctx: click.Context, repo: Path | None, is_json: bool) -> None
     home = find_home_folder()
     roster = load_roster(repo or find_repo(Path.cwd(), home=home), home)
     click.echo(
-        as_json(AgentList.of(roster))
+        as_json(list_agents(roster))
         if is_json
         else format_agents_table(roster, most=shutil.get_terminal_size().columns)
     )

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import click
 
 from ...runs import find
-from ...runs.run_cost import CostList, CostTree, node_usage, read_run_cost
+from ...runs.run_cost import build_cost_tree, list_costs, node_usage, read_run_cost
 from ...runs.run_listing import RunRow
 from ...runs.run_lookup import NO_RUNS, open_reader
 from ...setup.settings import Settings
@@ -51,7 +51,7 @@ def cost_command(run: str | None, is_json: bool) -> int:
     if run is None:
         costs, damaged = _read_costs(store)
         if is_json:
-            click.echo(as_json(CostList.of(costs, damaged)))
+            click.echo(as_json(list_costs(costs, damaged)))
         elif costs:
             click.echo("\n".join(format_costs_table(costs, now=time.time(), most=most)))
         elif not damaged:
@@ -65,7 +65,7 @@ def cost_command(run: str | None, is_json: bool) -> int:
         run_view = RunView.from_entries(reader.read_entries(id))
     now = time.time() if word == "running" else run_view.at
     if is_json:
-        click.echo(as_json(CostTree.of(word, run_view, now=now)))
+        click.echo(as_json(build_cost_tree(run_view, state=word, now=now)))
     else:
         click.echo("\n".join(format_cost_tree(run_view, now=now, most=most, signs=choose_symbols(sys.stdout.encoding))))
     return exit_codes.GOAL_MET

@@ -89,15 +89,7 @@ def resume_command(
         if shown.is_verbose:
             print_to_stderr(format_resumed_workers(workers))
         if shown.is_json:
-            click.echo(
-                as_json(
-                    {
-                        "schema": SCHEMA,
-                        "runs": [],
-                        "workers": _list_ids(workers),
-                    }
-                )
-            )
+            _print_resumed([], workers)
         return exit_codes.GOAL_MET
     ending = follow_resumed_run(settings, id, shown, overrides)
     code = shown.print_ending(ending)
@@ -147,8 +139,9 @@ def _load_workers(store: StoreAddress, runs: list[str]) -> list[WorkerState]:
         return load_worker_states(store, [run for run in runs if reader.read_summary(run).is_worker])
 
 
-def _list_ids(workers: Sequence[WorkerState]) -> list[dict[str, str]]:
-    return [{"id": worker.run, "branch": worker.worker_task.branch} for worker in workers]
+def _print_resumed(runs: Sequence[ResultDocument | None], workers: Sequence[WorkerState]) -> None:
+    resumed = [{"id": worker.run, "branch": worker.worker_task.branch} for worker in workers]
+    click.echo(as_json({"schema": SCHEMA, "runs": runs, "workers": resumed}))
 
 
 def _finish_interrupted_merges(settings: Settings) -> None:
@@ -210,15 +203,7 @@ def _resume_runs(
         if ending.signal is not None:
             break
     if shown.is_json:
-        click.echo(
-            as_json(
-                {
-                    "schema": SCHEMA,
-                    "runs": results,
-                    "workers": _list_ids(workers),
-                }
-            )
-        )
+        _print_resumed(results, workers)
     return next(
         (code for code in reversed(codes) if code > exit_codes.SIGNALLED),
         next(filter(None, codes), exit_codes.GOAL_MET),

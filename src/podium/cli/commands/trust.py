@@ -23,8 +23,8 @@ from ...setup.agent_servers import SERVERS
 from ...setup.trust_overview import (
     TrustItem,
     TrustOverview,
-    TrustReport,
     build_trust_overview,
+    build_trust_report,
     find_item,
     parse_content,
     revoke_trust,
@@ -89,7 +89,7 @@ def trust_command(
         prompt_for_trust(overview, trust)
     overview = build_trust_overview(read_settings_files(home, place), place, trust, agents)
     if is_json:
-        click.echo(as_json(TrustReport.of(overview)))
+        click.echo(as_json(build_trust_report(overview)))
     else:
         click.echo(
             escape_for_terminal(

@@ -18,7 +18,7 @@ from ...runs.model_listing import (
     SERVER_COLUMNS,
     TEST_COLUMNS,
     ModelCatalogue,
-    ModelLists,
+    encode_models,
     load_models,
 )
 from ...setup.settings import Settings
@@ -41,7 +41,7 @@ def models_list_command(repo: Path | None = None, is_json: bool = False) -> None
     settings = Settings.load(environ, repo or find_repo(Path.cwd(), home=find_home_folder()))
     servers = anyio.run(find_servers, list_local_addresses(settings.add_provider_addresses(environ)))
     found = load_models(settings, environ, servers)
-    click.echo(as_json(ModelLists.of(found)) if is_json else format_models(found, now=time.time()))
+    click.echo(as_json(encode_models(found)) if is_json else format_models(found, now=time.time()))
 
 
 def format_models(found: ModelCatalogue, *, now: float) -> str:

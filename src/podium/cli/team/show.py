@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 from msgspec import structs
 
-from ...roster.roster_listing import TeamDetails, TeamMember
+from ...roster.roster_listing import TeamDetails, TeamMember, describe_team
 from ...roster.team_definition import find_team
 from ..terminal.command_options import json_option, repo_option
 from ..terminal.text import align_columns, as_json, display_width, escape_for_terminal, fit_columns, truncate_line
@@ -26,7 +26,7 @@ NARROWEST = 12
 def team_show_command(name: str, repo: Path | None, is_json: bool) -> None:
     """Show the team NAME: its mode, its options, and its members with their models and prompts."""
     context = load_team_context(repo)
-    team = TeamDetails.of(find_team(name, context.roster, repo=context.repo, home=context.home))
+    team = describe_team(find_team(name, context.roster, repo=context.repo, home=context.home))
     if is_json:
         click.echo(as_json({**structs.asdict(team), "notices": context.list_notices()}))
     else:

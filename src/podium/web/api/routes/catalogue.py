@@ -8,7 +8,7 @@ from contextvars import Context
 from litestar import get
 
 from ....runs.health_checks import collect_facts
-from ....runs.model_listing import ModelLists, load_models
+from ....runs.model_listing import ModelLists, encode_models, load_models
 from ....runs.store_health import Fact
 from ....setup.settings import Settings
 from ....values.document import Document
@@ -35,7 +35,7 @@ def read_models(request: ApiRequest, server: Server, repo: RepoFolder = "") -> M
     """List the available models. This does not search for model servers on this machine."""
     place = server.find_place(repo, by=get_token(request))
     settings = Settings.load(repo=place, store=server.store, home=server.settings.home)
-    return ModelLists.of(load_models(settings, os.environ, ()), has_columns=True)
+    return encode_models(load_models(settings, os.environ, ()), has_columns=True)
 
 
 ROUTES = (

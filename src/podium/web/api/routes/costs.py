@@ -9,7 +9,7 @@ from msgspec import structs
 
 from ....runs import find
 from ....runs.cost_overview import RunCostOverview, StoreCostOverview, build_cost_overview
-from ....runs.run_cost import CostList, make_cost_row
+from ....runs.run_cost import list_costs, make_cost_row
 from ....runs.run_listing import RUN_COLUMNS, make_run_row
 from ....runs.run_lookup import open_reader
 from ....store.reader import DamagedRun, StoreReader
@@ -36,8 +36,8 @@ def read_costs(server: Server) -> StoreCostOverview:
                     continue
                 histories.append(history)
                 costs.append(make_cost_row(summary, (one.usage for one in history.points), now=now))
-    overview, listed = build_cost_overview(histories), CostList.of(costs, damaged)
-    return StoreCostOverview(**structs.asdict(overview) | structs.asdict(listed))
+    listed = list_costs(costs, damaged)
+    return StoreCostOverview.of(build_cost_overview(histories), **structs.asdict(listed))
 
 
 @get("/api/costs/{run:str}", guards=[may_read], sync_to_thread=True)
@@ -49,7 +49,7 @@ def read_run_costs(run: RunPrefix, server: Server) -> RunCostOverview:
         own, workers = server.costs.read_with_workers(reader, summary, now=now)
     overview = build_cost_overview([own, *workers], budget=own.budget, is_active=summary.phase == "running")
     row = encode_row(make_run_row(summary, now=now), RUN_COLUMNS)
-    return RunCostOverview(**structs.asdict(overview) | {"run": row, "wall": own.wall})
+    return RunCostOverview.of(overview, run=row, wall=own.wall)
 
 
 ROUTES = (read_costs, read_run_costs)

@@ -78,17 +78,8 @@ async def read_diff(run: RunPrefix, server: Server) -> WorkerDiff:
     diff = await read_worker_diff(context, worker, in_checkout=not worker.is_over and is_here)
     parsed = await to_thread.run_sync(parse_diff, diff.text)
     await server.diff_syntax.add_to(parsed.files)
-    return WorkerDiff(
-        run=worker.run,
-        branch=worker.worker_task.branch,
-        base=diff.base,
-        commit=diff.commit,
-        tree=diff.tree,
-        is_committed=diff.is_committed,
-        digest=diff.digest,
-        files=parsed.files,
-        omitted=parsed.omitted,
-    )
+    branch = worker.worker_task.branch
+    return WorkerDiff.of(diff, run=worker.run, branch=branch, files=parsed.files, omitted=parsed.omitted)
 
 
 @post("/api/workers/{run:str}/review", guards=[may(send_review)], status_code=200)

@@ -14,7 +14,7 @@ from msgspec import Raw, Struct, convert
 
 from ....core.journal_rows import GENESIS
 from ....runs import find, run_steering
-from ....runs.run_cost import CostNode, CostTree
+from ....runs.run_cost import CostNode, build_cost_tree
 from ....runs.run_fork import NewFork, NewRetry, fork_run, retry_run
 from ....runs.run_listing import RUN_COLUMNS, make_run_row
 from ....runs.run_lookup import open_reader
@@ -28,7 +28,7 @@ from ....values.actor import Actor
 from ....values.agent import Budget, Mode
 from ....values.attachment import as_attached_files
 from ....values.column import encode_row
-from ....values.document import Document
+from ....values.document import Document, DocumentPart
 from ....values.errors import NoSuchRun
 from ....values.phase import Phase
 from ....values.usage import FullUsage
@@ -116,7 +116,7 @@ class HashedEntry(Document, frozen=True, kw_only=True):
     entry: Raw
 
 
-class StartedRun(Struct, frozen=True, kw_only=True):
+class StartedRun(DocumentPart, frozen=True, kw_only=True):
     """A run that was started."""
 
     id: str
@@ -129,7 +129,7 @@ class StartedFork(StartedRun, frozen=True, kw_only=True):
     notices: tuple[str, ...] = ()
 
 
-class SteeredRun(Struct, frozen=True, kw_only=True):
+class SteeredRun(DocumentPart, frozen=True, kw_only=True):
     """A run that was steered, and what happens next."""
 
     run: str
@@ -177,7 +177,7 @@ def read_run(run: RunPrefix, server: Server) -> RunDetails:
         summary = reader.read_summary(find.resolve(reader, run, repo=server.repo).run)
         view = RunView.from_entries(reader.read_entries(summary.id))
     state = summary.phase
-    costs = CostTree.of(state, view, now=now if state == "running" else view.at)
+    costs = build_cost_tree(view, state=state, now=now if state == "running" else view.at)
     row = encode_row(make_run_row(summary, now=now), RUN_COLUMNS)
     return convert(
         row | {"worker": summary.is_worker, "usage": costs.usage, "tree": costs.tree, "now": now}, RunDetails
@@ -266,13 +266,13 @@ def send(
     """Send a message to an agent in a run."""
     files = as_attached_files((one.name, one.data) for one in data.files)
     message = run_steering.NewMessage(text=data.text, agent=data.agent, files=files, ref=idempotency_key or "")
-    return _report(run_steering.send_message(server.store, _read_summary(server, run), message, by=actor))
+    return SteeredRun.of(run_steering.send_message(server.store, _read_summary(server, run), message, by=actor))
 
 
 @post("/api/runs/{run:str}/pause", guards=[may(run_steering.pause_run)], status_code=200)
 async def pause(run: RunPrefix, actor: CurrentActor, server: Server) -> SteeredRun:
     """Pause a run; its current steps finish first."""
-    return _report(await run_steering.pause_run(server.launcher, _find_run(server, run), by=actor))
+    return SteeredRun.of(await run_steering.pause_run(server.launcher, _find_run(server, run), by=actor))
 
 
 @post("/api/runs/{run:str}/resume", guards=[may(resume_run)], status_code=200)
@@ -286,7 +286,7 @@ async def resume(run: RunPrefix, actor: CurrentActor, server: Server) -> Steered
 @post("/api/runs/{run:str}/stop", guards=[may(run_steering.stop_run)], status_code=200)
 async def stop(run: RunPrefix, actor: CurrentActor, server: Server) -> SteeredRun:
     """Stop a run and keep its partial results."""
-    return _report(await run_steering.stop_run(server.launcher, _find_run(server, run), by=actor))
+    return SteeredRun.of(await run_steering.stop_run(server.launcher, _find_run(server, run), by=actor))
 
 
 @post("/api/runs/{run:str}/budget", guards=[may(run_steering.change_budget)], status_code=200, sync_to_thread=True)
@@ -295,7 +295,7 @@ def change_budget(run: RunPrefix, data: JSONBody[Budget], actor: CurrentActor, s
 
     Limits that are not given do not change.
     """
-    return _report(run_steering.change_budget(server.store, _read_summary(server, run), data, by=actor))
+    return SteeredRun.of(run_steering.change_budget(server.store, _read_summary(server, run), data, by=actor))
 
 
 @post("/api/runs/{run:str}/fork", guards=[may(fork_run)])
@@ -320,7 +320,7 @@ async def fork(
             return known
         forked = await fork_run(server.launcher, source, data, by=actor, id=id)
         await server.resume_run(forked.id, by=actor)
-        return StartedFork(id=forked.id, at=forked.at, notices=forked.notices)
+        return StartedFork.of(forked)
 
     return await run_once(server.store, idempotency_key, (source, data), start)
 
@@ -341,7 +341,7 @@ async def retry(
             return known
         forked = await retry_run(server.launcher, source, data, by=actor, id=id)
         await server.resume_run(forked.id, by=actor)
-        return StartedFork(id=forked.id, at=forked.at, notices=forked.notices)
+        return StartedFork.of(forked)
 
     return await run_once(server.store, idempotency_key, (source, data), start)
 
@@ -360,10 +360,6 @@ async def _continue_fork(server: ServerContext, id: str, *, by: Actor) -> Starte
     if summary.phase == "resumable":
         await server.resume_run(id, by=by)
     return StartedFork(id=id, at=int(summary.started.forked_from.rpartition("@")[2]))
-
-
-def _report(steered: run_steering.Steered) -> SteeredRun:
-    return SteeredRun(run=steered.run, text=steered.text)
 
 
 def _find_run(server: ServerContext, run: str) -> str:

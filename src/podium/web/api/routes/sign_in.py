@@ -5,10 +5,10 @@ from __future__ import annotations
 from litestar import delete, get, post
 from litestar.exceptions import NotAuthorizedException, TooManyRequestsException
 from litestar.params import FromPath, JSONBody
-from msgspec import Struct, convert
+from msgspec import Struct
 
 from ....values.actor import AccessScope
-from ....values.document import Document
+from ....values.document import Document, DocumentPart
 from ..access_tokens import FAILURE_SECONDS, MOST_FAILURES, SESSION_SECONDS
 from ..route_parameters import Server
 from ..scopes import ApiRequest, get_token, may_act, may_read, require_scope
@@ -31,7 +31,7 @@ class NewToken(Struct):
     expires: float
 
 
-class TokenItem(Struct, frozen=True, kw_only=True):
+class TokenItem(DocumentPart, frozen=True, kw_only=True):
     """A token in a list, without its secret. `expires` is 0 if it is valid until it is revoked."""
 
     id: str
@@ -89,8 +89,8 @@ def sign_in(data: JSONBody[Login], request: ApiRequest, server: Server) -> NewTo
 @get("/api/session", guards=[may_read], sync_to_thread=False)
 def read_session(request: ApiRequest, server: Server) -> Session:
     """Return the token with its scopes, the user's name, and the server's repository and home folder."""
-    token = convert(get_token(request), TokenItem, from_attributes=True)
-    return Session(token=token, user=server.user, repo=str(server.repo), home=str(server.settings.home))
+    token, home = TokenItem.of(get_token(request)), str(server.settings.home)
+    return Session(token=token, user=server.user, repo=str(server.repo), home=home)
 
 
 @post("/api/session/end", guards=[may_read], sync_to_thread=False)
@@ -102,7 +102,7 @@ def sign_out(request: ApiRequest, server: Server) -> RevokedToken:
 @get("/api/tokens", guards=[may_act], sync_to_thread=False)
 def list_tokens(server: Server) -> TokenList:
     """List the valid tokens, without their secrets."""
-    return TokenList(tokens=convert(server.tokens.list_tokens(), list[TokenItem], from_attributes=True))
+    return TokenList(tokens=[TokenItem.of(one) for one in server.tokens.list_tokens()])
 
 
 @delete("/api/tokens/{token_id:str}", guards=[may_act], status_code=200, sync_to_thread=False)

@@ -10,7 +10,16 @@ from ....roster.agent_name import to_agent_name
 from ....roster.discovery import Roster, load_roster
 from ....roster.new_team import NewTeam, build_new_team
 from ....roster.presets import Preset
-from ....roster.roster_listing import AgentGraph, AgentList, TeamDetails, TeamItem, list_teams
+from ....roster.roster_listing import (
+    AgentGraph,
+    AgentList,
+    TeamDetails,
+    TeamItem,
+    build_graph,
+    describe_team,
+    list_agents,
+    list_teams,
+)
 from ....roster.team_definition import describe_save_losses, find_overridden_builtin, find_team, save_team
 from ....values.agent import Source
 from ....values.document import Document
@@ -43,9 +52,9 @@ class SavedTeam(Document, frozen=True, kw_only=True):
 
 
 @get("/api/agents", guards=[may_read], sync_to_thread=True)
-def list_agents(request: ApiRequest, server: Server, repo: RepoFolder = "") -> AgentList:
+def read_agents(request: ApiRequest, server: Server, repo: RepoFolder = "") -> AgentList:
     """List the agents that are available in a repository."""
-    return AgentList.of(_load_roster(request, server, repo))
+    return list_agents(_load_roster(request, server, repo))
 
 
 @get("/api/teams", guards=[may_read], sync_to_thread=True)
@@ -58,14 +67,14 @@ def read_teams(request: ApiRequest, server: Server, repo: RepoFolder = "") -> Te
 def read_team(name: FromPath[str], request: ApiRequest, server: Server, repo: RepoFolder = "") -> TeamDetails:
     """Return a team: its mode, its options and its members."""
     place, home = server.find_place(repo, by=get_token(request)), server.settings.home
-    return TeamDetails.of(find_team(name, load_roster(place, home), repo=place, home=home))
+    return describe_team(find_team(name, load_roster(place, home), repo=place, home=home))
 
 
 @get("/api/agents/{name:str}/graph", guards=[may_read], sync_to_thread=True)
 def read_graph(name: FromPath[str], request: ApiRequest, server: Server, repo: RepoFolder = "") -> AgentGraph:
     """Return an agent, the agents that it needs, and how they are connected."""
     team = _load_roster(request, server, repo).resolve_team(name)
-    return AgentGraph.of({one.name: one for one in team}, team[0].name)
+    return build_graph({one.name: one for one in team}, team[0].name)
 
 
 @post("/api/teams", guards=[may_approve], sync_to_thread=True)
@@ -102,4 +111,4 @@ def _load_roster(request: ApiRequest, server: Server, repo: str) -> Roster:
     return load_roster(server.find_place(repo, by=get_token(request)), server.settings.home)
 
 
-ROUTES = (list_agents, read_teams, read_team, read_graph, create_team)
+ROUTES = (read_agents, read_teams, read_team, read_graph, create_team)

@@ -13,7 +13,7 @@ from litestar.params import JSONBody
 from msgspec import Meta, Struct, structs
 
 from ....core.placement import WorkerOptions
-from ....runs.branch_forecast import ForecastReport, forecast_branches, read_current_branch
+from ....runs.branch_forecast import ForecastReport, build_forecast_report, forecast_branches, read_current_branch
 from ....runs.context_window import add_context_windows
 from ....runs.merge_candidates import (
     MergeCandidate,
@@ -27,7 +27,7 @@ from ....setup.settings import Settings
 from ....store.worker_index import WorkerIndex
 from ....values.actor import Actor
 from ....values.column import PageColumn, encode_rows, list_page_columns
-from ....values.document import Document
+from ....values.document import Document, DocumentPart
 from ....values.errors import Mistake
 from ....values.plain_text import truncate_text
 from ....values.worker_task import DEFAULT_WORKER_AGENT
@@ -96,7 +96,7 @@ class WorkerList(Document, frozen=True, kw_only=True):
     workers: list[dict[str, Any]]
 
 
-class Candidate(Struct, frozen=True, kw_only=True):
+class Candidate(DocumentPart, frozen=True, kw_only=True):
     """A branch that may be merged, and the run whose work is on it."""
 
     branch: str
@@ -190,8 +190,8 @@ async def read_forecast(request: ApiRequest, server: Server, repo: RepoFolder = 
     branches |= {one.branch: one.base for one in candidates if one.branch not in branches}
     found = await forecast_branches(context.repository.main_folder, branches) if branches else None
     return RepositoryForecast(
-        forecast=None if found is None else ForecastReport.of(found),
-        candidates=[Candidate(branch=one.branch, run=one.run, notice=one.notice) for one in candidates],
+        forecast=None if found is None else build_forecast_report(found),
+        candidates=[Candidate.of(one) for one in candidates],
         skipped=skipped,
     )
 
