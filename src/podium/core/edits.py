@@ -47,6 +47,9 @@ class Edits:
         """Append items to a list."""
         getattr(part, name).extend(items)
 
+    def replace(self, part: Part, name: str) -> None:
+        """Note that the value of a field, which is no part of its own, has changed in itself."""
+
     def put(self, part: Part, name: str, key: Hashable, value: Any) -> None:
         """Add an item to a mapping, or replace it."""
         getattr(part, name)[key] = value
@@ -90,6 +93,9 @@ class RecordedEdits(Edits):
     def add(self, part: Part, name: str, *items: Any) -> None:
         super().add(part, name, *items)
         self._record((*part.place, name), "add", items)
+
+    def replace(self, part: Part, name: str) -> None:
+        self._record(part.place, "set", {name: getattr(part, name)})
 
     def put(self, part: Part, name: str, key: Hashable, value: Any) -> None:
         super().put(part, name, key, value)

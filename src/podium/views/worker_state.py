@@ -308,7 +308,9 @@ class WorkerStateBuilder:
                 case QuestionAsked():
                     return "ask_person"
         work = self._work
-        return next(reversed(work.tools.values()), WORKERS_TOOL if work.workers and not work.turns else "")
+        if work.tools:
+            return next(reversed(work.tools.values())).name
+        return WORKERS_TOOL if work.workers and not work.turns else ""
 
     def _explain_missing_answer(self, status: WorkerStatus) -> str:
         """Return why there is no answer."""
