@@ -58,8 +58,16 @@ async def resume_run(run: str, config: WorkerConfig, on_waiting: Callable[[str],
     settings = Settings.load(environ, repo=Path(task.root), approval_seconds=inf, permission_mode=mode)
     expect_store(settings.store)
     async with App(settings, environ=environ, owner=config.owner) as app:
-        is_attended = not task.is_unattended
-        driver = await app.launcher.take_over_run(run, by=PODIUM, is_attended=is_attended, continues_pause=False)
+        read_rules = partial(anyio.to_thread.run_sync, read_rules_for_run, settings.store, run)
+        driver = await app.launcher.take_over_run(
+            run,
+            by=PODIUM,
+            is_attended=not task.is_unattended,
+            continues_pause=False,
+            report_waiting=on_waiting,
+            read_saved_rules=None if config.owner is None else read_rules,
+            parks_at_limits=True,
+        )
         if task.origin is not None and task.has_checkout:
             await _record_machine(app, driver, task)
         else:
@@ -67,11 +75,6 @@ async def resume_run(run: str, config: WorkerConfig, on_waiting: Callable[[str],
         if (slot := find_slot(settings.home, Path(task.path), Path(task.root))) is not None:
             # Commands inherit the environment of this process, which works on this run only.
             os.environ.update(slot.variables)
-        driver.timeline.on_waiting = on_waiting
-        driver.parks_at_limits = True
-        if config.owner is not None:
-            read_rules = partial(read_rules_for_run, settings.store, run)
-            driver.timeline.read_saved_rules = partial(anyio.to_thread.run_sync, read_rules)
         async with drive_run(driver, by=PODIUM) as resumed:
             yield resumed
 
