@@ -16,10 +16,10 @@ import anyio
 from ..app import App
 from ..engines.model import model_prices
 from ..engines.model.providers import REHEARSAL
-from ..patterns.registry import MODES
 from ..setup.settings import Settings
 from ..values.agent import Agent
 from ..values.errors import PodiumError
+from ..values.team_options import MODES
 from ..workers.fork_server import ForkServer
 from ..workers.worker_process import exit_with_parent
 from ..workspace.sandbox import seccomp

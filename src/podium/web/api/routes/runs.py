@@ -26,11 +26,12 @@ from ....setup.settings import Settings
 from ....store.entry_feed import EntryFeed
 from ....store.reader import RunSummary
 from ....values.actor import Actor
-from ....values.agent import Budget, Mode
+from ....values.agent import Budget
 from ....values.attachment import as_attached_files
 from ....values.column import encode_row
 from ....values.errors import NoSuchRun
 from ....values.event import SCHEMA
+from ....values.team_options import Mode
 from ....views.run_view import RunView
 from ....workers.background_run import BackgroundRun, enqueue_background_run
 from ..command_once import run_once
