@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ..core.operation import Operation
 from ..core.person_question import ask_question
-from ..core.work_repository import WorkBranch
+from ..core.run_repository import WorkBranch
 from ..values.agent import Agent
 from ..values.errors import Mistake, OutsideFailed
 from ..values.event import CandidateChosen, CandidateResult, QuestionAsked, WorkerReturned, WorkRestored

@@ -16,7 +16,7 @@ from ..values.errors import AgentFailed
 from ..values.event import Broadcast, DiscussionEnded, Noticed, RoundEnded, ToolUse, Voted
 from ..values.request import Answer, Part, Request, quote_lines
 from ..values.team_options import DiscussOptions
-from .answer_check import ask_for_answer
+from .answer_check import require_answer
 from .discussion_tools import (
     DECIDER_TOOLS,
     MODERATOR_TOOLS,
@@ -292,7 +292,8 @@ class Discussion:
             transcript=format_messages(self.channel.unread_messages(self._coordinator)),
         )
         try:
-            reply = await ask_for_answer(op, await op.session_without_tools(), words)
+            session = await op.session_without_tools()
+            reply = await require_answer(op, session, words, await session.ask(words))
             conclusion = self._find_spoken_text(reply.text)
             if not conclusion or repeats_part(conclusion, words.partition(TASK_HEADING)[2]):
                 raise op.make_error("failed", "its reply contained no answer")

@@ -111,7 +111,7 @@ async def evaluate_verdict(
             trend=trend(state.scores),
             is_complete=verdict.claims and not held_back,
             held_back=held_back,
-            pauses=op.scope.timeline.pauses,
+            pauses=op.scope.timeline.index.pauses,
         )
     )
     if evaluated.pauses != state.pauses:

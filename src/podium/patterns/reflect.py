@@ -402,7 +402,7 @@ def _find_adjustments(state: LoopState, results: Sequence[TaskResult], iteration
 
 def _choose_other_model(op: Operation, workers: Mapping[str, Agent], member: str, results: Sequence[TaskResult]) -> str:
     """Return a model that a successful member or the lead uses but this member does not, or an empty string."""
-    change = op.scope.timeline.member_changes.get(member)
+    change = op.scope.timeline.index.member_changes.get(member)
     own = workers[member].model if change is None or not change.model else change.model
     good = [workers[result.worker].model for result in results if result.state == "succeeded"]
     return next((model for model in (*good, op.agent.model) if model and model not in (own, "inherit")), "")
