@@ -26,12 +26,13 @@ from ....setup.settings import Settings
 from ....store.entry_feed import EntryFeed
 from ....store.reader import RunSummary
 from ....values.actor import Actor
-from ....values.agent import Budget, Mode
+from ....values.agent import Budget
 from ....values.attachment import as_attached_files
 from ....values.column import encode_row
 from ....values.document import Document, DocumentPart
 from ....values.errors import NoSuchRun
 from ....values.phase import Phase
+from ....values.team_options import Mode
 from ....values.usage import FullUsage
 from ....views.run_view import RunView
 from ....workers.background_run import BackgroundRun, enqueue_background_run
@@ -142,7 +143,7 @@ class RunDocument(Document, frozen=True, kw_only=True):
 
     run: str
     state: Phase
-    document: Any
+    document: Raw
 
 
 class RunChanges(Document, frozen=True, kw_only=True):
@@ -156,7 +157,7 @@ class RunChanges(Document, frozen=True, kw_only=True):
     state: Phase
     after: int
     has_more: bool
-    changes: list[Any]
+    changes: list[Raw]
 
 
 @get("/api/runs", guards=[may_read], sync_to_thread=True)
