@@ -95,7 +95,7 @@ async def review_changes(
     async def send(id: str) -> dict[str, Any]:
         review = ReviewRequest(text=text, continues=data.continues, ref=idempotency_key or "")
         settings = _make_context(server, worker).settings
-        sent = await send_review(server.launcher, settings, worker, review, by=actor, run=id)
+        sent = await send_review(server.runs, settings, worker, review, by=actor, run=id)
         return {"run": sent.run, "branch": sent.branch, "text": sent.text}
 
     return await run_once(server.store, idempotency_key, data, send)

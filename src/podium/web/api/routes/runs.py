@@ -203,7 +203,7 @@ async def start_run(
     new = BackgroundRun(agent=data.agent, request=data.request, place=place, options=options)
 
     async def start(id: str) -> dict[str, Any]:
-        return {"id": await enqueue_background_run(server.launcher, settings, new, by=actor, run=id)}
+        return {"id": await enqueue_background_run(server.runs, settings, new, by=actor, run=id)}
 
     return await run_once(server.store, idempotency_key, data, start)
 
@@ -225,7 +225,7 @@ def send(
 @post("/api/runs/{run:str}/pause", guards=[may(run_steering.pause_run)], status_code=200)
 async def pause(run: RunPrefix, actor: CurrentActor, server: Server) -> dict[str, Any]:
     """Pause a run; its current steps finish first."""
-    return _steered_fields(await run_steering.pause_run(server.launcher, _find_run(server, run), by=actor))
+    return _steered_fields(await run_steering.pause_run(server.runs, _find_run(server, run), by=actor))
 
 
 @post("/api/runs/{run:str}/resume", guards=[may(resume_run)], status_code=200)
@@ -239,7 +239,7 @@ async def resume(run: RunPrefix, actor: CurrentActor, server: Server) -> dict[st
 @post("/api/runs/{run:str}/stop", guards=[may(run_steering.stop_run)], status_code=200)
 async def stop(run: RunPrefix, actor: CurrentActor, server: Server) -> dict[str, Any]:
     """Stop a run and keep its partial results."""
-    return _steered_fields(await run_steering.stop_run(server.launcher, _find_run(server, run), by=actor))
+    return _steered_fields(await run_steering.stop_run(server.runs, _find_run(server, run), by=actor))
 
 
 @post("/api/runs/{run:str}/budget", guards=[may(run_steering.change_budget)], status_code=200, sync_to_thread=True)
@@ -271,7 +271,7 @@ async def fork(
     async def start(id: str) -> dict[str, Any]:
         if (known := await _continue_fork(server, id, by=actor)) is not None:
             return known
-        forked = await fork_run(server.launcher, source, data, by=actor, id=id)
+        forked = await fork_run(server.runs, source, data, by=actor, id=id)
         await server.resume_run(forked.id, by=actor)
         return {"id": forked.id, "at": forked.at, "notices": list(forked.notices)}
 
@@ -292,7 +292,7 @@ async def retry(
     async def start(id: str) -> dict[str, Any]:
         if (known := await _continue_fork(server, id, by=actor)) is not None:
             return known
-        forked = await retry_run(server.launcher, source, data, by=actor, id=id)
+        forked = await retry_run(server.runs, source, data, by=actor, id=id)
         await server.resume_run(forked.id, by=actor)
         return {"id": forked.id, "at": forked.at, "notices": list(forked.notices)}
 

@@ -176,7 +176,7 @@ async def delegate_task(
     )
 
     async def start(id: str) -> dict[str, Any]:
-        return {"id": await delegate(server.launcher, settings, worker, by=actor, run=id), "branch": data.branch}
+        return {"id": await delegate(server.runs, settings, worker, by=actor, run=id), "branch": data.branch}
 
     return await run_once(server.store, idempotency_key, data, start)
 
