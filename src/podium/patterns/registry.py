@@ -14,6 +14,7 @@ from ..values.agent import Agent
 from ..values.errors import AgentFailed
 from ..values.event import DecisionProposed
 from ..values.request import Answer, Request
+from ..values.team_options import MODES
 from ..values.tool_table import SEND_MESSAGE
 from . import advisors, handoff, router
 from .answer_check import require_answer
@@ -32,9 +33,6 @@ OwnPatterns = Mapping[str, Pattern]
 """Patterns that a program passes to a run, keyed by name."""
 NO_PATTERNS: OwnPatterns = {}
 OnDiscussion = Callable[["Discussion"], object]
-
-MODES = ("broadcast", "sequential", "orchestrate", "reflect", "discuss", "collaborate")
-"""The team modes. To add a mode, add its name here and the function `run_MODE` in a module of the same name."""
 
 
 class Patterns:
