@@ -143,7 +143,7 @@ class RunDocument(Document, frozen=True, kw_only=True):
 
     run: str
     state: Phase
-    document: Any
+    document: Raw
 
 
 class RunChanges(Document, frozen=True, kw_only=True):
@@ -157,7 +157,7 @@ class RunChanges(Document, frozen=True, kw_only=True):
     state: Phase
     after: int
     has_more: bool
-    changes: list[Any]
+    changes: list[Raw]
 
 
 @get("/api/runs", guards=[may_read], sync_to_thread=True)
