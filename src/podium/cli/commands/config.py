@@ -48,17 +48,11 @@ def config_show_command(repo: Path | None = None, is_json: bool = False) -> None
     settings = Settings.load(os.environ, _resolve_repo(repo))
     rows = list_effective_settings(settings)
     if is_json:
-        fields = {
-            "settings": rows,
-            "proposed": list(settings.proposed.iter_explicit_keys()),
-            "notices": settings.notices,
-        }
-        click.echo(as_json({"schema": SCHEMA, **fields}))
+        proposed = list(settings.proposed.iter_explicit_keys())
+        answer = {"schema": SCHEMA, "settings": rows, "proposed": proposed, "notices": settings.notices}
+        click.echo(as_json(answer))
         return
-    lines = [
-        "  ".join(row)
-        for row in align_columns([[row["key"], row["source"], _format_value(row["value"])] for row in rows])
-    ]
+    lines = ["  ".join(row) for row in align_columns([[row.key, row.source, _format_value(row.value)] for row in rows])]
     click.echo(escape_for_terminal("\n".join([*lines, *(f"note: {notice}" for notice in settings.notices)])))
 
 
@@ -113,7 +107,15 @@ def config_schema_command(kind: str) -> None:
     click.echo(as_json(build_file_schema(title, keys)))
 
 
-def list_effective_settings(settings: Settings) -> list[dict[str, Any]]:
+class EffectiveSetting(Struct, frozen=True, kw_only=True):
+    """A key in the settings, with its value and its source."""
+
+    key: str
+    value: Any
+    source: str
+
+
+def list_effective_settings(settings: Settings) -> list[EffectiveSetting]:
     """Return each key with its value and source, without secrets."""
     values: dict[str, Any] = {
         "home": str(settings.home),
@@ -135,10 +137,8 @@ def list_effective_settings(settings: Settings) -> list[dict[str, Any]]:
         "approvals.timeout": "never" if math.isinf(settings.approval_seconds) else settings.approval_seconds,
         "notify": [describe_notify_target(target) for target in settings.notify],
     }
-    values |= {
-        f"permissions.{key}": list(rules) for key, rules in _struct_fields(settings.permissions).items() if rules
-    }
-    values |= {f"narrowing.{key}": list(rules) for key, rules in _struct_fields(settings.narrowing).items() if rules}
+    values |= {f"permissions.{key}": list(rules) for key, rules in _to_mapping(settings.permissions).items() if rules}
+    values |= {f"narrowing.{key}": list(rules) for key, rules in _to_mapping(settings.narrowing).items() if rules}
     values |= {f"models.{name}": role for name, role in settings.models.items()}
     budgets = {
         "budget": settings.budget,
@@ -146,29 +146,27 @@ def list_effective_settings(settings: Settings) -> list[dict[str, Any]]:
         "budget.per_repository_day": settings.repository_day_budget,
     }
     for place, budget in budgets.items():
-        values |= {f"{place}.{key}": limit for key, limit in _struct_fields(budget).items() if limit is not None}
-    values |= {f"limits.{key}": value for key, value in _struct_fields(settings.limits).items() if value}
+        values |= {f"{place}.{key}": limit for key, limit in _to_mapping(budget).items() if limit is not None}
+    values |= {f"limits.{key}": value for key, value in _to_mapping(settings.limits).items() if value}
     values |= {f"checks.{name}": list(argv) for name, argv in settings.checks.items()}
     values |= {f"hooks.{event}": hooks for event, hooks in settings.hooks.items()}
     values |= {f"worktrees.{key}": value for key, value in settings.worktrees.explicit_fields().items()}
     values |= {
         f"providers.{name}.{key}": without_credentials(limit) if isinstance(limit, str) else limit
         for name, limits in settings.providers.items()
-        for key, limit in _struct_fields(limits).items()
+        for key, limit in _to_mapping(limits).items()
         if limit is not None
     }
-    values |= {f"engines.{name}": _without_secrets(_struct_fields(one)) for name, one in settings.engines.items()}
-    values |= {
-        f"mcpServers.{name}": _without_secrets(_struct_fields(one)) for name, one in settings.mcp_servers.items()
-    }
-    return [{"key": key, "value": value, "source": _find_source(key, settings)} for key, value in values.items()]
+    values |= {f"engines.{name}": _without_secrets(_to_mapping(one)) for name, one in settings.engines.items()}
+    values |= {f"mcpServers.{name}": _without_secrets(_to_mapping(one)) for name, one in settings.mcp_servers.items()}
+    return [EffectiveSetting(key=key, value=value, source=_find_source(key, settings)) for key, value in values.items()]
 
 
 def _find_source(key: str, settings: Settings) -> str:
     return "repository file" if key.startswith("narrowing.") else settings.sources.get(key, "default")
 
 
-def _struct_fields(value: Struct | None) -> dict[str, Any]:
+def _to_mapping(value: Struct | None) -> dict[str, Any]:
     return {} if value is None else structs.asdict(value)
 
 

@@ -37,7 +37,7 @@ from ....workers.background_run import BackgroundRun, enqueue_background_run
 from ..command_once import run_once
 from ..route_parameters import CurrentActor, IdempotencyKey, RunPrefix, Server
 from ..scopes import ApiRequest, get_token, may, may_read, require_scope
-from ..sent_entry import add_sentence
+from ..sent_entry import StoredEntry, add_sentence
 from ..server_context import ServerContext
 
 MOST_ENTRIES = 20_000
@@ -104,7 +104,7 @@ class EntryPage(Document, frozen=True, kw_only=True):
     state: Phase
     cursor: str
     has_more: bool
-    entries: list[Raw]
+    entries: list[StoredEntry]
 
 
 class HashedEntry(Document, frozen=True, kw_only=True):
@@ -113,7 +113,7 @@ class HashedEntry(Document, frozen=True, kw_only=True):
     run: str
     hash: str
     previous_hash: str
-    entry: Raw
+    entry: StoredEntry
 
 
 class StartedRun(DocumentPart, frozen=True, kw_only=True):

@@ -24,6 +24,7 @@ from ..route_parameters import RepoFolder, RunPrefix, Server
 from ..scopes import ApiRequest, get_token, may_read
 
 MOST_PLANS = 50
+DOWNLOAD_TYPE = "application/octet-stream"
 
 
 class RunPlans(Struct, frozen=True, kw_only=True):
@@ -99,7 +100,7 @@ def list_artifacts(run: RunPrefix, server: Server) -> ArtifactList:
     return ArtifactList(run=id, artifacts=artifacts)
 
 
-@get("/api/artifacts/{digest:str}", guards=[may_read], sync_to_thread=True)
+@get("/api/artifacts/{digest:str}", guards=[may_read], media_type=DOWNLOAD_TYPE, sync_to_thread=True)
 def read_artifact(digest: FromPath[str], server: Server) -> Response[bytes]:
     """Return the content of an artifact as a download."""
     with open_reader(server.store) as reader:
@@ -108,7 +109,7 @@ def read_artifact(digest: FromPath[str], server: Server) -> Response[bytes]:
         raise NoSuchRun(f"artifact {digest[:64]!r} not found")
     # Agents wrote the content, so a browser must only download it, not display it or guess its type.
     headers = {"content-disposition": f'attachment; filename="{digest[:12]}.txt"'}
-    return Response(data, media_type="application/octet-stream", headers=headers)
+    return Response(data, headers=headers)
 
 
 @get("/api/decisions", guards=[may_read], sync_to_thread=True)
