@@ -108,7 +108,8 @@ class RunHooks:
         name = f"hook:{event}:{compute_digest(hook, about, agent)}"
         step = place.child(f"{name}#1")
         known = step.find_outcome(HookRan)
-        is_believed = not self._timeline.has_foreign_entries or event != "before_tool" or step.path in self._called
+        is_own = not self._timeline.index.requests.has_foreign_entries
+        is_believed = is_own or event != "before_tool" or step.path in self._called
         if known is not None and known.outcome == "passed" and not is_believed:
             # Another machine recorded the pass, perhaps without calling the hook.
             step = place.child(f"{name}#{self._timeline.epoch}")
@@ -118,8 +119,8 @@ class RunHooks:
         self._called.add(step.path)
         payload = self._encode_payload(hook, event, fields)
         # A pause does not block the hooks of the whole run: those at its end must run even if a pause was requested.
-        effect: AbstractAsyncContextManager[Any] = self._timeline.effect if place.path else nullcontext()
-        with self._timeline.timeouts.pause_timeouts(place.path):
+        effect: AbstractAsyncContextManager[Any] = self._timeline.work.effect if place.path else nullcontext()
+        with self._timeline.work.timeouts.pause_timeouts(place.path):
             async with effect:
                 await self._timeline.wait_written()
                 began = time.monotonic()

@@ -11,15 +11,15 @@ from msgspec import structs
 
 from ...app import RunOptions
 from ...engines.model.providers import REHEARSAL, find_provider
-from ...roster.team_keys import MODES
 from ...runs.dry_run_estimate import estimate_dry_run
 from ...runs.run_lookup import open_reader
 from ...runs.run_start import start_run
 from ...setup.settings import Settings
 from ...system.locations import find_repo
-from ...values.agent import Budget, Mode
+from ...values.agent import Budget
 from ...values.event import SCHEMA
 from ...values.store_address import StoreAddress
+from ...values.team_options import MODES, Mode
 from ..terminal import exit_codes
 from ..terminal.budget_text import BudgetParamType
 from ..terminal.command_options import (
@@ -50,7 +50,7 @@ from ..terminal.text import as_json, print_to_stderr
 @click.option("--force-model", help="Model for all agents, in place of the models in their files.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Simulate the whole run without calling a model.")
 @click.option("--budget", type=BudgetParamType(), help="Limits for the run, e.g. usd=2,tokens=200000,seconds=600.")
-@click.option("--mode", type=click.Choice(MODES), help="Mode of the agent's team; overrides the one in its file.")
+@click.option("--mode", type=click.Choice([*MODES]), help="Mode of the agent's team; overrides the one in its file.")
 @click.option("--constraint", "constraints", multiple=True, metavar="TEXT", help="Constraint on the team's work.")
 @click.option("--reflect", "reflects", is_flag=True, help="Repeat until the goal is met; also works without a team.")
 @click.option("--max", "most", type=click.IntRange(min=1), help="Maximum number of iterations (with --reflect).")

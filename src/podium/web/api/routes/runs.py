@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from typing import Annotated
+from typing import Annotated, Any
 
 from anyio import to_thread
 from litestar import get, post
@@ -20,17 +20,19 @@ from ....runs.run_listing import RUN_COLUMNS, make_run_row
 from ....runs.run_lookup import open_reader
 from ....runs.run_options import RunOptions
 from ....runs.run_start import resume_run
+from ....runs.run_states import MOST_CHANGES
 from ....runs.run_table import RunFilter, RunTable
 from ....setup.settings import Settings
 from ....store.entry_feed import EntryFeed
 from ....store.reader import RunSummary
 from ....values.actor import Actor
-from ....values.agent import Budget, Mode
+from ....values.agent import Budget
 from ....values.attachment import as_attached_files
 from ....values.column import encode_row
 from ....values.document import Document, DocumentPart
 from ....values.errors import NoSuchRun
 from ....values.phase import Phase
+from ....values.team_options import Mode
 from ....values.usage import FullUsage
 from ....views.run_view import RunView
 from ....workers.background_run import BackgroundRun, enqueue_background_run
@@ -136,6 +138,28 @@ class SteeredRun(DocumentPart, frozen=True, kw_only=True):
     text: str
 
 
+class RunDocument(Document, frozen=True, kw_only=True):
+    """The state of a run after an entry as a document, to which the changes of later entries can be applied."""
+
+    run: str
+    state: Phase
+    document: Annotated[Raw, dict[str, Any]]
+
+
+class RunChanges(Document, frozen=True, kw_only=True):
+    """What entries of a run change in its document: a list for each entry after the entry `after`, in order.
+
+    A change is `[PLACE, "set", FIELDS]`, `[PLACE, "add", TEXT_OR_ITEMS]` or `[PLACE, "drop"]`, where PLACE is a list of
+    keys. `has_more` means that more entries follow.
+    """
+
+    run: str
+    state: Phase
+    after: int
+    has_more: bool
+    changes: list[Annotated[Raw, list[Any]]]
+
+
 @get("/api/runs", guards=[may_read], sync_to_thread=True)
 def list_runs(
     server: Server,
@@ -203,6 +227,34 @@ def read_entries(run: RunPrefix, server: Server, after: FromQuery[int] = 0, unti
         has_more=len(rows) == MOST_ENTRIES,
         entries=[Raw(add_sentence(row.line, row.kind, user=server.user)) for row in rows],
     )
+
+
+@get("/api/runs/{run:str}/state", guards=[may_read], sync_to_thread=True)
+def read_state(run: RunPrefix, server: Server, at: FromQuery[int] = 0) -> RunDocument:
+    """Return the state of a run as a document, now or after the entry `at`."""
+    with open_reader(server.store) as reader:
+        id = find.resolve(reader, run, repo=server.repo).run
+        document = server.run_states.read_state(reader, id, at=max(at, 0))
+        return RunDocument(run=id, state=reader.read_summary(id).phase, document=Raw(document))
+
+
+@get("/api/runs/{run:str}/changes", guards=[may_read], sync_to_thread=True)
+def read_changes(run: RunPrefix, server: Server, after: FromQuery[int] = 0, until: FromQuery[int] = 0) -> RunChanges:
+    """Return what the entries after a sequence number change in a run's document.
+
+    `until` is the last sequence number; 0 means no limit.
+    """
+    with open_reader(server.store) as reader:
+        id = find.resolve(reader, run, repo=server.repo).run
+        first = max(after, 0)
+        changes = server.run_states.read_changes(reader, id, after=first, until=max(until, 0))
+        return RunChanges(
+            run=id,
+            state=reader.read_summary(id).phase,
+            after=first,
+            has_more=len(changes) == MOST_CHANGES,
+            changes=[Raw(one) for one in changes],
+        )
 
 
 @get("/api/runs/{run:str}/entries/{seq:int}", guards=[may_read], sync_to_thread=True)
@@ -375,6 +427,8 @@ ROUTES = (
     list_runs,
     read_run,
     read_entries,
+    read_state,
+    read_changes,
     read_entry,
     start_run,
     send,
