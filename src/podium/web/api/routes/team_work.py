@@ -19,7 +19,7 @@ from ....values.column import encode_rows
 from ....values.document import Document
 from ....values.errors import Mistake, NoSuchRun, StoreCorrupt
 from ....values.event import KINDS, SCHEMA, ArtifactStored, TeamFormed
-from ....views.decision_fields import DECISION_COLUMNS, list_decision_rows, whole_decision_fields
+from ....views.decision_listing import DECISION_COLUMNS, encode_decision, list_decision_rows
 from ..route_parameters import RepoFolder, RunPrefix, Server
 from ..scopes import ApiRequest, get_token, may_read
 
@@ -134,7 +134,7 @@ def read_decision(
         raise Mistake("the run id is empty; give the id of a run and the id of a decision")
     place = find_decision_repo(server.find_place(repo, by=get_token(request)))
     record = find_decision(server.store, place, f"{run}/{decision_id}")
-    return DecisionDocument(decision=whole_decision_fields(record))
+    return DecisionDocument(decision=encode_decision(record))
 
 
 ROUTES = (list_plans, read_plan, list_artifacts, read_artifact, read_decisions, read_decision)
