@@ -192,7 +192,7 @@ OPTION_KEYS: Keys = {
     "worktrees": Key(
         make_choice_reader("shared", "team", "lead", "each"),
         "`shared`, `team`, `lead` or `each`",
-        "which [checkout](teams.md#worktrees) the team works in",
+        "which [checkout](teams.md#where-a-team-works) the team works in",
         "`shared`",
     ),
     "shared_context": Key(
