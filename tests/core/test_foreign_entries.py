@@ -53,8 +53,7 @@ class Rows:
 
 def take_over(rows: Sequence[JournalRow], lease: Rows, *, is_foreign: bool = True) -> Timeline:
     """Return the timeline of a run that another process has worked on."""
-    timeline = Timeline("r1", lease)
-    timeline.has_foreign_entries = is_foreign
+    timeline = Timeline("r1", lease, has_foreign_entries=is_foreign)
     timeline.load(rows)
     return timeline
 

@@ -16,9 +16,10 @@ from playwright.sync_api import Locator, Page, expect
 from podium.store.reader import StoreReader
 from podium.testing import read_entries, read_events
 from podium.values.event import BudgetChanged, Event, MessageReceived, PermissionAsked, RunStarted, StopAsked
+from podium.views.run_state import RunState
 from podium.views.run_view import OperationNode, RunView
-from podium.views.run_view_fields import run_view_fields
 
+from ..views.test_run_state import as_document, omit_zeros
 from .conftest import PHONE, Site, Visitor, find_sideways_scroll
 from .run_timelines import write_busy_run, write_live_run
 
@@ -157,14 +158,16 @@ STATES_IN_PIXELS = """
 async () => {
   const { RunLog } = await import("/parts/run_log.mjs");
   const draw = await import("/parts/run_draw.mjs");
+  const { listLanes } = await import("/run_state.mjs");
   const log = new RunLog(location.hash.split("/").pop());
-  await log.fetchNew();
-  const { index } = log;
-  const whole = { from: index.firstAt, to: index.lastAt, until: index.lastAt, seq: Infinity };
-  const scene = { lanes: index.lanes, open: [], width: 600, scroll: 0, ...whole };
-  const seen = index.lanes.map((lane) => [lane.name, [...new Set(draw.fillColumns(scene, lane))].sort()]);
-  const past = { ...scene, seq: 2, until: index.firstAt + 0.1 };
-  return { seen, markers: [...index.marked].sort(), later: draw.fillColumns(past, index.lanes[1]).some(Boolean) };
+  await log.load();
+  const { view, activity } = log;
+  const lanes = listLanes(activity);
+  const whole = { from: view.started_at, to: view.at, until: view.at, seq: Infinity };
+  const scene = { lanes, open: [], width: 600, scroll: 0, ...whole };
+  const seen = lanes.map((lane) => [lane.name, [...new Set(draw.fillColumns(scene, lane))].sort()]);
+  const past = { ...scene, seq: 2, until: view.started_at + 0.1 };
+  return { seen, markers: Object.keys(activity.marked).sort(), later: draw.fillColumns(past, lanes[1]).some(Boolean) };
 }
 """
 
@@ -212,7 +215,7 @@ def test_the_run_at_a_past_entry_is_what_python_folds_up_to_it(site: Site, visit
 
         expect(find_figure(page, "Entries")).to_have_text(str(seq))
         expect(find_figure(page, "Tokens")).to_have_text(f"{view.usage.tokens:,}")
-        expect(page.locator(".run-title .badge")).to_have_text(run_view_fields(view)["state"])
+        expect(page.locator(".run-title .badge")).to_have_text("paused" if view.is_paused else view.phase)
         shown = read_rows(page)
         assert [(path, agent) for path, agent, _ in shown] == [(path, agent) for path, agent, _ in list_rows(view.root)]
         for (_, _, text), (_, _, activity) in zip(shown, list_rows(view.root), strict=True):
@@ -229,39 +232,66 @@ def test_the_run_at_a_past_entry_is_what_python_folds_up_to_it(site: Site, visit
     expect(find_figure(page, "Entries")).to_have_text(str(ENTRIES))
 
 
-GAP = """
+REPLAYED = """
 async (run) => {
-  const { RunLog, CHUNK } = await import("/parts/run_log.mjs");
-  const { runViewFields } = await import("/run_view.mjs");
-  const { get } = await import("/api.mjs");
-  const { entries } = await get(`/api/runs/${run}/entries`);
+  const { RunLog } = await import("/parts/run_log.mjs");
   const log = new RunLog(run);
-  log.append(entries.slice(0, 20));
-  log.add(entries.slice(10, 25));
-  const overlapped = log.last;
-  log.add(entries.slice(40, 60));
-  await log.fetching;
-  log.chunks.clear();
+  await log.load();
   const past = await log.viewAt(4321);
-  const [entry, snapshots] = [(await log.readEntry(4321)).seq, log.snapshots.length];
-  const now = runViewFields(log.view.value);
-  return { overlapped, last: log.last, snapshots, past: runViewFields(past), entry, now };
+  const again = await log.viewAt(4321);
+  for (let seq = 1; seq < 10000; seq += 1000) await Promise.all([log.viewAt(seq), log.viewAt(seq + 1)]);
+  log.replay.chunks.clear();
+  const later = await log.viewAt(4321);
+  const entry = (await log.readEntry(4321)).seq;
+  const missing = await log.readEntry(10001).catch((problem) => problem.message);
+  return { views: [past, again, later], now: log.view, entry, missing };
 }
 """
 
 
-def test_missing_entries_are_fetched_repeated_ones_skipped_and_forgotten_ones_loaded_again(
-    site: Site, visitor: Visitor
-) -> None:
+def test_the_state_at_an_entry_is_loaded_and_loaded_again_when_it_was_forgotten(site: Site, visitor: Visitor) -> None:
     entries = read_entries(site.store, LONG)
     page = visitor.open(site, "/now")
 
-    found = page.evaluate(GAP, LONG)
+    found = page.evaluate(REPLAYED, LONG)
 
-    assert (found["overlapped"], found["last"], found["entry"]) == (25, 10_000, 4321)
-    assert found["snapshots"] == 11
-    for fields, seq in ((found["past"], 4321), (found["now"], 10_000)):
-        assert fields == json.loads(msgspec.json.encode(run_view_fields(RunView.from_entries(entries[:seq]))))
+    assert (found["entry"], found["missing"]) == (4321, "the entry does not exist")
+    for views, seq in ((found["views"], 4321), ([found["now"]], 10_000)):
+        state = RunState()
+        for entry in entries[:seq]:
+            state.apply(entry)
+        for view in views:
+            assert omit_zeros(view) == as_document(state)["view"]
+
+
+CAUGHT_UP = """
+async (run) => {
+  const { RunLog } = await import("/parts/run_log.mjs");
+  const { get } = await import("/api.mjs");
+  const log = new RunLog(run);
+  const { document } = await get(`/api/runs/${run}/state?at=8500`);
+  log.show(document, "running");
+  const [first, second] = [log.catchUp(), log.catchUp()];
+  await Promise.all([first, second]);
+  const near = log.last;
+  log.show((await get(`/api/runs/${run}/state?at=20`)).document, "running");
+  await log.catchUp();
+  return { near, far: log.last, view: log.view };
+}
+"""
+
+
+def test_a_page_catches_up_from_wherever_it_is(site: Site, visitor: Visitor) -> None:
+    entries = read_entries(site.store, LONG)
+    page = visitor.open(site, "/now")
+
+    found = page.evaluate(CAUGHT_UP, LONG)
+
+    assert (found["near"], found["far"]) == (10_000, 10_000)
+    state = RunState()
+    for entry in entries:
+        state.apply(entry)
+    assert omit_zeros(found["view"]) == as_document(state)["view"]
 
 
 # Live
@@ -307,6 +337,7 @@ def test_what_happened_while_the_stream_was_cut_is_shown_when_it_is_back(site: S
     page.route("**/api/events*", lambda route: route.abort())
     run = site.start_run("writer", "Write it meanwhile.")
     page.goto(f"{site.address}/#/run/{run}")
+    page.reload()  # the stream is opened again, in vain
     expect(page.locator("#connection")).to_contain_text("reconnecting")
     expect(page.locator(".run-waiting")).to_be_visible()
     open_tab(page, "Log")

@@ -7,8 +7,9 @@ the commander. A request is open until it is answered, expires, or its operation
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
 from math import isinf
+
+from msgspec import Struct
 
 from ..values.actor import format_actor
 from ..values.event import (
@@ -21,6 +22,7 @@ from ..values.event import (
     QuestionAsked,
     RunEnded,
 )
+from .edits import EDITS, Edits, Place
 
 Asked = PermissionAsked | QuestionAsked
 Answered = PermissionAnswered | QuestionAnswered
@@ -32,31 +34,39 @@ REQUEST_KINDS = tuple(
 """The kinds of entries that `RunRequests` needs."""
 
 
-@dataclass(slots=True)
-class RunRequests:
+class RunRequests(Struct):
     """A run's permission requests and questions, and their answers, updated with each entry."""
 
-    unanswered: dict[str, Entry] = field(default_factory=dict)
+    unanswered: dict[str, Entry] = {}
     """All unanswered requests and questions, keyed by id, even if nothing is waiting for an answer any more."""
-    answers: dict[str, Answered] = field(default_factory=dict)
-    _abandoned: set[str] = field(default_factory=set)
-    """The unanswered requests of operations that have ended."""
+    answers: dict[str, Answered] = {}
+    abandoned: list[str] = []
+    """The requests of operations that have ended without an answer."""
 
-    def apply(self, entry: Entry) -> None:
+    @property
+    def place(self) -> Place:
+        """The place in the state of a run."""
+        return ("view", "requests")
+
+    def apply(self, entry: Entry, edits: Edits = EDITS) -> None:
         """Apply the next entry."""
         match entry.event:
             case PermissionAsked(id=id) | QuestionAsked(id=id):
-                self.unanswered[id] = entry
+                edits.put(self, "unanswered", id, entry)
             case PermissionAnswered() | QuestionAnswered() as answered:
-                self.answers.setdefault(answered.id, answered)
-                self.unanswered.pop(answered.id, None)
+                if answered.id not in self.answers:
+                    edits.put(self, "answers", answered.id, answered)
+                edits.drop(self, "unanswered", answered.id)
             case OperationEnded():
-                below = f"{entry.operation}/"
-                self._abandoned |= {
-                    id for id, asked in self.unanswered.items() if f"{asked.operation}/".startswith(below)
-                }
+                self._abandon(f"{entry.operation}/", edits)
             case RunEnded():
-                self._abandoned |= self.unanswered.keys()
+                self._abandon("", edits)
+
+    def _abandon(self, below: str, edits: Edits) -> None:
+        """Abandon the requests of the operations below a path."""
+        for id, asked in self.unanswered.items():
+            if f"{asked.operation}/".startswith(below) and id not in self.abandoned:
+                edits.add(self, "abandoned", id)
 
     def list_open(self, *, now: float, posted: Collection[str] = ()) -> dict[str, Entry]:
         """Return the requests that are waiting for an answer, keyed by id.
@@ -66,7 +76,7 @@ class RunRequests:
         return {
             id: entry
             for id, entry in self.unanswered.items()
-            if id not in self._abandoned and id not in posted and not is_expired(entry.event, at=now)
+            if id not in self.abandoned and id not in posted and not is_expired(entry.event, at=now)
         }
 
 

@@ -34,7 +34,7 @@ from .artifact import store_artifact
 from .budget import Allowance, TimeLimit
 from .engine import Engine, EngineSessionSpec, PastTurn, ReplyFormat, Tool
 from .engine_sessions import EngineSessionTasks
-from .gate import Gate
+from .gate import Gate, SavedRules
 from .journal_rows import compute_digest
 from .member_change import apply_recorded_change
 from .placement import DEFAULT_OPTIONS, Placement, WorkerOptions
@@ -99,6 +99,7 @@ class RunContext:
     """The turns of the earlier runs that this run continues."""
     hooks: RunHooks | None = None
     """The hooks of the run, or None if it has none."""
+    saved_rules: SavedRules = field(default_factory=SavedRules)
     active_agents: Counter[str] = field(default_factory=Counter)
     """How many operations of each agent are running in this process."""
     rate_limits: dict[str, RateLimit] = field(default_factory=dict)
@@ -184,7 +185,7 @@ class Operation:
         self.scope.record(OperationStarted(agent=self.agent.name, trigger=self.trigger, request=request))
         patterns, timeline, limit = self._context.patterns, self.scope.timeline, self._find_time_limit()
         with (
-            nullcontext() if limit is None else timeline.timeouts.apply_timeout(self.scope.path, limit.seconds)
+            nullcontext() if limit is None else timeline.work.timeouts.apply_timeout(self.scope.path, limit.seconds)
         ) as timeout:
             try:
                 try:
@@ -198,7 +199,7 @@ class Operation:
         if limit is None or timeout is None:
             return ended
         if timeout.scope.cancelled_caught:
-            await timeline.wait_while_paused()
+            await timeline.work.wait_while_paused()
             await self.stop_workers()
             ended = _build_failed_end(self.make_error("budget", limit.message).failure)
         seconds = 0.0 if self.time_limit is None else round(timeout.active_seconds, 3)
@@ -213,7 +214,7 @@ class Operation:
 
     def _build_end(self, answer: Answer) -> OperationEnded:
         """Return the event for the end of the operation with the agent's answer."""
-        proof = self.scope.timeline.proof
+        proof = self.scope.timeline.index.proof
         if self.mode == "plan":
             proof.forget(self.scope.path)  # a reader's answer is its work, whatever it was not allowed to do
         unproved = proof.find_problem(self.scope.path)
@@ -227,10 +228,10 @@ class Operation:
         Cancel the operation after `timeout` seconds.
         """
         try:
-            with self.scope.timeline.timeouts.apply_timeout(self.scope.path, inf if timeout is None else timeout):
+            with self.scope.timeline.work.timeouts.apply_timeout(self.scope.path, inf if timeout is None else timeout):
                 answer = await self.run(request)
                 return Part(agent=self.agent.name, outcome="succeeded", text=answer.text)
-            await self.scope.timeline.wait_while_paused()
+            await self.scope.timeline.work.wait_while_paused()
             await self.stop_workers()
             late = self.make_error("timed_out", f"timed out after {timeout:g} s").failure
             ended = self.scope.find_outcome(OperationEnded) or self.scope.record_outcome(_build_failed_end(late))
@@ -243,7 +244,7 @@ class Operation:
         """Record which messages the agent has not received, unless another operation of it can still receive them."""
         if self.parent is None or self._context.active_agents[self.agent.name]:
             return
-        for message in self.scope.timeline.list_undelivered(self.agent.name):
+        for message in self.scope.timeline.index.messages.list_undelivered(self.agent.name):
             said = f"{message.to} finished its task before it received the message: {message.text}"
             self.scope.record_each_time(Noticed(text=said))
 
@@ -320,7 +321,7 @@ class Operation:
         prefix = f"{self.scope.path}/"
         return [
             run
-            for run, sent in self.scope.timeline.unreturned_workers.items()
+            for run, sent in self.scope.timeline.index.unreturned_workers.items()
             if f"{sent.operation}/".startswith(prefix)
         ]
 
@@ -404,11 +405,12 @@ class Operation:
             unattended=self._context.unattended,
             approval_seconds=self._context.turn_limits.approval,
             before_change=do_nothing if repository is None else repository.save_before_change,
+            saved_rules=self._context.saved_rules,
             hooks=None if self._context.hooks is None else self._context.hooks.for_agent(self.agent),
         )
 
     def _judge_action(self, action: Action, changed_lines: int, guard: str) -> Verdict:
-        granted = self.scope.timeline.granted_rules + self.scope.timeline.saved_rules
+        granted = self.scope.timeline.index.requests.granted_rules + self._context.saved_rules.rules
         rules = structs.replace(self.rules, allow=self.rules.allow + granted) if granted else self.rules
         return check(action, rules, self.mode, changed_lines=changed_lines, guard=guard)
 

@@ -161,7 +161,7 @@ class Session:
         # Once the model has replied, the turn's prompt must not change: new messages wait for the next turn.
         if (
             not said
-            and timeline.list_undelivered(agent)
+            and timeline.index.messages.list_undelivered(agent)
             and not turn.has_outcome
             and not timeline.find_events_below(turn.path, ModelReplied)
         ):
@@ -182,14 +182,14 @@ class Session:
         """Make one attempt at a turn, and record how it ended."""
         timeline, listener = place.timeline, self._start_turn(place, prompt)
         try:
-            with timeline.timeouts.track_timeout(listener.timeout, place.path), listener.timeout.scope as limit:
+            with timeline.work.timeouts.track_timeout(listener.timeout, place.path), listener.timeout.scope as limit:
                 opened = self._open_session or await self._open_engine_session(listener)
                 async with opened.engine_session.ask(prompt, place) as pieces:
                     async for piece in pieces:
                         listener.receive_piece(piece)
                 failure = listener.check_reply(self._make_failure)
             if limit.cancelled_caught:
-                await timeline.wait_while_paused()
+                await timeline.work.wait_while_paused()
                 failure = listener.make_timeout_failure(self._make_failure)
         except (StoreFailed, JournalMismatch):
             raise

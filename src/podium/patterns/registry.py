@@ -14,6 +14,7 @@ from ..values.agent import Agent
 from ..values.errors import AgentFailed
 from ..values.event import DecisionProposed
 from ..values.request import Answer, Request
+from ..values.team_options import MODES
 from ..values.tool_table import SEND_MESSAGE
 from . import advisors, handoff, router
 from .answer_check import require_answer
@@ -32,9 +33,6 @@ OwnPatterns = Mapping[str, Pattern]
 """Patterns that a program passes to a run, keyed by name."""
 NO_PATTERNS: OwnPatterns = {}
 OnDiscussion = Callable[["Discussion"], object]
-
-MODES = ("broadcast", "sequential", "orchestrate", "reflect", "discuss", "collaborate")
-"""The team modes. To add a mode, add its name here and the function `run_MODE` in a module of the same name."""
 
 
 class Patterns:
@@ -66,15 +64,15 @@ class Patterns:
     async def perform(self, op: Operation, request: Request) -> Answer:
         # An agent that can only read, such as a copy of a member that reviews, cannot change anything.
         expects_changes = op.agent.expects_changes and op.mode != "plan"
-        timeline, limit = op.scope.timeline, None if self._must_decide(op) else op.agent.timeout
+        work, limit = op.scope.timeline.work, None if self._must_decide(op) else op.agent.timeout
         try:
             if expects_changes:
                 await record_start(op)
             pattern = self._choose_pattern(op)
-            with nullcontext() if limit is None else timeline.timeouts.apply_timeout(op.scope.path, limit) as timeout:
+            with nullcontext() if limit is None else work.timeouts.apply_timeout(op.scope.path, limit) as timeout:
                 answer = await pattern(op, request)
             if timeout is not None and timeout.scope.cancelled_caught:
-                await timeline.wait_while_paused()
+                await work.wait_while_paused()
                 await op.stop_workers()
                 raise op.make_error("timed_out", f"timed out after {limit:g} s")
             if expects_changes:

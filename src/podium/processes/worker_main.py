@@ -58,7 +58,16 @@ async def resume_run(run: str, config: WorkerConfig, on_waiting: Callable[[str],
     settings = Settings.load(environ, repo=Path(config.root), approval_seconds=inf, permission_mode=mode)
     expect_store(settings.store)
     async with App(settings, environ=environ, owner=config.owner) as app:
-        driver = await app.launcher.take_over_run(run, by=PODIUM, is_attended=config.is_attended, continues_pause=False)
+        read_rules = partial(anyio.to_thread.run_sync, read_rules_for_run, settings.store, run)
+        driver = await app.launcher.take_over_run(
+            run,
+            by=PODIUM,
+            is_attended=config.is_attended,
+            continues_pause=False,
+            report_waiting=on_waiting,
+            read_saved_rules=None if config.owner is None else read_rules,
+            parks_at_limits=True,
+        )
         if (worker_task := driver.worker_task) is not None and worker_task.origin is not None and config.base:
             await _record_machine(app, driver, worker_task, config.base)
         else:
@@ -67,11 +76,6 @@ async def resume_run(run: str, config: WorkerConfig, on_waiting: Callable[[str],
         if repository and (slot := find_slot(settings.home, Path(repository.directory), Path(config.root))):
             # Commands inherit the environment of this process, which works on this run only.
             os.environ.update(slot.variables)
-        driver.timeline.on_waiting = on_waiting
-        driver.parks_at_limits = True
-        if config.owner is not None:
-            read_rules = partial(read_rules_for_run, settings.store, run)
-            driver.timeline.read_saved_rules = partial(anyio.to_thread.run_sync, read_rules)
         async with drive_run(driver, by=PODIUM) as resumed:
             yield resumed
 

@@ -22,7 +22,7 @@ from ..views.check_runs import CheckRun, CheckRunsBuilder
 from ..views.context_use import ContextUse, ContextUseBuilder
 from ..views.run_view import OperationNode, RunView, usage_of_event
 from ..views.work_progress import TeamWork, TeamWorkBuilder
-from .request_fields import waiting_fields
+from .request_details import list_request
 from .run_lookup import find_wakeup_time
 from .work_lookup import is_team_worker
 
@@ -154,7 +154,7 @@ class OverviewReader:
         if not self._ended:
             # The first time, one query for all runs is faster than one query for each run.
             found = reader.read_run_list()
-            self._damaged |= {one.id: str(one.error) for one in found.damaged}
+            self._damaged |= {one.id: one.problem for one in found.damaged}
             return found.readable
         summaries: list[RunSummary] = []
         for run in ids:
@@ -288,7 +288,7 @@ def overview_fields(overview: Overview) -> dict[str, Any]:
     """Return the overview as JSON fields."""
     return {
         "schema": SCHEMA,
-        "waiting": [waiting_fields(one) for one in overview.waiting],
+        "waiting": [structs.asdict(list_request(one)) for one in overview.waiting],
         "active": [_row_fields(one) for one in overview.active],
         "ended": [_row_fields(one) for one in overview.ended],
         "damaged": [{"id": run, "error": error} for run, error in overview.damaged.items()],

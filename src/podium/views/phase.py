@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from ..values.event import (
     Entry,
@@ -55,17 +56,23 @@ def is_startable(last: Event, *, now: float) -> bool:
     return not isinstance(last, RunEnded)
 
 
-@dataclass(slots=True)
-class OngoingWork:
+class RunningTool(Struct, frozen=True, array_like=True):
+    """A tool that is running, and the scope of its call."""
+
+    scope: str
+    name: str
+
+
+class OngoingWork(Struct):
     """What an agent, or a run as a whole, is in the middle of."""
 
-    turns: set[str] = field(default_factory=set)
+    turns: list[str] = []
     """The scopes of the turns."""
-    tools: dict[tuple[str, str], str] = field(default_factory=dict)
+    tools: dict[str, RunningTool] = {}
     """The tools that are running, in the order of their calls, keyed by the scopes and ids of the calls."""
-    asked: dict[str, str] = field(default_factory=dict)
+    asked: dict[str, str] = {}
     """The scopes of the requests that nobody has answered, keyed by id."""
-    workers: set[str] = field(default_factory=set)
+    workers: list[str] = []
     """The runs of the workers that have not returned."""
     has_turned: bool = False
     """Whether there was a turn since a process began to work on the run."""
@@ -75,21 +82,22 @@ class OngoingWork:
         match entry.event:
             case TurnStarted() | TurnResumed():
                 self.has_turned = True
-                self.turns.add(entry.scope)
+                if entry.scope not in self.turns:
+                    self.turns.append(entry.scope)
             case TurnEnded() | OperationEnded():
                 self._close_below(entry.scope)
             case ToolCalled(id=id, action=action):
-                self.tools[entry.scope, id] = action.tool
+                self.tools[f"{entry.scope} {id}"] = RunningTool(entry.scope, action.tool)
             case ToolAnswered(id=id):
-                self.tools.pop((entry.scope, id), None)
+                self.tools.pop(f"{entry.scope} {id}", None)
             case PermissionAsked(id=id) | QuestionAsked(id=id):
                 self.asked[id] = entry.scope
             case PermissionAnswered(id=id) | QuestionAnswered(id=id):
                 self.asked.pop(id, None)
-            case WorkerSent(run=run):
-                self.workers.add(run)
-            case WorkerReturned(run=run):
-                self.workers.discard(run)
+            case WorkerSent(run=run) if run not in self.workers:
+                self.workers.append(run)
+            case WorkerReturned(run=run) if run in self.workers:
+                self.workers.remove(run)
 
     def interrupt(self) -> None:
         """Forget the turns and the tool calls, because no process works on the run. Requests and workers stay open."""
@@ -110,8 +118,8 @@ class OngoingWork:
         return "idle" if self.has_turned else "starting"
 
     def _close_below(self, place: str) -> None:
-        self.turns = {turn for turn in self.turns if not _is_below(turn, place)}
-        self.tools = {call: tool for call, tool in self.tools.items() if not _is_below(call[0], place)}
+        self.turns = [turn for turn in self.turns if not _is_below(turn, place)]
+        self.tools = {key: tool for key, tool in self.tools.items() if not _is_below(tool.scope, place)}
         self.asked = {id: scope for id, scope in self.asked.items() if not _is_below(scope, place)}
 
 

@@ -13,13 +13,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct, structs
 
-from ..core.budget import override_limits
 from ..values.agent import Budget
 from ..values.event import (
     ActionBegan,
     AdjustmentProposed,
     Broadcast,
-    BudgetChanged,
     Checked,
     DiscussionEnded,
     Entry,
@@ -34,8 +32,6 @@ from ..values.event import (
     ReflectEnd,
     ReflectEnded,
     RoundEnded,
-    RunStarted,
-    StopAsked,
     TeamPlanned,
     Trigger,
     Voted,
@@ -114,8 +110,6 @@ class ReportBuilder:
     """Builds a report entry by entry. `view` is the run view of the same entries."""
 
     view: RunView = field(default_factory=RunView)
-    budget: Budget | None = None
-    stopped_by: str = ""
     _messages: dict[str, MessageReceived] = field(default_factory=dict)
     _changed_files: dict[str, dict[str, None]] = field(default_factory=dict)
     _loop_records: dict[str, _LoopRecord] = field(default_factory=dict)
@@ -128,12 +122,6 @@ class ReportBuilder:
         """Apply the next entry."""
         self.view.apply(entry)
         match entry.event:
-            case RunStarted(settings=settings):
-                self.budget = msgspec.convert(settings.get("budget"), Budget | None)
-            case BudgetChanged(budget=budget):
-                self.budget = override_limits(self.budget, budget)
-            case StopAsked(by=by):
-                self.stopped_by = self.stopped_by or by
             case MessageReceived() as event:
                 self._messages[event.id] = event
             case MessagesDelivered(ids=ids):
@@ -229,7 +217,7 @@ class ReportBuilder:
             started_at=view.started_at,
             seconds=view.at - view.started_at,
             usage=view.usage,
-            budget=self.budget,
+            budget=view.budget,
             parts=() if root is None else tuple(self._iter_all_parts(root)),
             reflections=tuple(self._iter_reflections()),
             discussions=tuple(self._iter_discussions()),
@@ -246,7 +234,7 @@ class ReportBuilder:
             return "it is paused" if self.view.is_paused else "it has not ended"
         if ended.failure is not None:
             return str(ended.failure)
-        by = f" by {self.stopped_by}" if self.stopped_by else ""
+        by = f" by {self.view.stopped_by}" if self.view.stopped_by else ""
         return f"it was stopped{by}" if ended.outcome == "cancelled" else f"its outcome is {ended.outcome}"
 
     def _iter_all_parts(self, root: OperationNode) -> Iterator[ReportPart]:

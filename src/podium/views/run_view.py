@@ -6,18 +6,21 @@ A view is built by applying the entries in order, so the same entries always res
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
-from msgspec import structs
+import msgspec
+from msgspec import Struct, field, structs
 
-from ..core.open_requests import Answered, Asked, RunRequests
-from ..values.agent import Team
+from ..core.budget import override_limits
+from ..core.edits import EDITS, Edits, Place
+from ..core.open_requests import RunRequests
+from ..values.agent import Budget, Team
 from ..values.errors import Failure
 from ..values.event import (
     KINDS,
     ActionBegan,
     ActionRefused,
+    BudgetChanged,
     CallCut,
     CallFailed,
     Entry,
@@ -37,6 +40,7 @@ from ..values.event import (
     RunStarted,
     SessionRevived,
     StatusReported,
+    StopAsked,
     TeamPlanned,
     TextStreamed,
     TextSuperseded,
@@ -48,7 +52,7 @@ from ..values.event import (
     TurnStarted,
     WorkerReturned,
 )
-from ..values.phase import Phase
+from ..values.phase import Lease, Phase
 from ..values.request import Outcome, Part, Request
 from ..values.result import Result
 from ..values.usage import NO_USAGE, Usage
@@ -63,18 +67,20 @@ def usage_of_event(event: Event) -> Usage:
     return event.usage if isinstance(event, ModelReplied | CallFailed | CallCut) else NO_USAGE
 
 
-@dataclass(slots=True)
-class OperationNode:
-    """An operation in a run's tree."""
+class OperationNode(Struct, dict=True):
+    """An operation in a run's tree. `children`, which are not stored, are the operations that it started."""
 
     path: str
     agent: str
     trigger: Trigger
     request: Request
     started: float
+    parent: str | None = None
+    """The path of the operation that started this one."""
     ended: float | None = None
     outcome: Outcome | None = None
-    texts: list[str] = field(default_factory=list)
+    text: str = ""
+    """The answer or, until the operation ends, the text that it has produced."""
     data: Any = None
     parts: tuple[Part, ...] = ()
     """The contributions of individual agents to the answer."""
@@ -91,16 +97,18 @@ class OperationNode:
     """The text that the operation had produced when the team's work was last evaluated."""
     has_dispatched: bool = False
     own_usage: Usage = NO_USAGE
-    children: list[OperationNode] = field(default_factory=list)
     team: Team | None = None
     """The team that the agent leads."""
-    members: dict[str, str] = field(default_factory=dict)
+    members: dict[str, str] = {}
     """The name of each team member's agent, keyed by member name, in team order."""
 
+    def __post_init__(self) -> None:
+        self.children: list[OperationNode] = []
+
     @property
-    def text(self) -> str:
-        """The answer or, until the operation ends, the text that it has produced."""
-        return "".join(self.texts)
+    def place(self) -> Place:
+        """The place in the state of a run."""
+        return ("view", "nodes", self.path)
 
     @property
     def draft(self) -> str:
@@ -119,34 +127,48 @@ class OperationNode:
             yield from child.walk()
 
 
-@dataclass(slots=True)
-class RunView:
-    """The state of a run, built by applying the entries of its timeline in order."""
+class RunView(Struct):
+    """The state of a run and of its operations, built by applying the entries of its timeline in order."""
 
     run: str = ""
     started: RunStarted | None = None
     started_at: float = 0.0
     at: float = 0.0
     seq: int = 0
-    root: OperationNode | None = None
+    first: str | None = None
+    """The path of the first operation."""
     ended: RunEnded | None = None
-    last: Event | None = None
-    """The last event or, once the run has ended, its end."""
+    paused: RunPaused | None = None
+    """The last event, if the run paused with it."""
+    is_untouched: bool = True
+    """Whether nothing but notices followed the start of the run, or the last event is a notice."""
     wakes_at: float | None = None
     """When the run continues, in seconds since the epoch, if it is waiting for a provider's limit to reset."""
     waits_for: str = ""
     """A description of the limit that must reset before the run continues."""
-    notices: list[str] = field(default_factory=list)
+    notices: list[str] = []
     requests: RunRequests = field(default_factory=RunRequests)
     """The requests and questions to the user."""
-    request_entries: list[Entry] = field(default_factory=list)
-    """The requests and questions to the user and their answers, in order."""
-    refusals: list[ActionRefused] = field(default_factory=list)
+    refusals: list[ActionRefused] = []
     """The actions that were refused."""
     is_aborted: bool = False
     """Whether the user denied a request and stopped the run with the same answer."""
-    _nodes: dict[str, OperationNode] = field(default_factory=dict)
-    _teams: dict[str, Team] = field(default_factory=dict)
+    stopped_by: str = ""
+    """Who asked first to stop the run."""
+    budget: Budget | None = None
+    """The current limits of the whole run."""
+    nodes: dict[str, OperationNode] = {}
+    """The operations, keyed by path, in the order in which they started."""
+
+    def __post_init__(self) -> None:
+        for node in self.nodes.values():
+            if node.parent is not None:
+                self.nodes[node.parent].children.append(node)
+
+    @property
+    def place(self) -> Place:
+        """The place in the state of a run."""
+        return ("view",)
 
     @classmethod
     def from_entries(cls, entries: Iterable[Entry]) -> RunView:
@@ -156,78 +178,107 @@ class RunView:
             view.apply(entry)
         return view
 
-    def apply(self, entry: Entry) -> None:
+    def apply(self, entry: Entry, edits: Edits = EDITS) -> None:
         """Apply the next entry."""
-        self.at, self.seq = entry.at, entry.seq
-        self.last = entry.event if self.ended is None else self.ended
-        self._apply_wait(entry.event)
-        match entry.event:
-            case RunStarted() as event:
-                self.run, self.started, self.started_at = entry.run, event, entry.at
-                self._teams = {agent.name: agent.team for agent in event.agents if agent.team is not None}
-            case RunEnded() as event:
-                self._end_run(event)
-            case Noticed() as event:
-                self.notices.append(event.text)
-            case OperationStarted() as event:
-                self._start_node(entry, event)
-            case PermissionAnswered() | QuestionAnswered() as event:
+        event = entry.event
+        edits.set(self, at=entry.at, seq=entry.seq)
+        self._apply_standing(event, edits)
+        match event:
+            case RunStarted(settings=settings):
+                budget = msgspec.convert(settings.get("budget"), Budget | None)
+                edits.set(self, run=entry.run, started=event, started_at=entry.at, budget=budget)
+            case RunEnded():
+                edits.set(self, ended=event)
+                if self.root is not None:
+                    _end_subtree(self.root, entry.at, edits)
+            case Noticed(text=text):
+                edits.add(self, "notices", text)
+            case StopAsked(by=by):
+                edits.set(self, stopped_by=self.stopped_by or by)
+            case BudgetChanged(budget=limits):
+                edits.set(self, budget=override_limits(self.budget, limits))
+            case OperationStarted():
+                self._start_node(entry, event, edits)
+            case PermissionAnswered() | QuestionAnswered():
                 asked = self.requests.unanswered.get(event.id)
-                if asked is not None and asked.operation in self._nodes:
-                    self._nodes[asked.operation].activity = "thinking"
-                self.is_aborted |= isinstance(event, PermissionAnswered) and event.decision == "abort"
-            case ActionRefused() as event:
-                self.refusals.append(event)
+                if asked is not None and asked.operation in self.nodes:
+                    edits.set(self.nodes[asked.operation], activity="thinking")
+                if isinstance(event, PermissionAnswered) and event.decision == "abort":
+                    edits.set(self, is_aborted=True)
+            case ActionRefused():
+                edits.add(self, "refusals", event)
             case _:
-                if (node := self._nodes.get(entry.operation)) is not None:
-                    _apply_to_node(node, entry)
-        if isinstance(entry.event, Asked | Answered):
-            self.request_entries.append(entry)
-        self.requests.apply(entry)
+                if (node := self.nodes.get(entry.operation)) is not None:
+                    _apply_to_node(node, entry, edits)
+        self.requests.apply(entry, edits)
 
-    def _apply_wait(self, event: Event) -> None:
-        """Update `wakes_at` and `waits_for` after an event. Every event except a notice ends an earlier wait."""
+    def _apply_standing(self, event: Event, edits: Edits) -> None:
+        """Update what the last event says about where the run stands, and for which limit it waits.
+
+        Every event except a notice ends an earlier wait.
+        """
+        is_untouched = isinstance(event, RunStarted | Noticed)
+        paused = event if isinstance(event, RunPaused) else None
+        if is_untouched != self.is_untouched or paused is not self.paused:
+            edits.set(self, is_untouched=is_untouched, paused=paused)
         match event:
             case LimitReached(until=until):
-                self.wakes_at, self.waits_for = until, describe_limit(event)
+                edits.set(self, wakes_at=until, waits_for=describe_limit(event))
             case RunPaused(until=until, reason=reason) if until:
-                self.wakes_at, self.waits_for = until, reason
+                edits.set(self, wakes_at=until, waits_for=reason)
             case Noticed():
                 pass
-            case _:
-                self.wakes_at, self.waits_for = None, ""
+            case _ if self.wakes_at is not None:
+                edits.set(self, wakes_at=None, waits_for="")
 
-    def _start_node(self, entry: Entry, event: OperationStarted) -> None:
-        node = OperationNode(entry.operation, event.agent, event.trigger, event.request, entry.at)
-        self._nodes[node.path] = node
-        parent, name = self.find_parent(node), node.agent
+    def _start_node(self, entry: Entry, event: OperationStarted, edits: Edits) -> None:
+        path, name = entry.operation, event.agent
+        parent = find_parent_path(path, self.nodes)
         if parent is None:
-            self.root = node
-        else:
-            parent.children.append(node)
-            name = parent.members.get(name, name) if node.trigger == "member" else name
-        if name in self._teams:
-            node.team = self._teams[name]
-            node.members = map_member_names(node.team)
+            edits.set(self, first=path)
+        elif event.trigger == "member":
+            name = self.nodes[parent].members.get(name, name)
+        team = self._find_team(name)
+        node = OperationNode(
+            path=path,
+            agent=event.agent,
+            trigger=event.trigger,
+            request=event.request,
+            started=entry.at,
+            parent=parent,
+            team=team,
+            members={} if team is None else map_member_names(team),
+        )
+        edits.put(self, "nodes", path, node)
+        if parent is not None:
+            self.nodes[parent].children.append(node)
+
+    def _find_team(self, agent: str) -> Team | None:
+        agents = () if self.started is None else self.started.agents
+        return next((one.team for one in agents if one.name == agent and one.team is not None), None)
+
+    @property
+    def root(self) -> OperationNode | None:
+        """The first operation, or None until it has started."""
+        return None if self.first is None else self.nodes[self.first]
 
     def find_node(self, operation: str) -> OperationNode | None:
         """Return the operation with this path, or None."""
-        return self._nodes.get(operation)
+        return self.nodes.get(operation)
 
     def find_parent(self, node: OperationNode) -> OperationNode | None:
         """Return the operation that started this one, or None."""
-        path = find_parent_path(node.path, self._nodes)
-        return None if path is None else self._nodes[path]
-
-    def _end_run(self, event: RunEnded) -> None:
-        self.ended = event
-        if self.root is not None:
-            _end_subtree(self.root, self.at)
+        return None if node.parent is None else self.nodes[node.parent]
 
     @property
     def phase(self) -> Phase:
         """The run's phase if a process works on it. The timeline does not show whether one does."""
-        return derive_phase(self.last, "held")
+        return self.derive_phase("held")
+
+    def derive_phase(self, lease: Lease, *, is_worker: bool = False) -> Phase:
+        """Return the run's phase. `lease` says whether a process works on it; see `phase.derive_phase`."""
+        last = self.ended or self.paused or (self.started if self.is_untouched else None)
+        return derive_phase(last, lease, is_worker=is_worker)
 
     @property
     def is_paused(self) -> bool:
@@ -293,57 +344,61 @@ def describe_limit(event: LimitReached) -> str:
     return f"the limit of {event.provider}:{event.model}" if event.provider else f"the limit of {event.model}"
 
 
-def _apply_to_node(node: OperationNode, entry: Entry) -> None:
+def _apply_to_node(node: OperationNode, entry: Entry, edits: Edits) -> None:
     """Apply an entry that concerns a single operation."""
     match entry.event:
+        case TextStreamed(text=text):
+            edits.add_text(node, "text", text)
+            if node.activity != "answering":
+                edits.set(node, activity="answering")
         case OperationEnded() as event:
-            node.outcome, node.failure, node.data, node.parts = event.outcome, event.failure, event.data, event.parts
-            node.unproved = event.unproved
-            node.texts, node.judged_text = ([event.text], "") if event.text else (node.texts, node.judged_text)
-            _end_subtree(node, entry.at)
+            edits.set(
+                node,
+                outcome=event.outcome,
+                failure=event.failure,
+                data=event.data,
+                parts=event.parts,
+                unproved=event.unproved,
+                text=event.text or node.text,
+                judged_text="" if event.text else node.judged_text,
+            )
+            _end_subtree(node, entry.at, edits)
         case LimitReached() as event:
-            node.activity, node.waits_until = f"waiting for {describe_limit(event)}", event.until
+            edits.set(node, activity=f"waiting for {describe_limit(event)}", waits_until=event.until)
         case TurnStarted() as event:
-            node.engine, node.texts, node.activity = event.engine, [], "thinking"
+            edits.set(node, engine=event.engine, text="", activity="thinking")
         case TurnResumed() | TextSuperseded():
-            node.texts = []
+            edits.set(node, text="")
         case SessionRevived():
-            node.texts, node.activity = [], "starting again"
-        case TextStreamed() as event:
-            node.texts.append(event.text)
-            node.activity = "answering"
+            edits.set(node, text="", activity="starting again")
         case TurnEnded() as event:
-            node.texts = [event.text] if event.text else node.texts
-            node.activity = "done" if event.failure is None else "failed"
+            edits.set(node, text=event.text or node.text, activity="done" if event.failure is None else "failed")
         case ModelReplied() | CallFailed() | CallCut() | WorkerReturned() as event:
-            node.own_usage += event.usage
+            edits.set(node, own_usage=node.own_usage + event.usage)
             if node.waits_until is not None:
-                node.activity, node.waits_until = "thinking", None
-        case ToolCalled() as event:
-            node.activity = f"using {event.action.tool}"
-        case PermissionAsked() as event:
-            node.activity = f"waiting for permission to use {event.action.tool}"
+                edits.set(node, activity="thinking", waits_until=None)
+        case ToolCalled(action=action) | ActionBegan(action=action):
+            edits.set(node, activity=f"using {action.tool}")
+        case PermissionAsked(action=action):
+            edits.set(node, activity=f"waiting for permission to use {action.tool}")
         case QuestionAsked():
-            node.activity = "waiting for an answer"
-        case ActionBegan() as event:
-            node.activity = f"using {event.action.tool}"
+            edits.set(node, activity="waiting for an answer")
         case TeamPlanned() as event:
-            node.has_dispatched = bool(event.assignments)
-        case Evaluated():
-            node.judged_text = node.text if node.has_dispatched else node.judged_text
-        case StatusReported() as event:
-            node.status = event.text
+            edits.set(node, has_dispatched=bool(event.assignments))
+        case Evaluated() if node.has_dispatched:
+            edits.set(node, judged_text=node.text)
+        case StatusReported(text=text):
+            edits.set(node, status=text)
         case ToolAnswered():
-            node.activity = "thinking"
+            edits.set(node, activity="thinking")
 
 
-def _end_subtree(node: OperationNode, at: float) -> None:
+def _end_subtree(node: OperationNode, at: float, edits: Edits) -> None:
     """Mark the unfinished operations of a subtree as ended. Those without an outcome count as cancelled."""
     for below in node.walk():
         if below.ended is None:
-            below.ended = at
-            below.outcome = below.outcome or "cancelled"
-            below.activity = below.outcome
+            outcome: Outcome = below.outcome or "cancelled"
+            edits.set(below, ended=at, outcome=outcome, activity=outcome)
 
 
 def _iter_parts(node: OperationNode) -> Iterator[Part]:

@@ -25,7 +25,6 @@ from ..values.event import (
     RunPaused,
     RunResumed,
     RunStarted,
-    StopAsked,
     TextStreamed,
     WorkCommitted,
     WorkerPlaced,
@@ -36,7 +35,7 @@ from ..values.usage import NO_USAGE, Usage
 from ..values.worker_task import WorkerTask
 from .check_runs import CheckRun, CheckRunsBuilder
 from .context_use import ContextUse, ContextUseBuilder
-from .phase import OngoingWork, derive_phase
+from .phase import OngoingWork
 from .run_view import RunView
 
 WorkerStatus = Literal[
@@ -192,7 +191,6 @@ class WorkerStateBuilder:
     _restarts: int = 0
     _is_under_way: bool = False
     """Whether any work was recorded since the run was last started, resumed or paused."""
-    _stopped_by: str | None = None
     _work: OngoingWork = field(default_factory=OngoingWork)
     _placed: WorkerPlaced | None = None
     _committed: WorkCommitted | None = None
@@ -234,8 +232,6 @@ class WorkerStateBuilder:
         match entry.event:
             case ModelReplied(model=model):
                 self._model = model
-            case StopAsked(by=by):
-                self._stopped_by = by if self._stopped_by is None else self._stopped_by
             case WorkerPlaced() as event:
                 self._placed = event
             case WorkCommitted() as event:
@@ -251,7 +247,7 @@ class WorkerStateBuilder:
         result = view.build_result()
         committed = self._committed or WorkCommitted(branch=started.errand.branch, commit="")
         asked = view.requests.list_open(now=time.time(), posted=posted)
-        phase, activity = derive_phase(view.last, lease, is_worker=True), self._work.derive_activity(asked)
+        phase, activity = view.derive_phase(lease, is_worker=True), self._work.derive_activity(asked)
         status = ACTIVITY_STATUSES[activity] if phase == "running" else PHASE_STATUSES[phase]
         return WorkerState(
             run=view.run,
@@ -312,15 +308,17 @@ class WorkerStateBuilder:
                 case QuestionAsked():
                     return "ask_person"
         work = self._work
-        return next(reversed(work.tools.values()), WORKERS_TOOL if work.workers and not work.turns else "")
+        if work.tools:
+            return next(reversed(work.tools.values())).name
+        return WORKERS_TOOL if work.workers and not work.turns else ""
 
     def _explain_missing_answer(self, status: WorkerStatus) -> str:
         """Return why there is no answer."""
         ended = self.view.ended
         if ended is not None and ended.failure is not None:
             return str(ended.failure)
-        if status == "cancelled" and self._stopped_by:
-            return f"it was stopped by {self._stopped_by}"
+        if status == "cancelled" and self.view.stopped_by:
+            return f"it was stopped by {self.view.stopped_by}"
         if status == "waiting_limit":
             return f"it is waiting for {self.view.waits_for or 'the limit of its provider'} to reset"
         return REASONS.get(status, "it has not ended")

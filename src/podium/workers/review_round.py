@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from anyio import to_thread
+from msgspec import Struct
 
 from ..core.placement import WorkerOptions
 from ..runs.run_launcher import RunLauncher
@@ -29,8 +30,7 @@ from .delegation import NewWorker, delegate
 SUFFIX = "-review"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SentReview:
+class SentReview(Struct, frozen=True, kw_only=True):
     """The run and branch of the worker that gets the review, and a sentence about when it is delivered."""
 
     run: str

@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,15 @@ from typing import Any
 import click
 from msgspec import structs
 
-from ...core.open_requests import Asked
-from ...values.event import SCHEMA, RunStarted
+from ...core.open_requests import Answered, Asked
+from ...values.event import SCHEMA, Entry, RunStarted
 from ...values.operation_path import parse_agent_name
 from ...values.phase import Phase
 from ...values.plain_text import format_countdown, format_utc_time
 from ...views.run_view import OperationNode, RunView
 from ..terminal.agent_text import format_agent_text, format_output
 from ..terminal.entry_text import format_entry
-from ..terminal.outcome_text import format_parts, result_fields
+from ..terminal.outcome_text import ResultDocument, format_parts
 from ..terminal.run_file import file_option, open_run
 from ..terminal.run_tree import Row, Style, build_tree_rows, choose_symbols, format_plain_row
 from ..terminal.text import (
@@ -53,16 +54,17 @@ def show_command(run: str, file: Path | None, is_json: bool) -> None:
     """Show RUN: how it started, what each agent did and used, and the answer or the partial results."""
     with open_run(run, file) as (reader, id):
         summary = reader.read_summary(id)
-        run_view = RunView.from_entries(reader.read_entries(id))
-    run_state = summary.phase
+        entries = reader.read_entries(id)
+    run_view, run_state = RunView.from_entries(entries), summary.phase
+    requests = [entry for entry in entries if isinstance(entry.event, Asked | Answered)]
     if is_json:
-        click.echo(as_json(run_fields(run_state, run_view)))
+        click.echo(as_json(run_fields(run_state, run_view, requests)))
     else:
-        click.echo("\n".join(format_run(run_state, run_view)))
+        click.echo("\n".join(format_run(run_state, run_view, requests)))
 
 
-def format_run(run_state: Phase, run_view: RunView) -> list[str]:
-    """Return the lines for a run: header, tree and answer."""
+def format_run(run_state: Phase, run_view: RunView, requests: Iterable[Entry]) -> list[str]:
+    """Return the lines for a run: header, tree, requests with their answers, and answer."""
     most = max(shutil.get_terminal_size().columns, NARROWEST)
     is_live = run_state == "running"
     now = time.time() if is_live else run_view.at
@@ -72,7 +74,7 @@ def format_run(run_state: Phase, run_view: RunView) -> list[str]:
         *format_run_header(run_state, run_view, now=now, most=most),
         "",
         *(colour_row(row) if is_colourful else format_plain_row(row) for row in rows),
-        *format_run_requests(run_view),
+        *format_run_requests(requests),
         *(f"\nnotice: {escape_for_terminal(notice)}" for notice in run_view.notices),
         "",
         *format_run_answer(run_state, run_view),
@@ -101,9 +103,9 @@ def format_run_header(run_state: Phase, run_view: RunView, *, now: float, most: 
     return [escape_for_terminal("  ".join(fact)) for fact in align_columns(facts)]
 
 
-def format_run_requests(run_view: RunView) -> list[str]:
+def format_run_requests(requests: Iterable[Entry]) -> list[str]:
     """Return a line for each request or question to the user, and for each answer."""
-    lines = [line for entry in run_view.request_entries if (line := format_entry(entry)) is not None]
+    lines = [line for entry in requests if (line := format_entry(entry)) is not None]
     return ["", *lines] if lines else []
 
 
@@ -138,7 +140,7 @@ def format_run_answer(run_state: Phase, run_view: RunView) -> list[str]:
     return [*so_far, *([f"error: {escape_for_terminal(error)}"] if error else [])]
 
 
-def run_fields(run_state: Phase, run_view: RunView) -> dict[str, Any]:
+def run_fields(run_state: Phase, run_view: RunView, requests: Iterable[Entry]) -> dict[str, Any]:
     """Return the run as JSON fields."""
     started = run_view.started
     assert started is not None
@@ -156,13 +158,13 @@ def run_fields(run_state: Phase, run_view: RunView) -> dict[str, Any]:
         "entries": run_view.seq,
         "usage": structs.asdict(run_view.usage),
         "notices": run_view.notices,
-        "requests": request_fields(run_view),
+        "requests": request_fields(run_view, requests),
         "tree": None if run_view.root is None else operation_fields(run_view.root),
-        "result": None if run_view.ended is None else result_fields(run_view.build_result()),
+        "result": None if run_view.ended is None else ResultDocument.of(run_view.build_result()),
     }
 
 
-def request_fields(run_view: RunView) -> list[dict[str, Any]]:
+def request_fields(run_view: RunView, requests: Iterable[Entry]) -> list[dict[str, Any]]:
     """Return the fields of each request and question to the user, with the answer if there is one."""
     return [
         {
@@ -171,7 +173,7 @@ def request_fields(run_view: RunView) -> list[dict[str, Any]]:
             "asked": entry.event,
             "answered": run_view.requests.answers.get(entry.event.id),
         }
-        for entry in run_view.request_entries
+        for entry in requests
         if isinstance(entry.event, Asked)
     ]
 

@@ -252,7 +252,7 @@ class PromptHandler:
 
         Other agents, and agents that do not accept the messages, receive them after the prompt.
         """
-        if self.steer is not None and self._place.timeline.list_undelivered(self._spec.agent.name):
+        if self.steer is not None and self._place.timeline.index.messages.list_undelivered(self._spec.agent.name):
             offering, has_ended = CancelScope(), Event()
             self._offers.append((offering, has_ended))
             self._group.start_soon(self._offer_messages, self.steer, offering, has_ended)
@@ -448,7 +448,7 @@ class PromptHandler:
 
     async def _hold_effect(self, call: RunningCall, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
         """Keep the run from pausing until a permitted call has ended."""
-        async with self._place.timeline.effect:
+        async with self._place.timeline.work.effect:
             task_status.started()
             await call.ended.wait()
 

@@ -155,3 +155,20 @@ class Noticed(EventBase, frozen=True, kw_only=True, tag="noticed"):
     """A notice for the user that requires no action."""
 
     text: str
+
+
+RunEvent = (
+    RunStarted
+    | RunResumed
+    | RunPaused
+    | RunEnded
+    | StopAsked
+    | PauseAsked
+    | BudgetChanged
+    | MessageReceived
+    | MessagesDelivered
+    | MessageSent
+    | MessageAcknowledged
+    | CheckoutSaved
+    | Noticed
+)

@@ -17,6 +17,7 @@ from ...runs.cost_overview import CostHistoryReader
 from ...runs.known_repositories import KnownRepositories, describe_unknown_repository, is_folder
 from ...runs.overview import OverviewReader
 from ...runs.run_launcher import RunLauncher
+from ...runs.run_states import RunStates
 from ...runs.run_table import RunTableReader
 from ...runs.worker_lookup import load_worker_state
 from ...setup.settings import Settings
@@ -55,6 +56,7 @@ class ServerContext:
         self.clients = ConnectedClients(self.settings.store)
         self.overview = OverviewReader(self.settings.store)
         self.costs = CostHistoryReader()
+        self.run_states = RunStates()
         self.diff_syntax = DiffSyntax()
         self.run_table = RunTableReader(self.settings.store, self.costs)
         self.known_repositories = KnownRepositories(self.settings.store, self.repo)

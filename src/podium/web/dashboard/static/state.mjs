@@ -31,7 +31,7 @@ const NEEDS_REQUESTS = new Set([
 ]);
 
 let stream = null;
-let watched = { run: "", onEntries: null, catchUp: null };
+let watched = { run: "", onNews: null };
 let refreshTimer = 0;
 /** Whether the lists are being loaded, and whether something has changed since that began. */
 let isLoading = false;
@@ -42,35 +42,28 @@ export function say(text, isProblem = false) {
   message.value = { text, isProblem };
 }
 
-/** Follow a run: `onEntries` gets its new entries, `catchUp` loads those before. Return a function that ends this. */
-export function watchRun(run, onEntries, catchUp) {
-  watched = { run, onEntries, catchUp };
-  if (stream) stream.follow([run]);
+/** Call `onNews` when something has happened in a run, or may have. Return a function that ends this. */
+export function watchRun(run, onNews) {
+  watched = { run, onNews };
   return () => {
-    if (watched.run !== run) return;
-    watched = { run: "", onEntries: null, catchUp: null };
-    if (stream) stream.follow([]);
+    if (watched.onNews === onNews) watched = { run: "", onNews: null };
   };
 }
 
 function openStream() {
   stream = new TabStream({
-    entries(list) {
-      if (watched.onEntries) watched.onEntries(list);
-      noteKinds(list.map((entry) => entry.event.type));
-    },
     changes(byRun) {
+      if (watched.onNews && Object.hasOwn(byRun, watched.run)) watched.onNews();
       noteKinds(Object.values(byRun).flat());
     },
     mail() {
       noteKinds(["permission_answered"]);
     },
     connected() {
-      if (watched.catchUp) watched.catchUp();
+      if (watched.onNews) watched.onNews();
       noteKinds(["permission_asked"]);
     },
   });
-  if (watched.run) stream.follow([watched.run]);
 }
 
 function noteKinds(kinds) {

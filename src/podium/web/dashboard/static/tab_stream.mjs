@@ -5,8 +5,6 @@ import { signal } from "./vendor.mjs";
 import { token } from "./api.mjs";
 import { openStream } from "./stream.mjs";
 
-/** How long to collect the wishes of several tabs before the stream is opened again for other runs. */
-const GATHER = 50;
 /** How long a tab may hear nothing from the one that reads the stream, which sends something at least every 15 s. */
 const SILENCE = 45000;
 
@@ -19,27 +17,23 @@ const canShare = () => Boolean(navigator.locks && globalThis.BroadcastChannel &&
 /**
  * This tab's part in the stream.
  *
- * `on.entries(list)` gets the entries of the runs that this tab follows, `on.changes({run: [kind]})` the other runs in
- * which something happened, and `on.mail()` says that somebody answered or sent a message. `on.connected()` says that
- * the stream is open and that something may have happened before that: what is shown has to be loaded again.
+ * `on.changes({run: [kind]})` gets the runs in which something happened, and `on.mail()` says that somebody answered or
+ * sent a message. `on.connected()` says that the stream is open and that something may have happened before that: what
+ * is shown has to be loaded again.
  */
 export class TabStream {
   constructor(on) {
     this.on = on;
     this.tab = crypto.randomUUID();
-    this.runs = [];
     this.cursor = null;
     /** Whether something may have happened that this tab has not received. */
     this.isBehind = true;
-    /** This tab's stream and its runs, if it is the tab that reads, and the runs that the other tabs follow. */
+    /** This tab's stream, if it is the tab that reads. */
     this.stream = null;
-    this.streamed = [];
-    this.wanted = new Map();
     this.isLive = false;
     /** The reading tab and the number of its last message, to notice one that is missing. */
     this.reader = "";
     this.number = 0;
-    this.leave = () => this.send({ kind: "leave" });
     this.join();
   }
 
@@ -52,8 +46,7 @@ export class TabStream {
     if (this.isStopped) return;
     this.channel = new BroadcastChannel(this.name);
     this.channel.onmessage = ({ data }) => this.hear(data);
-    addEventListener("pagehide", this.leave);
-    this.send({ kind: "want", runs: this.runs });
+    this.send({ kind: "ask" });
     this.expectMessage();
     this.waitForLock({});
   }
@@ -63,20 +56,10 @@ export class TabStream {
     this.disconnect();
     clearTimeout(this.silence);
     if (!this.channel) return;
-    removeEventListener("pagehide", this.leave);
-    this.leave();
     this.channel.close();
     this.channel = null;
     this.waiting.abort();
     if (this.release) this.release();
-  }
-
-  /** Follow these runs from now on, instead of those before. */
-  follow(runs) {
-    this.runs = runs;
-    this.isBehind = true;
-    if (this.stream) this.adjustSoon();
-    else this.send({ kind: "want", runs });
   }
 
   send(message) {
@@ -91,8 +74,6 @@ export class TabStream {
       await navigator.locks.request(this.name, steal ? { steal } : { signal: waiting.signal }, () => {
         if (waiting.signal.aborted) return undefined;
         clearTimeout(this.silence);
-        this.wanted.clear();
-        this.send({ kind: "ask" });
         this.connect();
         return new Promise((release) => { this.release = release; });
       });
@@ -116,52 +97,29 @@ export class TabStream {
 
   connect() {
     this.disconnect();
-    this.streamed = this.findRuns();
-    this.stream = openStream({ runs: this.streamed, cursor: this.cursor, tell: (message) => this.pass(message) });
+    this.stream = openStream({ cursor: this.cursor, tell: (message) => this.pass(message) });
   }
 
   disconnect() {
-    clearTimeout(this.adjusting);
-    this.adjusting = 0;
     if (this.stream) this.stream.stop();
     this.stream = null;
     this.isLive = false;
-  }
-
-  findRuns() {
-    return [...new Set([...this.runs, ...[...this.wanted.values()].flat()])].sort();
-  }
-
-  /** Open the stream again if tabs follow other runs now, or say that it is open. */
-  adjustSoon() {
-    this.adjusting ||= setTimeout(() => {
-      this.adjusting = 0;
-      if (this.findRuns().join() !== this.streamed.join()) this.connect();
-      else if (this.isLive) this.pass({ kind: "connected", isFresh: false });
-    }, GATHER);
   }
 
   /** Handle a message of this tab's stream, and pass it on to the other tabs. */
   pass(message) {
     if (message.kind === "connected") this.isLive = true;
     if (message.kind === "lost") this.isLive = false;
-    const numbered = { ...message, runs: this.streamed, number: ++this.number };
+    const numbered = { ...message, number: ++this.number };
     this.send(numbered);
     this.handle(numbered);
   }
 
   hear(message) {
-    if (message.kind === "ask") this.send({ kind: "want", runs: this.runs });
+    // A tab that is new, or has missed a message, asks whether the stream is open.
+    if (message.kind === "ask" && this.isLive) this.pass({ kind: "connected", isFresh: false });
     else if (message.kind === "retry") this.stream?.retry();
-    else if (message.kind === "want" || message.kind === "leave") this.noteWish(message);
-    else if (!this.stream) this.receive(message);
-  }
-
-  noteWish({ kind, tab, runs }) {
-    if (!this.stream) return;
-    if (kind === "want") this.wanted.set(tab, runs);
-    else this.wanted.delete(tab);
-    this.adjustSoon();
+    else if (message.kind !== "ask" && !this.stream) this.receive(message);
   }
 
   /** Handle a message that another tab has passed on. */
@@ -169,7 +127,7 @@ export class TabStream {
     this.expectMessage();
     if (message.tab !== this.reader || message.number !== this.number + 1) {
       this.isBehind = true;
-      if (message.kind !== "connected") this.send({ kind: "want", runs: this.runs });
+      if (message.kind !== "connected") this.send({ kind: "ask" });
     }
     this.reader = message.tab;
     this.number = message.number;
@@ -184,15 +142,14 @@ export class TabStream {
     if (message.cursor) this.cursor = message.cursor;
     if (message.kind === "connected") this.noteConnected(message);
     else if (message.kind === "lost") this.noteLost();
-    else if (message.kind === "entries") this.takeEntries(JSON.parse(message.data));
     else if (message.kind === "changes") this.on.changes(JSON.parse(message.data));
     else if (message.kind === "mail") this.on.mail();
   }
 
-  noteConnected({ runs, isFresh }) {
+  noteConnected({ isFresh }) {
     connection.value = "live";
     this.wasLost = false;
-    if (!(this.isBehind || isFresh) || !this.runs.every((run) => runs.includes(run))) return;
+    if (!(this.isBehind || isFresh)) return;
     this.isBehind = false;
     this.on.connected();
   }
@@ -202,15 +159,6 @@ export class TabStream {
     if (connection.value === "live" || this.wasLost) connection.value = "reconnecting";
     this.wasLost = true;
     this.isBehind = true;
-  }
-
-  takeEntries(list) {
-    const own = list.filter((entry) => this.runs.includes(entry.run));
-    if (own.length) this.on.entries(own);
-    if (own.length === list.length) return;
-    const kinds = {};
-    for (const { run, event } of list) if (!this.runs.includes(run)) (kinds[run] ||= []).push(event.type);
-    this.on.changes(kinds);
   }
 }
 

@@ -4,6 +4,7 @@ import { html, useEffect, useRef, useState } from "../vendor.mjs";
 import { KINDS } from "../event_kinds.mjs";
 import { clock, iso } from "../format.mjs";
 import { address } from "../router.mjs";
+import { find, findCall } from "../run_state.mjs";
 import { say } from "../state.mjs";
 import { Button } from "./button.mjs";
 import { Icon } from "./icons.mjs";
@@ -62,8 +63,8 @@ const isShort = ([name, value]) => name !== "type" && (typeof value !== "object"
 
 function Summary({ log, entry, onOpen }) {
   const { event } = entry;
-  const call = log.index.toolsBySeq.get(entry.seq);
-  const other = call && (call.seq === entry.seq ? call.endSeq : call.seq);
+  const call = findCall(log.activity, entry);
+  const other = call && (call.seq === entry.seq ? call.end_seq : call.seq);
   return html`<p class="pre">${subjectOf(entry)}: ${sentenceOf(entry)}</p>
     <p class="quiet small">${KINDS[event.type] ?? ""}</p>
     <dl class="facts">
@@ -74,7 +75,7 @@ function Summary({ log, entry, onOpen }) {
         <dd class="pre"><${Value} name=${name} value=${value} event=${event} /></dd>`)}
       <${Hashes} run=${log.id} seq=${entry.seq} />
     </dl>
-    ${Number.isFinite(other) && html`<button type="button" class="button small" onClick=${() => onOpen(other)}>
+    ${other && html`<button type="button" class="button small" onClick=${() => onOpen(other)}>
       ${other > entry.seq ? "Go to the result" : "Go to the call"}</button>`}`;
 }
 
@@ -94,7 +95,7 @@ function Value({ name, value, event }) {
 
 /** A diff is shown in the request for permission; the call and its result point to that request by their scope. */
 function DiffPanel({ log, entry }) {
-  const asked = useEntry(log, entry.event.shown !== undefined ? 0 : log.index.permissions.get(entry.scope) ?? 0);
+  const asked = useEntry(log, entry.event.shown !== undefined ? 0 : find(log.activity.permissions, entry.scope) ?? 0);
   const text = entry.event.shown ?? asked?.event.shown ?? "";
   if (!text) return html`<p class="quiet">This entry has no diff. Entries about changes to files that needed permission have one.</p>`;
   return html`<${Diff} text=${text} />`;
@@ -113,8 +114,8 @@ export function Diff({ text }) {
 const OUTPUT_FIELDS = ["text", "message", "output", "summary", "rationale", "evidence", "prompt"];
 
 function OutputPanel({ log, entry }) {
-  const call = log.index.toolsBySeq.get(entry.seq);
-  const answered = useEntry(log, call && Number.isFinite(call.endSeq) ? call.endSeq : 0);
+  const call = findCall(log.activity, entry);
+  const answered = useEntry(log, call?.end_seq ?? 0);
   const { event } = entry;
   const field = OUTPUT_FIELDS.find((name) => typeof event[name] === "string" && event[name]);
   const text = answered?.event.text ?? (field ? event[field] : "");

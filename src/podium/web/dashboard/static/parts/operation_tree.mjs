@@ -1,7 +1,7 @@
 // The tree of operations, one row each, with the end of the text that the operation is producing.
 
 import { html } from "../vendor.mjs";
-import { walk } from "../run_view.mjs";
+import { walk } from "../run_state.mjs";
 import { duration, plural } from "../format.mjs";
 import { StateBadge } from "./badge.mjs";
 import { Elapsed } from "./time.mjs";
@@ -16,17 +16,6 @@ const TRIGGERS = {
 };
 
 export const describeTrigger = (trigger) => TRIGGERS[trigger] ?? trigger;
-
-/** Return the operations in the order of the tree, each with its depth. */
-export function flattenTree(view) {
-  if (view.root === null) return [];
-  const depths = new Map();
-  return Array.from(walk(view, view.root), (node) => {
-    const depth = node.parent === null ? 0 : depths.get(node.parent) + 1;
-    depths.set(node.path, depth);
-    return { node, depth };
-  });
-}
 
 /** Return the state of an operation for its badge. `waiting` are the operations that wait for a person. */
 export function nodeState(node, { runState, waiting }) {
@@ -55,7 +44,7 @@ function lastLine(text) {
 
 /** `moment` says which state of the run is shown: see screens/run.mjs. */
 export default function OperationTree({ view, moment, selected, onSelect }) {
-  const rows = flattenTree(view);
+  const rows = walk(view, view.first);
   if (!rows.length) return html`<p class="empty">The operations of the run appear here when its first agent starts.</p>`;
   return html`<${VirtualList} count=${rows.length} height=${ROW} className="run-tree" label=${plural(rows.length, "operation")} mostRows=${10}
     showPlace=${rows.findIndex(({ node }) => node.path === selected)}

@@ -18,7 +18,7 @@ export function listRecipients(view) {
 export default function Chat({ log, view, at, agent, onAgent }) {
   const box = useRef(null);
   const until = at ?? Infinity;
-  const said = log.index.messages.filter((one) => one.agent === agent && one.seq <= until).slice(-SHOWN);
+  const said = log.activity.messages.filter((one) => one.agent === agent && one.seq <= until).slice(-SHOWN);
   const last = said.at(-1)?.seq;
   useLayoutEffect(() => {
     box.current.scrollTop = box.current.scrollHeight;
@@ -27,12 +27,12 @@ export default function Chat({ log, view, at, agent, onAgent }) {
     <label class="run-chat-agent">Chat with <select class="input" value=${agent} onChange=${(event) => onAgent(event.target.value)}>
       ${listRecipients(view).map((name) => html`<option key=${name} value=${name}>${name}</option>`)}</select></label>
     <ol class="run-chat-list" ref=${box} tabIndex="0" aria-label=${`Messages of ${agent}`}>
-      ${said.map((one) => html`<li key=${one.seq} class=${one.isPerson ? "person" : "agent"}>
+      ${said.map((one) => html`<li key=${one.seq} class=${one.is_person ? "person" : "agent"}>
         <p class="quiet small">${one.by}, ${clock(one.at)}${(one.files ?? []).map((name) => `, with ${name}`).join("")}</p>
         <${LongText} text=${one.text} /></li>`)}
       ${!said.length && html`<li class="empty">The messages to ${agent} and its replies appear here.</li>`}
     </ol>
-    ${log.view.value.ended ? html`<p class="quiet">The run has ended, so its agents cannot receive messages. Fork or retry it to continue.</p>`
+    ${log.view.ended ? html`<p class="quiet">The run has ended, so its agents cannot receive messages. Fork or retry it to continue.</p>`
       : html`<${Composer} log=${log} agent=${agent} />`}
   </div>`;
 }

@@ -1,7 +1,18 @@
 // Draw lanes on a canvas. Each pixel column of a lane shows the most important state in its time span, so the work for
 // a picture depends on its width and not on the number of entries.
 
-import { BLOCKED, IDLE, THINKING, TOOL, WAITING } from "./run_index.mjs";
+/** What an agent does, by importance: where several happen in one pixel, the last of these is drawn. */
+const IDLE = 1;
+const THINKING = 2;
+const TOOL = 3;
+const BLOCKED = 4;
+const WAITING = 5;
+const RANKS = {
+  starting: IDLE, idle: IDLE, workers: IDLE, thinking: THINKING, tool: TOOL, retrying: BLOCKED, blocked: BLOCKED, waiting: WAITING,
+};
+
+const endOf = ([, , end]) => end;
+const timeOf = ([, at]) => at;
 
 export const LANE = 30;
 /** The width in pixels within which markers of one kind are drawn as one. */
@@ -37,7 +48,8 @@ export function drawScene(context, scene) {
   for (let number = first; number < last; number += 1) {
     drawLane(context, scene, lanes[number], number * LANE - scroll);
   }
-  for (let number = 0; number < lanes.length; number += 1) drawMarkers(context, scene, lanes[number], number, first, last);
+  const places = new Map(lanes.map(({ key }, number) => [key, number]));
+  for (let number = 0; number < lanes.length; number += 1) drawMarkers(context, scene, places, number, first, last);
   drawNow(context, scene);
 }
 
@@ -64,23 +76,24 @@ export function fillColumns(scene, lane) {
     const right = Math.min(columns.length - 1, Math.floor(xOf(scene, Math.min(end, scene.until))));
     for (let x = left; x <= right; x += 1) if (columns[x] < state) columns[x] = state;
   };
-  for (let place = findFirst(lane.ends, scene.from); place < lane.ends.length; place += 1) {
-    if (lane.ends[place] - lane.longest > scene.to) break;
-    if (lane.seqs[place] <= scene.seq) cover(lane.states[place], lane.starts[place], lane.ends[place]);
+  for (let place = findFirst(lane.segments, scene.from, endOf); place < lane.segments.length; place += 1) {
+    const [doing, start, end, seq] = lane.segments[place];
+    if (end - lane.longest > scene.to) break;
+    if (seq <= scene.seq) cover(RANKS[doing], start, end);
   }
   for (const op of scene.open) {
-    if (op.lane === lane && op.seq <= scene.seq) cover(op.state, op.since, scene.until);
+    if (op.agent === lane.key && op.seq <= scene.seq) cover(RANKS[op.doing], op.since, scene.until);
   }
   return columns;
 }
 
-/** Return the place of the first number in an ascending list that is at least `wanted`. */
-function findFirst(list, wanted) {
+/** Return the place of the first item of which `read` returns at least `wanted`, in a list in this order. */
+function findFirst(list, wanted, read) {
   let low = 0;
   let high = list.length;
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (list[middle] < wanted) low = middle + 1;
+    if (read(list[middle]) < wanted) low = middle + 1;
     else high = middle;
   }
   return low;
@@ -123,33 +136,23 @@ function drawHatched(context, colours, x, y, width, height) {
   context.restore();
 }
 
-function drawMarkers(context, scene, lane, number, first, last) {
+function drawMarkers(context, scene, places, number, first, last) {
+  const lane = scene.lanes[number];
   const isVisible = number >= first && number < last;
   const drawn = new Map();
-  for (let place = findFirstMarker(lane.markers, scene.from); place < lane.markers.length; place += 1) {
-    const marker = lane.markers[place];
-    if (marker.at > scene.to || marker.seq > scene.seq) break;
-    const target = marker.to ? scene.lanes.indexOf(marker.to) : -1;
+  for (let place = findFirst(lane.markers, scene.from, timeOf); place < lane.markers.length; place += 1) {
+    const [kind, at, seq, to] = lane.markers[place];
+    if (at > scene.to || seq > scene.seq) break;
+    const target = to ? places.get(to) : -1;
     if (!isVisible && !(target >= first && target < last)) continue;
-    const x = xOf(scene, marker.at);
-    const key = `${marker.kind}${target}`;
+    const x = xOf(scene, at);
+    const key = `${kind}${target}`;
     if (drawn.has(key) && x - drawn.get(key) < MARKER_GAP) continue;
     drawn.set(key, x);
     const y = number * LANE - scene.scroll + LANE / 2;
     if (target >= 0) drawArrow(context, scene, x, y, target * LANE - scene.scroll + LANE / 2);
-    else DRAW[marker.kind]?.(context, scene.colours, x, y);
+    else DRAW[kind]?.(context, scene.colours, x, y);
   }
-}
-
-function findFirstMarker(markers, from) {
-  let low = 0;
-  let high = markers.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (markers[middle].at < from) low = middle + 1;
-    else high = middle;
-  }
-  return low;
 }
 
 function drawArrow(context, { colours }, x, from, to) {
@@ -235,11 +238,11 @@ export function findEntryAt(scene, x, y) {
   const lane = scene.lanes[Math.floor((y + scene.scroll) / LANE)];
   if (!lane) return 0;
   let best = { gap: 8, seq: 0 };
-  for (let place = findFirstMarker(lane.markers, timeAt(scene, x - 8)); place < lane.markers.length; place += 1) {
-    const marker = lane.markers[place];
-    const gap = Math.abs(xOf(scene, marker.at) - x);
-    if (xOf(scene, marker.at) > x + 8 || marker.seq > scene.seq) break;
-    if (gap < best.gap) best = { gap, seq: marker.seq };
+  for (let place = findFirst(lane.markers, timeAt(scene, x - 8), timeOf); place < lane.markers.length; place += 1) {
+    const [, at, seq] = lane.markers[place];
+    const gap = Math.abs(xOf(scene, at) - x);
+    if (xOf(scene, at) > x + 8 || seq > scene.seq) break;
+    if (gap < best.gap) best = { gap, seq };
   }
   return best.seq || findSegmentAt(scene, lane, x);
 }
@@ -252,10 +255,11 @@ function findSegmentAt(scene, lane, x) {
   const offer = (state, since, until, seq) => {
     if (since <= end && until >= start && state > best.state && seq <= scene.seq) best = { state, seq };
   };
-  for (let place = findFirst(lane.ends, start); place < lane.ends.length && lane.ends[place] - lane.longest <= end; place += 1) {
-    offer(lane.states[place], lane.starts[place], lane.ends[place], lane.seqs[place]);
+  for (let place = findFirst(lane.segments, start, endOf); place < lane.segments.length && endOf(lane.segments[place]) - lane.longest <= end; place += 1) {
+    const [doing, since, until, seq] = lane.segments[place];
+    offer(RANKS[doing], since, until, seq);
   }
-  for (const op of scene.open) if (op.lane === lane) offer(op.state, op.since, scene.until, op.seq);
+  for (const op of scene.open) if (op.agent === lane.key) offer(RANKS[op.doing], op.since, scene.until, op.seq);
   return best.seq;
 }
 

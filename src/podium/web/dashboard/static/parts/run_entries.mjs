@@ -2,7 +2,7 @@
 
 import { html, useEffect, useState } from "../vendor.mjs";
 import { clock, count, iso } from "../format.mjs";
-import { countUntil } from "./run_index.mjs";
+import { countUntil } from "../run_state.mjs";
 import { VirtualList } from "./run_virtual.mjs";
 
 const ROW = 30;
@@ -20,7 +20,7 @@ export const sentenceOf = ({ text, event }) => text ?? event.text?.slice(0, LONG
 
 export default function Entries({ log, at, opened, onOpen }) {
   const [showsText, setShowsText] = useState(false);
-  const { notable } = log.index;
+  const { notable } = log.activity;
   const until = at ?? log.last;
   const total = showsText ? until : countUntil(notable, until, (seq) => seq);
   const seqAt = (place) => (showsText ? place + 1 : notable[place]);

@@ -4,7 +4,7 @@ import { html, useState } from "../vendor.mjs";
 import { post } from "../api.mjs";
 import { count, duration, iso, money, plural } from "../format.mjs";
 import { address, go } from "../router.mjs";
-import { totalUsage } from "../run_view.mjs";
+import { totalUsage } from "../run_state.mjs";
 import { StateBadge } from "./badge.mjs";
 import { Button } from "./button.mjs";
 import { Icon } from "./icons.mjs";
@@ -19,12 +19,12 @@ export default function RunHeader({ log, view, moment, at, onMessage }) {
   return html`<header class="run-head">
     <div class="run-title"><h1 class="lines-2" title=${started.request.text}>${started.request.text}</h1><${StateBadge} state=${moment.runState} /></div>
     <p class="run-line quiet small"><span>run <code>${view.run}</code></span><span>to ${started.agent}</span>
-      <span>started <${Age} at=${view.startedAt} after=" ago" /></span>
+      <span>started <${Age} at=${view.started_at} after=" ago" /></span>
       ${started.repo ? html`<span class="clip" title=${started.repo}>in <code>${started.repo}</code></span>` : null}
       ${started.forked_from ? html`<span>forked from <a href=${forkedAddress(started.forked_from)}>${started.forked_from}</a></span>` : null}</p>
     <div class="run-figures">
       <${Time} view=${view} isMoving=${moment.isMoving} /><${Spend} view=${view} />
-      <${Figure} name="Operations" value=${count(view.nodes.size)} /><${Figure} name="Entries" value=${count(view.seq)} />
+      <${Figure} name="Operations" value=${count(Object.keys(view.nodes).length)} /><${Figure} name="Entries" value=${count(view.seq)} />
       ${waiting > 0 && html`<a class="badge run-waiting" data-tone="needs" href=${address("approvals")}>
         <${Icon} name="hand" />${plural(waiting, "request")} ${waiting === 1 ? "needs" : "need"} you</a>`}
     </div>
@@ -42,14 +42,14 @@ function Figure({ name, value, children }) {
 }
 
 function Time({ view, isMoving }) {
-  if (view.isPaused && view.wakesAt && !view.ended) return html`<${Figure} name="Limit" value=${html`<${Countdown} until=${view.wakesAt} />`} />`;
-  const value = isMoving ? html`<${Elapsed} since=${view.startedAt} />` : duration(view.at - view.startedAt);
+  if (view.paused && view.wakes_at && !view.ended) return html`<${Figure} name="Limit" value=${html`<${Countdown} until=${view.wakes_at} />`} />`;
+  const value = isMoving ? html`<${Elapsed} since=${view.started_at} />` : duration(view.at - view.started_at);
   const limit = view.budget?.seconds;
-  return html`<${Figure} name="Elapsed" value=${html`<span title=${iso(view.startedAt)}>${value}${limit ? ` of ${duration(limit)}` : ""}</span>`} />`;
+  return html`<${Figure} name="Elapsed" value=${html`<span title=${iso(view.started_at)}>${value}${limit ? ` of ${duration(limit)}` : ""}</span>`} />`;
 }
 
 function Spend({ view }) {
-  const usage = totalUsage(view, view.root);
+  const usage = totalUsage(view, view.first);
   const tokens = usage.input_tokens + usage.output_tokens;
   const rehearsed = usage.rehearsed_input_tokens + usage.rehearsed_output_tokens;
   const { usd, tokens: most } = view.budget ?? {};
@@ -61,7 +61,7 @@ function Spend({ view }) {
 function Commands({ log, view, at, state, onMessage }) {
   const [dialog, setDialog] = useState("");
   const close = () => setDialog("");
-  const isOver = Boolean(log.view.value.ended);
+  const isOver = Boolean(log.view.ended);
   const send = (word, body) => post(`/api/runs/${log.id}/${word}`, body);
   const leave = async (word, body) => {
     const made = await send(word, body);

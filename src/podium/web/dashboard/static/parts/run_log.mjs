@@ -1,55 +1,57 @@
-// The entries of one run: loaded, followed live, folded into views, and kept in chunks so that memory is bounded.
+// A run that is looked at: its state now, its state at an earlier entry, and its entries. What is no longer needed is
+// forgotten, so that memory is bounded, and loaded again when somebody looks at it.
 
 import { batch, signal } from "../vendor.mjs";
 import { get } from "../api.mjs";
-import { EMPTY_VIEW, applyAll, findState } from "../run_view.mjs";
+import { applyChanges } from "../changes.mjs";
+import { findState } from "../run_state.mjs";
 import { watchRun } from "../state.mjs";
-import { RunIndex } from "./run_index.mjs";
 
-/** How many entries lie between two snapshots of the view. */
+/** How many entries are loaded together. */
 export const CHUNK = 1000;
-/** How many chunks of entries stay in memory; older ones are loaded again when somebody looks at them. */
-const MOST_CHUNKS = 20;
-/** How many entries of a burst are folded at once, and how many milliseconds of folding pass before the page may draw. */
-const SLICE = 1000;
-const BUSY = 40;
-/** The time in milliseconds between two updates of the page, however many entries arrive. */
+/** How many chunks of entries, and how many chunks of changes, stay in memory. */
+const MOST_CHUNKS = 10;
+/** The time in milliseconds between two updates of the page, however many entries are written. */
 const PACE = 150;
 /** How often in milliseconds a run is checked for what the stream cannot tell: that its process died. */
 const CHECK = 15000;
 
-const pause = () => new Promise((done) => setTimeout(done, 0));
-
 export class RunLog {
   constructor(name) {
     this.id = name;
-    this.view = signal(EMPTY_VIEW);
+    /** The state of the run now, or null until it is loaded: see views/run_state.py. */
+    this.live = signal(null);
     /** The run's state as the server last derived it. */
     this.served = signal("");
     this.problem = signal("");
-    this.isLoaded = signal(false);
-    this.index = new RunIndex();
-    this.chunks = new Map();
-    this.snapshots = [EMPTY_VIEW];
-    this.last = 0;
-    this.pending = [];
+    this.entries = new Chunks((after, until) => this.fetchEntries(after, until));
+    this.replay = new Chunks((after, until) => this.fetchChanges(after, until));
     this.timer = 0;
     this.fetching = null;
     this.isClosed = false;
   }
 
+  get view() { return this.live.value.view; }
+
+  get activity() { return this.live.value.activity; }
+
+  /** The number of the last entry. */
+  get last() { return this.view.seq; }
+
+  get address() { return `/api/runs/${encodeURIComponent(this.id)}`; }
+
   /** Load the run, then follow it until `close`. */
   async open() {
     try {
-      await this.fetchNew();
+      await this.load();
     } catch (problem) {
       this.problem.value = problem.message;
       return;
     }
     if (this.isClosed) return;
-    this.isLoaded.value = true;
-    this.stopWatching = watchRun(this.id, (list) => this.receive(list), () => this.catchUp());
-    this.checkTimer = setInterval(() => this.view.value.ended || this.catchUp(), CHECK);
+    this.stopWatching = watchRun(this.id, () => this.catchUpSoon());
+    this.checkTimer = setInterval(() => this.view.ended || this.catchUp(), CHECK);
+    this.catchUp();
   }
 
   close() {
@@ -59,7 +61,27 @@ export class RunLog {
     if (this.stopWatching) this.stopWatching();
   }
 
-  /** Load the entries after the last one. If they are being loaded, that is repeated, as it may have begun too early. */
+  async load() {
+    const { run, state, document } = await get(`${this.address}/state`);
+    this.id = run;
+    this.show(document, state);
+  }
+
+  show(document, served) {
+    batch(() => {
+      this.live.value = document;
+      this.served.value = served;
+    });
+  }
+
+  catchUpSoon() {
+    this.timer ||= setTimeout(() => {
+      this.timer = 0;
+      this.catchUp();
+    }, PACE);
+  }
+
+  /** Load what changed after the last entry. If that is being done, it is repeated, as it may have begun too early. */
   catchUp() {
     this.needsMore = true;
     this.fetching ||= this.fetchAll()
@@ -76,114 +98,103 @@ export class RunLog {
   }
 
   async fetchNew() {
-    for (let hasMore = true; hasMore && !this.isClosed;) {
-      const page = await get(`/api/runs/${encodeURIComponent(this.id)}/entries?after=${this.last}`);
-      this.id = page.run;
-      hasMore = page.has_more;
-      await this.addSlowly(page.entries);
-      this.served.value = page.state;
-    }
+    const { state, has_more: isFarBehind, changes } = await get(`${this.address}/changes?after=${this.last}`);
+    if (isFarBehind) await this.load();
+    else this.show(changes.length ? applyChanges(this.live.value, changes.flat()) : this.live.value, state);
   }
 
-  /** Add many entries, with pauses in which the page can draw and react. */
-  async addSlowly(entries) {
-    let since = performance.now();
-    for (let start = 0; start < entries.length && !this.isClosed; start += SLICE) {
-      if (performance.now() - since > BUSY) {
-        await pause();
-        since = performance.now();
-      }
-      this.add(entries.slice(start, start + SLICE));
-    }
-  }
+  // Entries
 
-  receive(list) {
-    for (const entry of list) if (entry.run === this.id) this.pending.push(entry);
-    this.timer ||= setTimeout(() => this.flush(), PACE);
-  }
-
-  flush() {
-    const some = this.pending.splice(0, SLICE);
-    this.timer = this.pending.length ? setTimeout(() => this.flush(), PACE) : 0;
-    this.add(some);
-  }
-
-  /** Add entries. Known ones are skipped; if some are missing before them, they are loaded. */
-  add(entries) {
-    const first = entries.findIndex((entry) => entry.seq > this.last);
-    if (first < 0) return;
-    let end = first;
-    while (end < entries.length && entries[end].seq === this.last + 1 + end - first) end += 1;
-    if (end < entries.length) {
-      this.pending = [];
-      this.catchUp();
-    }
-    this.append(entries.slice(first, end));
-  }
-
-  append(entries) {
-    let view = this.view.peek();
-    for (let start = 0; start < entries.length;) {
-      const part = entries.slice(start, start + CHUNK - (this.last % CHUNK));
-      const number = Math.floor(this.last / CHUNK);
-      view = applyAll(view, part);
-      this.index.addAll(part);
-      this.keepChunk(number, [...(this.chunks.get(number) ?? []), ...part]);
-      this.last += part.length;
-      if (this.last % CHUNK === 0) this.snapshots[this.last / CHUNK] = view;
-      start += part.length;
-    }
-    batch(() => {
-      this.view.value = view;
-      if (this.isLoaded.value && entries.length) this.served.value = "running";
-    });
-  }
-
-  keepChunk(number, entries) {
-    this.chunks.delete(number);
-    this.chunks.set(number, entries);
-    if (this.chunks.size <= MOST_CHUNKS) return;
-    const newest = Math.floor(this.last / CHUNK);
-    const oldest = [...this.chunks.keys()].find((one) => one < newest && one !== number);
-    if (oldest !== undefined) this.chunks.delete(oldest);
-  }
-
-  /** Return a chunk of entries, or a promise of it if it has to be loaded. */
-  readChunk(number) {
-    const found = this.chunks.get(number);
-    if (found) return found;
-    const range = `after=${number * CHUNK}&until=${(number + 1) * CHUNK}`;
-    return get(`/api/runs/${encodeURIComponent(this.id)}/entries?${range}`).then((page) => {
-      this.keepChunk(number, page.entries);
-      return page.entries;
-    });
+  fetchEntries(after, until) {
+    return get(`${this.address}/entries?after=${after}&until=${until}`).then((page) => page.entries);
   }
 
   /** Return the entry with this number if it is in memory. */
   peekEntry(seq) {
-    return this.chunks.get(Math.floor((seq - 1) / CHUNK))?.[(seq - 1) % CHUNK];
+    return this.entries.peek(seq);
   }
 
   /** Load the entry with this number. */
   async readEntry(seq) {
-    return (await this.readChunk(Math.floor((seq - 1) / CHUNK)))[(seq - 1) % CHUNK];
+    await this.entries.load(seq);
+    return this.entries.peek(seq);
+  }
+
+  // Replay
+
+  /** Return the changes of some entries and, before them, the whole document. */
+  async fetchChanges(after, until) {
+    const wanted = [get(`${this.address}/changes?after=${after}&until=${until}`)];
+    if (after && after % CHUNK === 0) wanted.push(get(`${this.address}/state?at=${after}`));
+    const [{ changes }, base] = await Promise.all(wanted);
+    if (base) changes[0].unshift([[], "set", base.document]);
+    return changes;
   }
 
   /** Return the view after the entry with this number, or a promise of it. */
   viewAt(seq) {
-    if (seq >= this.last) return this.view.peek();
-    const number = Math.floor(seq / CHUNK);
-    const fold = (entries) => applyAll(this.snapshots[number], entries.slice(0, seq - number * CHUNK));
-    if (seq % CHUNK === 0) return this.snapshots[number];
-    const chunk = this.readChunk(number);
-    return chunk instanceof Promise ? chunk.then(fold) : fold(chunk);
+    if (seq >= this.last) return this.view;
+    const found = this.replay.peekUntil(seq);
+    return found ? replayView(found) : this.replay.load(seq).then(() => replayView(this.replay.peekUntil(seq)));
   }
+}
+
+/** Return the view after these changes, which begin with a whole document. What agents do over time is not replayed. */
+function replayView(changes) {
+  return applyChanges({}, changes.flat().filter(([place]) => place[0] !== "activity")).view;
+}
+
+/** Lists of one item for each entry, loaded in chunks. The items of a live run's last chunk are loaded as they appear. */
+class Chunks {
+  constructor(fetch) {
+    this.fetch = fetch;
+    this.chunks = new Map();
+    this.loading = new Map();
+  }
+
+  /** Return the items of a chunk up to an entry, or undefined if they are not in memory. */
+  peekUntil(seq) {
+    const [number, count] = placeOf(seq);
+    const found = this.chunks.get(number);
+    return found?.length >= count ? found.slice(0, count) : undefined;
+  }
+
+  peek(seq) {
+    const [number, count] = placeOf(seq);
+    return this.chunks.get(number)?.[count - 1];
+  }
+
+  /** Load a chunk, at least up to an entry that exists. */
+  async load(seq) {
+    const [number, count] = placeOf(seq);
+    while (!(this.chunks.get(number)?.length >= count)) {
+      if (!this.loading.has(number)) {
+        this.loading.set(number, this.loadMore(number).finally(() => this.loading.delete(number)));
+      }
+      await this.loading.get(number);
+    }
+  }
+
+  async loadMore(number) {
+    const known = this.chunks.get(number) ?? [];
+    const more = await this.fetch(number * CHUNK + known.length, (number + 1) * CHUNK);
+    if (!more.length) throw new Error("the entry does not exist");
+    this.chunks.delete(number);
+    this.chunks.set(number, [...known, ...more]);
+    if (this.chunks.size > MOST_CHUNKS) this.chunks.delete(this.chunks.keys().next().value);
+  }
+}
+
+/** Return the number of the chunk of an entry, and how many items of the chunk there are up to the entry. */
+function placeOf(seq) {
+  const number = Math.floor((seq - 1) / CHUNK);
+  return [number, seq - number * CHUNK];
 }
 
 /** Return the run's state: the outcome, "paused", "limit" (it waits for a limit), "running", "resumable" (no process works on it) or "queued". */
 export function findRunState(log) {
-  const view = log.view.value;
+  const { view } = log;
   const state = findState(view);
-  if (state === "paused" && view.wakesAt) return "limit";
+  if (state === "paused" && view.wakes_at) return "limit";
   return state === "running" && ["resumable", "queued"].includes(log.served.value) ? log.served.value : state;
 }

@@ -1,32 +1,31 @@
 // One operation: what it was asked, the text it produces, and its tool calls, one line each.
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../vendor.mjs";
-import { describeFailure, totalUsage } from "../run_view.mjs";
+import { countUntil, describeFailure, find, listCalls, totalUsage } from "../run_state.mjs";
 import { count, duration, money, plural } from "../format.mjs";
 import { address } from "../router.mjs";
 import { StateBadge } from "./badge.mjs";
 import { NodeTime, describeActivity, describeTrigger, nodeState } from "./operation_tree.mjs";
-import { countUntil } from "./run_index.mjs";
 
 /** How many characters of a text and how many tool calls are in the page unless somebody asks for more. */
 const SHOWN_TEXT = 6000;
 const SHOWN_TOOLS = 50;
 
 export default function Operation({ log, view, moment, path, at, onOpen }) {
-  const node = view.nodes.get(path);
+  const node = find(view.nodes, path);
   if (!node) return html`<p class="empty">Choose an operation to see its text and its tool calls.</p>`;
   return html`<article class="run-operation" aria-label=${`Operation of ${node.agent}`}>
     <header><h2>${node.agent}</h2><${StateBadge} state=${nodeState(node, moment)} />
-      <span class="quiet">${describeTrigger(node.trigger)}${node.mode ? `, leads a team (${node.mode})` : ""}</span></header>
+      <span class="quiet">${describeTrigger(node.trigger)}${node.team?.mode ? `, leads a team (${node.team.mode})` : ""}</span></header>
     <${Facts} view=${view} moment=${moment} node=${node} />
     ${node.failure && html`<p class="problem">${describeFailure(node.failure)}</p>`}
     ${node.unproved && html`<p class="notice">Unproved: ${node.unproved}</p>`}
-    <details class="run-request"><summary>Request</summary><div class="pre">${node.request}</div></details>
+    <details class="run-request"><summary>Request</summary><div class="pre">${node.request.text}</div></details>
     <h3>${node.ended === null ? "Text so far" : "Answer"}</h3>
     ${node.text ? html`<${LongText} key=${path} text=${node.text} isLive=${node.ended === null} />`
       : html`<p class="quiet">${node.ended === null ? "No text yet." : "The operation ended without text."}</p>`}
-    <${Workers} workers=${(log.index.workers.get(path) ?? []).filter((one) => one.seq <= (at ?? Infinity))} />
-    <${Tools} key=${`${path} tools`} log=${log} calls=${log.index.tools.get(path) ?? []} until=${at ?? Infinity} onOpen=${onOpen} />
+    <${Workers} workers=${(find(log.activity.operations, path)?.workers ?? []).filter((one) => one.seq <= (at ?? Infinity))} />
+    <${Tools} key=${`${path} tools`} log=${log} calls=${listCalls(log.activity, path)} until=${at ?? Infinity} onOpen=${onOpen} />
   </article>`;
 }
 
@@ -80,18 +79,18 @@ function Tools({ log, calls, until, onOpen }) {
 
 function ToolLine({ log, call, until, onOpen }) {
   const [isOpen, setOpen] = useState(false);
-  const isDone = Number.isFinite(call.endSeq) && call.endSeq <= until;
-  const state = !isDone ? "working" : call.isError ? "failed" : "done";
+  const isDone = call.end_seq !== null && call.end_seq <= until;
+  const state = !isDone ? "working" : call.is_error ? "failed" : "done";
   return html`<li class="run-tool"><details onToggle=${(event) => setOpen(event.target.open)}>
     <summary><code class="run-tool-name">${call.tool}</code><span class="clip run-tool-brief">${call.brief}</span>
-      <span class="quiet small nowrap">${isDone ? duration(call.endAt - call.at) : ""}</span><${StateBadge} state=${state} /></summary>
+      <span class="quiet small nowrap">${isDone ? duration(call.end_at - call.at) : ""}</span><${StateBadge} state=${state} /></summary>
     ${isOpen && html`<${ToolDetail} log=${log} call=${call} isDone=${isDone} onOpen=${onOpen} />`}
   </details></li>`;
 }
 
 function ToolDetail({ log, call, isDone, onOpen }) {
   const called = useEntry(log, call.seq);
-  const answered = useEntry(log, isDone ? call.endSeq : 0);
+  const answered = useEntry(log, isDone ? call.end_seq : 0);
   return html`<div class="run-tool-detail">
     <h4>Arguments</h4><${Code} text=${called ? JSON.stringify(called.event.action.arguments ?? {}, null, 2) : "Loading…"} />
     <h4>Result</h4><${Code} text=${!isDone ? "The tool has not answered yet." : answered ? answered.event.text : "Loading…"} />

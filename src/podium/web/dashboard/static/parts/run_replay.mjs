@@ -9,7 +9,7 @@ export default function Replay({ log, view, moment, at, onMove }) {
   const last = log.last;
   const here = at ?? last;
   const move = (seq) => onMove(Math.min(Math.max(1, seq), last));
-  const isEnded = Boolean(log.view.value.ended);
+  const isEnded = Boolean(log.view.ended);
   return html`<section class="run-replay" aria-label="Replay" data-replay=${at === null ? null : ""}>
     <span class="run-replay-state" role="status">${at === null ? (isEnded ? "The run as it ended" : moment.isMoving ? "Live" : "The latest entry")
       : html`<${Icon} name="clock" /> Replay at ${clock(view.at)}`}</span>

@@ -2,6 +2,7 @@
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../vendor.mjs";
 import { clock, duration, plural } from "../format.mjs";
+import { listLanes } from "../run_state.mjs";
 import { serverNow } from "../state.mjs";
 import { LANE, drawScene, findEntryAt, listTicks, readColours, timeAt } from "./run_draw.mjs";
 
@@ -26,7 +27,7 @@ export default function Timeline({ log, view, moment, at, onOpen }) {
   const [span, setSpan] = useState(null);
   const [isFollowing, setFollowing] = useState(true);
   const now = useNow(log, moment.isMoving);
-  const whole = { from: view.startedAt, to: Math.max(at === null ? now : log.index.lastAt, view.startedAt + 0.1) };
+  const whole = { from: view.started_at, to: Math.max(at === null ? now : log.activity.at, view.started_at + 0.1) };
   const shown = placeSpan(span, whole, isFollowing && at === null);
   const until = at === null ? now : view.at;
   const zoom = (next) => {
@@ -38,7 +39,7 @@ export default function Timeline({ log, view, moment, at, onOpen }) {
     <${Bar} span=${span} whole=${whole} shown=${shown} zoom=${zoom} isLive=${moment.isMoving}
       isFollowing=${isFollowing} setFollowing=${setFollowing} />
     <${Picture} log=${log} view=${view} shown=${shown} until=${until} seq=${at === null ? Infinity : at} zoom=${zoom} onOpen=${onOpen} />
-    <${Legend} marked=${log.index.marked} />
+    <${Legend} marked=${log.activity.marked} />
   </section>`;
 }
 
@@ -46,7 +47,7 @@ export default function Timeline({ log, view, moment, at, onOpen }) {
 function Legend({ marked }) {
   return html`<ul class="run-legend" aria-label="Legend">
     ${LEGEND.map(([kind, word]) => html`<li key=${kind}><i class=${`swatch ${kind}`}></i>${word}</li>`)}
-    ${SIGNS.filter(([kind]) => marked.has(kind)).map(([kind, word, line]) => html`<li key=${kind}>
+    ${SIGNS.filter(([kind]) => marked[kind]).map(([kind, word, line]) => html`<li key=${kind}>
       <svg class=${`run-sign ${kind}`} viewBox="0 0 12 14" aria-hidden="true"><path d=${line}
         fill=${FILLED.has(kind) ? "currentColor" : "none"} stroke="currentColor" stroke-width="1.5" /></svg>${word}</li>`)}
   </ul>`;
@@ -60,7 +61,7 @@ function useNow(log, isWorking) {
     const timer = setInterval(() => tick((count) => count + 1), 1000);
     return () => clearInterval(timer);
   }, [isWorking]);
-  return isWorking ? Math.max(serverNow(), log.index.lastAt) : log.index.lastAt;
+  return isWorking ? Math.max(serverNow(), log.activity.at) : log.activity.at;
 }
 
 function placeSpan(span, whole, isFollowing) {
@@ -100,7 +101,7 @@ function Picture({ log, view, shown, until, seq, zoom, onOpen }) {
   const scene = useRef(null);
   const [size, setSize] = useState({ width: 0, height: 0, scroll: 0 });
   const [brush, setBrush] = useState(null);
-  const lanes = log.index.lanes;
+  const lanes = listLanes(log.activity);
   const colours = useColours(box);
   useBoxSize(box, setSize);
   useLayoutEffect(() => {
@@ -108,7 +109,7 @@ function Picture({ log, view, shown, until, seq, zoom, onOpen }) {
     const { width, height, scroll } = size;
     if (!width || !colours) return;
     fitCanvas(canvas.current, width, height, ratio);
-    scene.current = { lanes, open: [...log.index.open.values()], ...shown, until, seq, width, height, scroll, colours, ratio };
+    scene.current = { lanes, open: Object.values(log.activity.open), ...shown, until, seq, width, height, scroll, colours, ratio };
     drawScene(canvas.current.getContext("2d"), scene.current);
   });
   useWheel(box, scene, zoom);
@@ -120,9 +121,9 @@ function Picture({ log, view, shown, until, seq, zoom, onOpen }) {
     <div class="run-lanes" ref=${box} tabIndex="0" role="group" aria-label="Lanes; plus and minus zoom, arrows move"
       onKeyDown=${(event) => handleKey(event, shown, zoom)} style=${{ height: `${Math.min(Math.max(lanes.length, 1), 11) * LANE}px` }}>
       <div class="run-lanes-inner" style=${{ height: `${Math.max(lanes.length, 1) * LANE}px` }}>
-        <ul class="run-labels">${visible.map((lane, place) => html`<li key=${lane.name + (lane.isAgent ? "" : "/")} class=${lane.isAgent ? "" : "other"}
+        <ul class="run-labels">${visible.map((lane, place) => html`<li key=${lane.key} class=${lane.isAgent ? "" : "other"}
           style=${{ top: `${(first + place) * LANE}px` }} title=${lane.name}>${lane.name}</li>`)}</ul>
-        <canvas ref=${canvas} role="img" aria-label=${describeLanes(log, view)} ...${pointer}></canvas>
+        <canvas ref=${canvas} role="img" aria-label=${describeLanes(log, lanes, view)} ...${pointer}></canvas>
         ${brush && html`<${Brush} ...${brush} />`}
       </div>
     </div>
@@ -135,10 +136,10 @@ function Brush({ start, end }) {
   return html`<div class="run-brush" style=${{ left, width: `${Math.abs(end - start)}px` }}></div>`;
 }
 
-function describeLanes(log, view) {
-  const { index } = log;
-  const errors = index.errors ? `, ${plural(index.errors, "error")}` : "";
-  return `${plural(index.agentLanes.length, "agent")} in ${duration(index.lastAt - view.startedAt)}${errors}. The log lists the same entries.`;
+function describeLanes({ activity }, lanes, view) {
+  const errors = activity.marked.error ? `, ${plural(activity.marked.error, "error")}` : "";
+  const agents = lanes.filter((lane) => lane.isAgent).length;
+  return `${plural(agents, "agent")} in ${duration(activity.at - view.started_at)}${errors}. The log lists the same entries.`;
 }
 
 function Axis({ shown, width }) {

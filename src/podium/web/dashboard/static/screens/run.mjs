@@ -1,9 +1,8 @@
 // One run: its tree of operations, its timeline, its answer, its log, and the chat with its agents, now or at any entry.
 
 import { html, useEffect, useRef, useState } from "../vendor.mjs";
-import { count } from "../format.mjs";
 import { address, route } from "../router.mjs";
-import { describeFailure, findAnswered, findState, listOpenRequests } from "../run_view.mjs";
+import { describeFailure, find, findAnswered, findState, listOpenRequests } from "../run_state.mjs";
 import { pageName, replayedAt, serverNow } from "../state.mjs";
 import { Loading, ProblemBanner } from "../parts/notices.mjs";
 import Chat from "../parts/run_chat.mjs";
@@ -29,10 +28,9 @@ function OpenedRun({ id }) {
     log.open();
     return () => log.close();
   }, []);
-  const live = log.view.value;
   if (log.problem.value) return html`<${ProblemBanner} problem=${log.problem.value} />`;
-  if (!log.isLoaded.value) return html`<${Loading} what=${live.seq ? `the run, ${count(live.seq)} entries so far` : "the run"} />`;
-  return html`<${LoadedRun} log=${log} live=${live} />`;
+  if (!log.live.value) return html`<${Loading} what="the run" />`;
+  return html`<${LoadedRun} log=${log} live=${log.view} />`;
 }
 
 const readNumber = (name) => {
@@ -52,7 +50,7 @@ function usePlace(log) {
   return [place, move];
 }
 
-/** Return the view at an entry. While its entries are loading, the view before stays. */
+/** Return the view at an entry. While its changes are loading, the view before stays. */
 function useViewAt(log, live, at) {
   const [replayed, setReplayed] = useState(live);
   const wanted = useRef(at);
@@ -98,14 +96,14 @@ function LoadedRun({ log, live }) {
   const [selected, select] = useState(null);
   const [tab, setTab] = useState(route.value.query.get("tab") === "chat" ? "chat" : "operation");
   const [agent, setAgent] = useState(live.started.agent);
-  const path = view.nodes.has(selected) ? selected : view.root;
+  const path = find(view.nodes, selected) ? selected : view.first;
   const open = (entry) => move({ ...place, entry });
   const choose = (next) => {
     select(next);
     setTab("operation");
   };
   const chat = () => {
-    const chosen = view.nodes.get(path)?.agent;
+    const chosen = find(view.nodes, path)?.agent;
     if ((live.started.agents ?? []).some((one) => one.name === chosen)) setAgent(chosen);
     setTab("chat");
   };

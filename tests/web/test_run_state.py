@@ -1,4 +1,4 @@
-"""The view of a run is the same in Python and in the browser, for every pattern and at every entry."""
+"""The state of a run is the same in Python and in the browser, for every pattern and at every entry."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from podium.store.fault_injection import refuse_after
 from podium.values.agent import Advisors
 from podium.values.errors import Failure
 from podium.values.event import (
-    KINDS,
     Decision,
     Entry,
     Evaluated,
@@ -34,13 +31,9 @@ from podium.values.event import (
     TurnEnded,
     TurnResumed,
     TurnStarted,
-    decode_entry,
-    encode_entry,
-    event_kind,
 )
 from podium.values.request import Part, Request
-from podium.views.run_view import RunView
-from podium.views.run_view_fields import run_view_fields
+from podium.views.run_state import RunState
 from podium.web.dashboard.event_kinds import FILE, generate_module
 
 from ..collaboration import Play, add_team, make_plan, make_step, use_tool
@@ -48,29 +41,40 @@ from ..patterns.test_discuss import broadcast_move
 from ..patterns.test_router import routes_to
 from ..patterns.test_teams import AGAIN, DONE, add_lead, plan, ready_moves
 from ..studio import Studio
+from ..views.test_run_state import SAMPLES, as_document, omit_zeros, read_sample
 from .conftest import Site, Visitor
 
-SAMPLES = Path(__file__).parents[1] / "samples"
 SMALL = 120
 """Timelines with at most so many entries are compared at every entry."""
 
 FOLD = """
 async (timelines) => {
-  const { EMPTY_VIEW, apply, applyAll, runViewFields } = await import("/run_view.mjs");
-  return timelines.map(({ entries, small }) => {
-    if (!small) return [runViewFields(applyAll(EMPTY_VIEW, entries))];
-    const views = [];
-    entries.reduce((view, entry) => (views.push(apply(view, entry)), views.at(-1)), EMPTY_VIEW);
-    // The fields are read only now: a view that a later entry had changed would differ from the one in Python.
-    const first = applyAll(EMPTY_VIEW, entries.slice(0, entries.length >> 1));
-    const whole = applyAll(first, entries.slice(entries.length >> 1));
-    return [...views, whole].map(runViewFields);
+  const { applyChanges } = await import("/changes.mjs");
+  const state = await import("/run_state.mjs");
+  const ask = (document) => {
+    const { view } = document;
+    const usage = state.totalUsage(view, view.first);
+    return {
+      document,
+      state: state.findState(view),
+      tokens: usage.input_tokens + usage.output_tokens,
+      tree: state.walk(view, view.first).map(({ node }) => node.path),
+      open: state.listOpenRequests(view, view.at).map(({ event }) => event.id),
+      failure: state.describeFailure(view.ended?.failure),
+      text: state.findAnswered(view)?.text ?? "",
+    };
+  };
+  return timelines.map(({ changes, small }) => {
+    if (!small) return [ask(applyChanges({}, changes.flat()))];
+    const documents = [];
+    changes.reduce((before, some) => (documents.push(applyChanges(before, some)), documents.at(-1)), {});
+    // The documents are read only now: one that a later change had reached would differ from the one in Python.
+    const first = applyChanges({}, changes.slice(0, changes.length >> 1).flat());
+    const whole = applyChanges(first, changes.slice(changes.length >> 1).flat());
+    return [...documents, whole].map(ask);
   });
 }
 """
-
-FOLDED_KINDS = """async () => (await import("/run_view.mjs")).FOLDED_KINDS"""
-"""The kinds of entries that change a view."""
 
 
 def set_up_handoff(studio: Studio) -> None:
@@ -225,29 +229,39 @@ def write_interrupted_text() -> list[Entry]:
 
 
 def read_samples() -> list[list[Entry]]:
-    return [
-        [decode_entry(line) for line in path.read_bytes().splitlines()]
-        for path in sorted(SAMPLES.glob("timeline-*.jsonl"))
-    ]
+    return [read_sample(path) for path in SAMPLES]
 
 
 def fold_in_python(entries: Sequence[Entry]) -> list[dict[str, Any]]:
-    """Return the view after every entry and after the last, or only after the last if there are many."""
-    if len(entries) > SMALL:
-        return [as_json(run_view_fields(RunView.from_entries(entries)))]
-    view, found = RunView(), []
+    """Return the state after every entry and after the last, or only after the last if there are many."""
+    state, found = RunState(), []
     for entry in entries:
-        view.apply(entry)
-        found.append(as_json(run_view_fields(view)))
-    return [*found, found[-1]]
+        state.apply(entry)
+        if len(entries) <= SMALL:
+            found.append(ask(state))
+    return [*found, ask(state)]
 
 
-def as_json(fields: dict[str, Any]) -> dict[str, Any]:
-    decoded: dict[str, Any] = json.loads(msgspec.json.encode(fields))
-    return decoded
+def ask(state: RunState) -> dict[str, Any]:
+    """Return the state as a document, and what the page asks about it."""
+    view = state.view
+    result = view.build_result()
+    return {
+        "document": as_document(state),
+        "state": "paused" if view.is_paused else view.phase,
+        "tokens": view.usage.tokens,
+        "tree": [] if view.root is None else [node.path for node in view.root.walk()],
+        "open": [*view.requests.list_open(now=view.at)],
+        "failure": result.error,
+        "text": result.text,
+    }
 
 
-def test_the_browser_folds_every_timeline_into_the_view_that_python_has(
+def read_changes(entries: Sequence[Entry]) -> list[Any]:
+    return [json.loads(changes) for changes in RunState().apply_all(entries)]
+
+
+def test_the_page_has_the_state_of_every_timeline_after_its_changes(
     site: Site, visitor: Visitor, tmp_path: Path
 ) -> None:
     timelines = [
@@ -259,19 +273,41 @@ def test_the_browser_folds_every_timeline_into_the_view_that_python_has(
     ]
     page = visitor.open(site, signs_in=False)
 
-    given = [
-        {"entries": [json.loads(encode_entry(entry)) for entry in entries], "small": len(entries) <= SMALL}
-        for entries in timelines
-    ]
+    given = [{"changes": read_changes(entries), "small": len(entries) <= SMALL} for entries in timelines]
     folded = page.evaluate(FOLD, given)
 
-    kinds = {event_kind(entry.event) for entries in timelines for entry in entries}
-    assert not {kind for kind in KINDS.values() if kind not in kinds} & set(page.evaluate(FOLDED_KINDS))
-    for entries, views in zip(timelines, folded, strict=True):
+    for entries, states in zip(timelines, folded, strict=True):
         expected = fold_in_python(entries)
-        assert len(views) == len(expected)
-        for number, (ours, theirs) in enumerate(zip(expected, views, strict=True)):
-            assert theirs == ours, f"{entries[0].run} differs at entry {number + 1}"
+        assert len(states) == len(expected)
+        for number, (ours, theirs) in enumerate(zip(expected, states, strict=True)):
+            assert omit_zeros(theirs) == ours, f"{entries[0].run} differs at entry {number + 1}"
+
+
+def test_names_that_every_javascript_object_knows_are_names_of_agents_too(site: Site, visitor: Visitor) -> None:
+    names = ("__proto__", "constructor", "toString")
+    request = Request(text="go")
+    events: list[tuple[str, Event]] = [
+        ("", RunStarted(agent="lead", request=request)),
+        *((name, OperationStarted(agent=name, trigger="request", request=request)) for name in names),
+        *((name, TextStreamed(text=name)) for name in names),
+    ]
+    entries = [
+        Entry(run="names", seq=seq, at=float(seq), scope=path, operation=path, event=event)
+        for seq, (path, event) in enumerate(events, 1)
+    ]
+    page = visitor.open(site, signs_in=False)
+
+    texts = page.evaluate(
+        """async (changes) => {
+          const { applyChanges } = await import("/changes.mjs");
+          const { find } = await import("/run_state.mjs");
+          const { nodes } = applyChanges({}, changes.flatMap((some) => JSON.parse(some))).view;
+          return [["__proto__", "constructor", "toString", "valueOf"].map((name) => find(nodes, name)?.text), {}.text];
+        }""",
+        [changes.decode() for changes in RunState().apply_all(entries)],
+    )
+
+    assert texts == [[*names, None], None]
 
 
 def test_the_types_of_the_page_are_those_of_the_timeline() -> None:
