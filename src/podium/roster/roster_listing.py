@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from ..values.agent import Agent, Edge, Mode, Source
+from ..values.agent import Agent, Edge, Source
 from ..values.diagnostic import Diagnostic
 from ..values.document import Document, DocumentPart
+from ..values.team_options import Mode
 from .discovery import SOURCE_PREFIXES, Roster
 from .team_definition import TeamDefinition, TeamKind, is_team
 from .workflow_graph import Agents, find_terminal_agents, format_edge_label, iter_edges

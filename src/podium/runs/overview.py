@@ -14,7 +14,7 @@ from msgspec import structs
 from ..store.open_requests import OpenRequest, list_run_requests
 from ..store.reader import RunSummary, StoreReader
 from ..values.errors import StoreCorrupt
-from ..values.event import SCHEMA, AlsoCommitted, Entry, ModelReplied, WorkCommitted, WorkerSent
+from ..values.event import SCHEMA, Entry, ModelReplied, WorkCommitted, WorkerSent
 from ..values.phase import Phase
 from ..values.store_address import StoreAddress
 from ..values.usage import NO_USAGE, Usage, sum_usage
@@ -22,6 +22,7 @@ from ..views.check_runs import CheckRun, CheckRunsBuilder
 from ..views.context_use import ContextUse, ContextUseBuilder
 from ..views.run_view import OperationNode, RunView, usage_of_event
 from ..views.work_progress import TeamWork, TeamWorkBuilder
+from ..views.worker_state import list_checkout_work
 from .request_details import list_request
 from .run_lookup import find_wakeup_time
 from .work_lookup import is_team_worker
@@ -222,15 +223,12 @@ class OverviewRowBuilder:
         if self.view.started is not None and entry.seq > 1 + self.view.started.shared:
             self._usage += usage_of_event(entry.event)
 
-    def _list_commits(self) -> tuple[WorkCommitted | AlsoCommitted, ...]:
-        """Return a worker's last commit in each of its repositories."""
-        return () if self._committed is None else (self._committed, *self._committed.also)
-
     def build_row(self, summary: RunSummary, works: Sequence[TeamWork], *, now: float) -> OverviewRow:
         """Return the row of a run. `works` contains an item for each team of the run and of its workers."""
         started = summary.started
         state, task, root = summary.phase, started.errand, self.view.root
         is_working = state == "running"
+        works_in = () if task is None else list_checkout_work(task, None, self._committed)
         return OverviewRow(
             id=summary.id,
             state=state,
@@ -244,8 +242,8 @@ class OverviewRowBuilder:
             steps=_count_steps(works),
             usage=self._usage,
             model=self._model,
-            added=sum(one.added for one in self._list_commits()),
-            removed=sum(one.removed for one in self._list_commits()),
+            added=sum(one.added for one in works_in),
+            removed=sum(one.removed for one in works_in),
             activity=count_activity(self._entry_times, now=now) if is_working else (),
             context=self._context.largest,
             result=self._find_result_line(),

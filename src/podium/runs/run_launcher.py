@@ -130,11 +130,8 @@ class RunLauncher:
         team, own, notices = self._select_team(agent, options, place, settings)
         if (decision := options.get("decision")) is not None:
             validate_decision(decision, team)
-        checkout = None if worker_task is None else Path(worker_task.path)
-        also = () if worker_task is None else worker_task.also
-        guidance, guidance_notices = await read_guidance(
-            place, team, settings, self._redaction, checkout=checkout, also=also
-        )
+        checkouts = () if worker_task is None else worker_task.checkouts
+        guidance, guidance_notices = await read_guidance(place, team, settings, self._redaction, checkouts)
         started = RunStarted(
             agent=team[0].name,
             request=Request(text=self._redaction.redact_text(request)),
@@ -331,10 +328,9 @@ class RunLauncher:
 
     def _build_redaction(self, started: RunStarted) -> Redaction:
         """Return the redaction for a run: of the secrets in the environment and in its repositories' configuration."""
-        also = () if started.errand is None else (one.path for one in started.errand.also)
         found: dict[str, str] = {}
-        for folder in filter(None, (started.repo, *also)):
-            found |= read_stored_credentials(Path(folder))
+        for checkout in started.checkouts:
+            found |= read_stored_credentials(Path(checkout.path))
         return self._redaction.add_secrets(found)
 
     async def _require_unfinished(self, run: str) -> None:

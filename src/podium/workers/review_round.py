@@ -77,7 +77,7 @@ async def _continue_work(
             f"{worker.name} has ended ({worker.state}) and cannot receive messages; "
             "start a new worker that continues from its branch, with the review as its task"
         )
-    if worker.also:
+    if len(worker.works) > 1:
         raise Mistake(
             f"{worker.name} worked in several repositories, so no new worker can continue from its branch; "
             "delegate a new task with --also"

@@ -92,7 +92,7 @@ def format_run_header(run_state: Phase, run_view: RunView, *, now: float, most: 
         ["request", truncate_line(started.request.text, most - 9)],
         *([["fork of", describe_origin(started)]] if started.forked_from else []),
         ["folder", started.repo],
-        *([["also in", one.path] for one in started.errand.also] if started.errand is not None else []),
+        *(["also in", one.path] for one in started.checkouts[1:]),
         [
             "started",
             f"{began} ({format_age(time.time() - run_view.started_at)}), took "
