@@ -160,6 +160,7 @@ def test_every_path_that_a_page_for_contributors_names_exists(page: Path) -> Non
         path
         for path in sorted(named - NOT_OURS)
         if "NAME" not in path
+        and not path.startswith(".venv/")
         and not any((folder / path).exists() for folder in (ROOT, SOURCE, page.parent))
         and not [*SOURCE.rglob(path)]
     ]
