@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import yaml
 
-from podium.patterns.registry import MODES
 from podium.roster.agent_file import parse_agent_file
 from podium.values.event import KINDS
+from podium.values.team_options import MODES
 from podium.values.tool_table import TOOLS
 from podium.workers.commander_socket import commander_socket_path
 
@@ -188,6 +189,40 @@ def list_anchors(page: Path) -> set[str]:
     headings = re.findall(r"^#+ (.+)$", FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
     plain = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading) for heading in headings]
     return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in plain}
+
+
+def test_every_make_target_that_is_named_exists() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    pages = [
+        *CONTRIBUTORS_PAGES,
+        ROOT / "README.md",
+        *(ROOT / ".github").rglob("*.*"),
+        ROOT / ".pre-commit-config.yaml",
+    ]
+    named = {
+        target
+        for page in pages
+        for target in re.findall(r"(?:`|^|: |\|\| )make ([a-z-]+)", page.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+
+    assert {"setup", "check", "docs", "test"} <= named <= targets
+
+
+def test_the_hooks_for_commits_use_the_programs_of_the_environment() -> None:
+    [repo] = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"]
+
+    programs = [Path(hook["entry"].split()[0]) for hook in repo["hooks"]]
+
+    assert repo["repo"] == "local"
+    assert {program.parent for program in programs} == {Path(".venv/bin")}
+    assert [program for program in programs if not Path(sys.executable).with_name(program.name).exists()] == []
+
+
+def test_the_workflows_and_the_forms_for_issues_can_be_read() -> None:
+    files = [*(ROOT / ".github").rglob("*.yml")]
+
+    assert {type(yaml.safe_load(file.read_text(encoding="utf-8"))) for file in files} == {dict}
+    assert len(files) == 4
 
 
 def test_every_tool_is_documented() -> None:
