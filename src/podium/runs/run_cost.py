@@ -12,7 +12,8 @@ from ..values.column import encode_row
 from ..values.event import SCHEMA, decode_entry
 from ..values.phase import Phase
 from ..values.usage import Usage, sum_usage
-from ..views.run_view import USAGE_KINDS, OperationNode, RunView, usage_of_event
+from ..views.run_usage import USAGE_KINDS, usage_of_event
+from ..views.run_view import OperationNode, RunView
 from .run_listing import RUN_COLUMNS, RunRow, make_run_row
 
 

@@ -77,8 +77,8 @@ class OngoingWork(Struct):
     has_turned: bool = False
     """Whether there was a turn since a process began to work on the run."""
 
-    def apply(self, entry: Entry) -> None:
-        """Apply the next entry."""
+    def apply(self, entry: Entry) -> bool:
+        """Apply the next entry. Return whether it was about this work."""
         match entry.event:
             case TurnStarted() | TurnResumed():
                 self.has_turned = True
@@ -98,6 +98,9 @@ class OngoingWork(Struct):
                 self.workers.append(run)
             case WorkerReturned(run=run) if run in self.workers:
                 self.workers.remove(run)
+            case _:
+                return False
+        return True
 
     def interrupt(self) -> None:
         """Forget the turns and the tool calls, because no process works on the run. Requests and workers stay open."""

@@ -14,29 +14,18 @@ from typing import Literal
 from msgspec import Struct
 
 from ..values.event import (
-    KINDS,
     AlsoCommitted,
     Entry,
-    ModelReplied,
-    Noticed,
     PermissionAsked,
     QuestionAsked,
-    ReasoningStreamed,
-    RunPaused,
-    RunResumed,
-    RunStarted,
-    TextStreamed,
     WorkCommitted,
-    WorkerPlaced,
-    WorkerReturned,
 )
 from ..values.phase import FINAL_PHASES, Activity, Lease, Phase
 from ..values.usage import NO_USAGE, Usage
 from ..values.worker_task import WorkerTask
-from .check_runs import CheckRun, CheckRunsBuilder
-from .context_use import ContextUse, ContextUseBuilder
-from .phase import OngoingWork
+from .run_usage import ContextUse, RunUsage
 from .run_view import RunView
+from .worker_record import CheckRun, WorkerRecord
 
 WorkerStatus = Literal[
     "queued",
@@ -89,9 +78,6 @@ REASONS: dict[WorkerStatus, str] = {
     "waiting_permission": "it is waiting for your answer",
 }
 """Why a worker has no answer, unless more is known."""
-
-RELEVANT_KINDS = tuple(name for event, name in KINDS.items() if event not in (TextStreamed, ReasoningStreamed))
-"""The kinds of events that affect a worker's state: all but streamed text and reasoning."""
 
 WORKERS_TOOL = "workers"
 """The tool name that is shown for a worker while it waits for workers that it started."""
@@ -187,17 +173,8 @@ class WorkerStateBuilder:
     """Builds a worker's state, entry by entry."""
 
     view: RunView = field(default_factory=RunView)
-    _begun_at: float = 0.0
-    _restarts: int = 0
-    _is_under_way: bool = False
-    """Whether any work was recorded since the run was last started, resumed or paused."""
-    _work: OngoingWork = field(default_factory=OngoingWork)
-    _placed: WorkerPlaced | None = None
-    _committed: WorkCommitted | None = None
-    _checks: CheckRunsBuilder = field(default_factory=CheckRunsBuilder)
-    _counts: dict[str, None] = field(default_factory=dict)
-    _model: str = ""
-    _context: ContextUseBuilder = field(default_factory=ContextUseBuilder)
+    record: WorkerRecord = field(default_factory=WorkerRecord)
+    usage: RunUsage = field(default_factory=RunUsage)
 
     @property
     def seq(self) -> int:
@@ -207,47 +184,18 @@ class WorkerStateBuilder:
     def apply(self, entry: Entry) -> None:
         """Apply the next entry."""
         self.view.apply(entry)
-        self._context.apply(entry)
-        self._checks.apply(entry)
-        match entry.event:
-            case RunResumed():
-                self._apply_resume(entry.at)
-            case RunPaused():
-                self._is_under_way = False
-            case RunStarted() | Noticed():
-                pass
-            case _:
-                self._is_under_way = True
-                self._apply_progress(entry)
-
-    def _apply_resume(self, at: float) -> None:
-        """Record that a new process resumed the run, and that the earlier turns and tools are no longer running."""
-        self._restarts += self._is_under_way
-        self._begun_at = self._begun_at or at
-        self._is_under_way = False
-        self._work.interrupt()
-
-    def _apply_progress(self, entry: Entry) -> None:
-        self._work.apply(entry)
-        match entry.event:
-            case ModelReplied(model=model):
-                self._model = model
-            case WorkerPlaced() as event:
-                self._placed = event
-            case WorkCommitted() as event:
-                self._committed = event
-            case WorkerReturned(run=run):
-                self._counts[run] = None
+        self.record.apply(entry)
+        self.usage.apply(entry)
 
     def build_state(self, lease: Lease, *, posted: Collection[str] = ()) -> WorkerState:
         """Return the worker's current state. `posted` contains the ids of requests with an answer in the mailbox."""
-        view, started = self.view, self.view.started
+        view, record, started = self.view, self.record, self.view.started
         assert started is not None, "the first entry of a run must be RunStarted"
         assert started.errand is not None, "a worker's run must have a worker task"
         result = view.build_result()
-        committed = self._committed or WorkCommitted(branch=started.errand.branch, commit="")
+        committed = record.committed or WorkCommitted(branch=started.errand.branch, commit="")
         asked = view.requests.list_open(now=time.time(), posted=posted)
-        phase, activity = view.derive_phase(lease, is_worker=True), self._work.derive_activity(asked)
+        phase, activity = view.derive_phase(lease, is_worker=True), record.ongoing.derive_activity(asked)
         status = ACTIVITY_STATUSES[activity] if phase == "running" else PHASE_STATUSES[phase]
         return WorkerState(
             run=view.run,
@@ -262,29 +210,30 @@ class WorkerStateBuilder:
             answer=result.text if result.succeeded else None,
             why=self._explain_missing_answer(status),
             unproved=result.unproved or "",
-            base="" if self._placed is None else self._placed.base,
+            base="" if record.placed is None else record.placed.base,
             commit=committed.commit,
             commits=committed.commits,
             files=committed.files,
             added=committed.added,
             removed=committed.removed,
-            checks=tuple(self._checks.checks),
+            checks=tuple(record.checks),
             usage=view.usage,
-            counts=tuple(self._counts),
+            counts=tuple(record.returned),
             delegated_at=view.started_at,
-            begun_at=self._begun_at,
+            begun_at=record.begun_at,
             at=view.at,
-            restarts=self._restarts,
-            context=self._context.largest,
-            model=self._model,
+            restarts=record.restarts,
+            context=self.usage.largest_context,
+            model=self.usage.model,
             wakes_at=view.wakes_at if lease == "held" or phase == "waiting" else None,
             also=tuple(self._list_also_work(started.errand)),
             expects_changes=any(one.expects_changes for one in started.agents if one.name == started.agent),
         )
 
     def _list_also_work(self, worker_task: WorkerTask) -> Iterator[AlsoWork]:
-        bases = {} if self._placed is None else {one.root: one.base for one in self._placed.also}
-        commits = {} if self._committed is None else {one.root: one for one in self._committed.also}
+        placed, committed = self.record.placed, self.record.committed
+        bases = {} if placed is None else {one.root: one.base for one in placed.also}
+        commits = {} if committed is None else {one.root: one for one in committed.also}
         for one in worker_task.also:
             done = commits.get(one.root) or AlsoCommitted(root=one.root, commit="")
             yield AlsoWork(
@@ -307,7 +256,7 @@ class WorkerStateBuilder:
                     return action.tool
                 case QuestionAsked():
                     return "ask_person"
-        work = self._work
+        work = self.record.ongoing
         if work.tools:
             return next(reversed(work.tools.values())).name
         return WORKERS_TOOL if work.workers and not work.turns else ""

@@ -17,7 +17,7 @@ from ....runs.work_lookup import iter_work_runs
 from ....store.reader import StoreReader
 from ....values.column import encode_rows
 from ....values.errors import Mistake, NoSuchRun, StoreCorrupt
-from ....values.event import KINDS, SCHEMA, ArtifactStored, TeamFormed
+from ....values.event import KINDS, SCHEMA, TeamFormed
 from ....views.decision_fields import DECISION_COLUMNS, list_decision_rows, whole_decision_fields
 from ..route_parameters import RepoFolder, RunPrefix, Server
 from ..scopes import ApiRequest, get_token, may_read
@@ -56,8 +56,7 @@ def list_artifacts(run: RunPrefix, server: Server) -> dict[str, Any]:
     """List the artifacts that the steps of a run produced."""
     with open_reader(server.store) as reader:
         id = find.resolve(reader, run, repo=server.repo).run
-        events = [entry.event for work in iter_work_runs(reader, id) for entry in work.entries]
-        artifacts = [event for event in events if isinstance(event, ArtifactStored)]
+        artifacts = [one for work in iter_work_runs(reader, id) for one in work.plans.artifacts]
     return {"schema": SCHEMA, "run": id, "artifacts": msgspec.to_builtins(artifacts)}
 
 
