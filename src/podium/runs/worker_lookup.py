@@ -17,8 +17,7 @@ from ..system.locations import find_repo
 from ..values.errors import NoSuchRun, PodiumError, StoreCorrupt
 from ..values.event import decode_entry
 from ..values.store_address import StoreAddress
-from ..views.worker_record import WorkerRecord
-from ..views.worker_state import WorkerState, build_worker_state
+from ..views.worker_state import RELEVANT_KINDS, WorkerState, build_worker_state
 from ..workspace.git.repository import Repository
 from ..workspace.worktrees.worktree import Worktrees
 from ..workspace.worktrees.worktree_folder import DEFAULT_FOLDER_PATTERN
@@ -121,7 +120,7 @@ def load_readable_states(store: StoreAddress, runs: Iterable[str]) -> list[Worke
 def load_worker_state(reader: StoreReader, run: str) -> WorkerState:
     """Return the state of one worker."""
     lease = reader.read_summary(run).lease
-    entries = (decode_entry(row.line) for row in reader.read_rows_of_kinds(run, WorkerRecord.KINDS))
+    entries = (decode_entry(row.line) for row in reader.read_rows_of_kinds(run, RELEVANT_KINDS))
     return build_worker_state(entries, lease, posted=reader.read_mailbox_refs(run))
 
 

@@ -56,6 +56,15 @@ def is_startable(last: Event, *, now: float) -> bool:
     return not isinstance(last, RunEnded)
 
 
+WORK_EVENTS = frozenset(
+    {
+        *(TurnStarted, TurnResumed, TurnEnded, OperationEnded, ToolCalled, ToolAnswered, WorkerSent, WorkerReturned),
+        *(PermissionAsked, QuestionAsked, PermissionAnswered, QuestionAnswered),
+    }
+)
+"""The events that change what agents are in the middle of."""
+
+
 class RunningTool(Struct, frozen=True, array_like=True):
     """A tool that is running, and the scope of its call."""
 
@@ -79,6 +88,8 @@ class OngoingWork(Struct):
 
     def apply(self, entry: Entry) -> bool:
         """Apply the next entry. Return whether it was about this work."""
+        if type(entry.event) not in WORK_EVENTS:
+            return False
         match entry.event:
             case TurnStarted() | TurnResumed():
                 self.has_turned = True
@@ -98,8 +109,6 @@ class OngoingWork(Struct):
                 self.workers.append(run)
             case WorkerReturned(run=run) if run in self.workers:
                 self.workers.remove(run)
-            case _:
-                return False
         return True
 
     def interrupt(self) -> None:

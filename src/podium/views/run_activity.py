@@ -53,11 +53,10 @@ from ..values.event import (
     Voted,
     WorkCommitted,
     WorkEnded,
-    WorkerReturned,
     WorkerSent,
 )
 from ..values.phase import Activity
-from .phase import OngoingWork
+from .phase import WORK_EVENTS, OngoingWork
 
 Doing = Activity | Literal["retrying", "blocked"]
 """What an agent does: its activity, or that it waits to repeat a model call or cannot continue a step of a plan."""
@@ -73,25 +72,10 @@ MOST_MESSAGES = 500
 LONGEST_ARGUMENTS = 160
 LONGEST_ARGUMENT_TEXT = 400
 
-_ERRORS = (CallFailed, IterationFailed, PlanStepFailed, ActionRefused)
-_ONGOING = (
-    TurnStarted,
-    TurnResumed,
-    TurnEnded,
-    ToolCalled,
-    ToolAnswered,
-    PermissionAsked,
-    QuestionAsked,
-    WorkerSent,
-    WorkerReturned,
-)
+_ERRORS = frozenset({CallFailed, IterationFailed, PlanStepFailed, ActionRefused})
 
 PERIOD_KINDS = tuple(
-    KINDS[event]
-    for event in (
-        *(RunPaused, RunResumed, RunEnded, OperationStarted, OperationEnded, PermissionAnswered, QuestionAnswered),
-        *_ONGOING,
-    )
+    sorted(KINDS[event] for event in (RunPaused, RunResumed, RunEnded, OperationStarted, *WORK_EVENTS))
 )
 """The kinds of entries that are needed to know in which periods agents were active, except for retries."""
 
@@ -286,7 +270,7 @@ class RunActivity(Struct):
                 operation = self.open.get(self.asked.get(id, ""))
                 edits.drop(self, "asked", id)
                 self._apply_ongoing(operation, entry, edits)
-            case event if isinstance(event, _ONGOING):
+            case event if type(event) in WORK_EVENTS:
                 self._note_call(entry, edits)
                 self._apply_ongoing(self.open.get(entry.operation), entry, edits)
 
@@ -431,7 +415,7 @@ class RunActivity(Struct):
                 self._mark(own, "error", entry, edits)
             case ToolAnswered(is_error=True):
                 self._mark(own, "error", entry, edits)
-            case event if isinstance(event, _ERRORS):
+            case event if type(event) in _ERRORS:
                 self._mark(own, "error", entry, edits)
 
     def _mark(self, key: str, kind: Mark, entry: Entry, edits: Edits, *, to: str = "") -> None:

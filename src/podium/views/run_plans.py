@@ -50,14 +50,18 @@ from ..values.event import (
 from ..values.operation_path import PLAN_STEP, owns_plan_step
 from ..values.usage import NO_USAGE, Usage
 
-_USED = (
-    *(WorkerReturned, ModelReplied, CallFailed, CallCut, ActionBegan, OperationStarted, OperationEnded),
-    *(PermissionAsked, QuestionAsked, PermissionAnswered, QuestionAnswered),
+_USED = frozenset(
+    {
+        *(WorkerReturned, ModelReplied, CallFailed, CallCut, ActionBegan, OperationStarted, OperationEnded),
+        *(PermissionAsked, QuestionAsked, PermissionAnswered, QuestionAnswered),
+    }
 )
-_PROGRESS = (
-    *(TeamFormed, PlanDrafted, PlanCommitted, WorkStateChanged, WorkEnded, SnapshotTaken),
-    *(PlanStepStarted, PlanStepHandedOver, PlanStepBlocked, PlanStepUnblocked, PlanStepSubmitted),
-    *(PlanStepReviewed, PlanStepReopened, PlanStepCompleted, PlanStepFailed),
+_PROGRESS = frozenset(
+    {
+        *(TeamFormed, PlanDrafted, PlanCommitted, WorkStateChanged, WorkEnded, SnapshotTaken),
+        *(PlanStepStarted, PlanStepHandedOver, PlanStepBlocked, PlanStepUnblocked, PlanStepSubmitted),
+        *(PlanStepReviewed, PlanStepReopened, PlanStepCompleted, PlanStepFailed),
+    }
 )
 
 
@@ -147,7 +151,7 @@ class StepWork(Struct):
 class RunPlans(Struct):
     """The plans of a run's collaborating teams, built by applying the entries of its timeline in order."""
 
-    KINDS: ClassVar = tuple(KINDS[event] for event in (*_PROGRESS, *_USED, ArtifactStored, RunEnded))
+    KINDS: ClassVar = tuple(sorted(KINDS[event] for event in (*_PROGRESS, *_USED, ArtifactStored, RunEnded)))
     """The kinds of entries that change the plans."""
 
     teams: dict[str, TeamWork] = {}
@@ -164,7 +168,7 @@ class RunPlans(Struct):
     def apply(self, entry: Entry, edits: Edits = EDITS) -> None:
         """Apply the next entry."""
         event = entry.event
-        if isinstance(event, _USED):
+        if type(event) in _USED:
             for path in _iter_step_paths(entry.operation):
                 work = self.steps.setdefault(path, StepWork())
                 work.apply(entry)
@@ -174,12 +178,12 @@ class RunPlans(Struct):
         elif isinstance(event, RunEnded) and event.outcome == "cancelled":
             for operation, team in self.teams.items():
                 edits.put(self, "teams", operation, _cancel(team))
-        elif isinstance(event, _PROGRESS):
-            team = self.teams.get(entry.operation)
-            if team is None and isinstance(event, TeamFormed):
-                team = TeamWork(operation=entry.operation, progress=WorkProgress())
-            if team is not None:
-                edits.put(self, "teams", entry.operation, _apply(team, entry))
+        elif type(event) in _PROGRESS:
+            known = self.teams.get(entry.operation)
+            if known is None and isinstance(event, TeamFormed):
+                known = TeamWork(operation=entry.operation, progress=WorkProgress())
+            if known is not None:
+                edits.put(self, "teams", entry.operation, _apply(known, entry))
 
     def measure_steps(self, team: TeamWork, *, until: float) -> dict[str, StepUse]:
         """Return what each step of a team's plan has used up to the time `until`, keyed by step."""

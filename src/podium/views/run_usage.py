@@ -29,6 +29,12 @@ from ..values.usage import NO_USAGE, Usage
 USAGE_KINDS = frozenset(KINDS[event] for event in (ModelReplied, CallFailed, CallCut))
 """The kinds of events that record the usage of the run's own model calls."""
 
+_EVENTS = frozenset(
+    {
+        *(ModelReplied, CallFailed, CallCut, RunStarted, OperationStarted, OperationEnded),
+        *(TurnStarted, ContextCompacted, SessionRevived),
+    }
+)
 UNKNOWN_MODEL = "unknown"
 
 
@@ -69,13 +75,7 @@ class OperationTurn(Struct):
 class RunUsage(Struct):
     """The usage of a run, built by applying the entries of its timeline in order."""
 
-    KINDS: ClassVar = (
-        *USAGE_KINDS,
-        *(
-            KINDS[event]
-            for event in (RunStarted, OperationStarted, OperationEnded, TurnStarted, ContextCompacted, SessionRevived)
-        ),
-    )
+    KINDS: ClassVar = tuple(sorted(KINDS[event] for event in _EVENTS))
     """The kinds of entries that change the usage."""
 
     shared: int = 0
@@ -97,6 +97,8 @@ class RunUsage(Struct):
 
     def apply(self, entry: Entry, edits: Edits = EDITS) -> None:
         """Apply the next entry."""
+        if type(entry.event) not in _EVENTS:
+            return
         path = entry.operation
         match entry.event:
             case RunStarted(shared=shared):

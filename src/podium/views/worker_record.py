@@ -32,6 +32,9 @@ VERDICT = re.compile(r"(PASS|FAIL) (.+?)(?=, (?:PASS|FAIL) |$)")
 """Pattern for the result of each check in the first line of the tool's answer, if the tool ran several checks."""
 
 
+_UNRELATED = frozenset({TextStreamed, ReasoningStreamed, RunStarted, Noticed})
+
+
 class CheckRun(Struct, frozen=True, kw_only=True):
     """A check that was executed during a run, and whether it passed."""
 
@@ -42,8 +45,8 @@ class CheckRun(Struct, frozen=True, kw_only=True):
 class WorkerRecord(Struct):
     """The work in a run's own checkout, built by applying the entries of its timeline in order."""
 
-    KINDS: ClassVar = tuple(name for event, name in KINDS.items() if event not in (TextStreamed, ReasoningStreamed))
-    """The kinds of entries that change the record: all but streamed text and reasoning."""
+    KINDS: ClassVar = tuple(name for event, name in KINDS.items() if event not in _UNRELATED)
+    """The kinds of entries that change the record."""
 
     begun_at: float = 0.0
     restarts: int = 0
@@ -67,9 +70,9 @@ class WorkerRecord(Struct):
 
     def apply(self, entry: Entry, edits: Edits = EDITS) -> None:
         """Apply the next entry."""
+        if type(entry.event) in _UNRELATED:
+            return
         match entry.event:
-            case TextStreamed() | ReasoningStreamed() | RunStarted() | Noticed():
-                return
             case RunResumed():
                 self._apply_resume(entry.at, edits)
                 return

@@ -14,10 +14,13 @@ from typing import Literal
 from msgspec import Struct
 
 from ..values.event import (
+    KINDS,
     AlsoCommitted,
     Entry,
     PermissionAsked,
     QuestionAsked,
+    ReasoningStreamed,
+    TextStreamed,
     WorkCommitted,
 )
 from ..values.phase import FINAL_PHASES, Activity, Lease, Phase
@@ -78,6 +81,9 @@ REASONS: dict[WorkerStatus, str] = {
     "waiting_permission": "it is waiting for your answer",
 }
 """Why a worker has no answer, unless more is known."""
+
+RELEVANT_KINDS = tuple(name for event, name in KINDS.items() if event not in (TextStreamed, ReasoningStreamed))
+"""The kinds of events that affect a worker's state: all but streamed text and reasoning."""
 
 WORKERS_TOOL = "workers"
 """The tool name that is shown for a worker while it waits for workers that it started."""
