@@ -11,7 +11,7 @@ GOOSE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/podium-test-agents/goose-$(GOOSE
 # Tests start many processes, and each would compile the sources anew if none of them might keep the result.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo fleet-demo test test-failed test-slow check bench system script-programs power-programs goose agents clean
+.PHONY: demo fleet-demo test test-failed test-slow check docs bench system script-programs power-programs goose agents clean
 
 demo: $(VENV)/ready
 	$(BIN)/podium demo
@@ -32,6 +32,12 @@ check: $(VENV)/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# What is generated from the source: the tables of keys, the API reference, and the page's kinds of events.
+docs: $(VENV)/ready
+	$(BIN)/python tools/key_tables.py
+	$(BIN)/python tools/api_reference.py
+	$(BIN)/python -m podium.web.dashboard.event_kinds
 
 bench: $(VENV)/ready
 	$(BIN)/python -m benchmarks

@@ -64,7 +64,7 @@ STARTING_PROCESSES = {
 POSTING_MAIL = {
     "runs/run_steering.py": "messages, and requests to pause, stop or change a run",
     "runs/answers.py": "answers to requests",
-    "runs/run_driver.py": "receipts for agents' messages",
+    "runs/store_links.py": "receipts for agents' messages",
 }
 """The modules that post to a run's mailbox, and what. Everything else calls the acts in them, which need an actor."""
 

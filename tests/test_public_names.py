@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import runpy
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,13 @@ def test_the_documents_import_public_names_only(page: Path) -> None:
                     others += [name for name in ours if name not in PACKAGES]
 
     assert others == []
+
+
+def test_the_api_reference_is_what_the_docstrings_make() -> None:
+    build_page = runpy.run_path(str(ROOT / "tools" / "api_reference.py"))["build_page"]
+
+    # `make docs` writes it anew.
+    assert (ROOT / "docs" / "api.md").read_text(encoding="utf-8") == build_page()
 
 
 def test_type_checkers_find_our_types() -> None:

@@ -7,26 +7,27 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from podium.config.settings_keys import KEYS, WORKTREE_KEYS
-from podium.roster.agent_keys import FILE_KEYS
-from podium.roster.team_keys import KEYS as TEAM_KEYS
-from podium.values.field_reader import Key, Keys, to_camel_case
+from podium.config.settings_keys import KEYS
+from podium.roster.agent_keys import KEYS as AGENT_KEYS
+from podium.roster.team_keys import MODE_KEYS, TEAM_KEYS, list_modes
+from podium.values.field_reader import to_camel_case
 from podium.values.hook_keys import HOOK_KEYS
+from podium.values.struct_reader import FileKey, Keys
 
 DOCS = Path(__file__).parents[1] / "docs"
 
-COLUMNS: dict[str, Callable[[Key], str]] = {
-    "value": lambda key: key.value,
-    "meaning": lambda key: key.meaning,
-    "default": lambda key: key.default,
-    "modes": lambda key: ", ".join(key.modes) or "all",
+COLUMNS: dict[str, Callable[[str, FileKey], str]] = {
+    "value": lambda _, key: key.value,
+    "meaning": lambda _, key: key.key.meaning,
+    "default": lambda _, key: key.default,
+    "modes": lambda name, _: ", ".join(modes) if 0 < len(modes := list_modes(name)) < len(MODE_KEYS) else "all",
 }
 
 TABLES: dict[tuple[str, str], tuple[Keys, Callable[[str], str]]] = {
     ("settings.md", "| key | value | meaning |"): (KEYS, str),
-    ("settings.md", "| key in `worktrees` | value | meaning |"): (WORKTREE_KEYS, str),
-    ("hooks.md", "| key | value | default |"): (HOOK_KEYS, str),
-    ("agents.md", "| key | value | default |"): (FILE_KEYS, to_camel_case),
+    ("settings.md", "| key in `worktrees` | value | meaning |"): (KEYS["worktrees"].keys, str),
+    ("hooks.md", "| key | meaning | default |"): (HOOK_KEYS, str),
+    ("agents.md", "| key | meaning | default |"): (AGENT_KEYS, to_camel_case),
     ("agents.md", "| key in `team` | value | meaning | default | modes |"): (TEAM_KEYS, str),
 }
 """For each page and head of a table in it: the keys that are its rows, and how they are spelled there."""
@@ -55,7 +56,7 @@ def iter_rows(head: str, keys: Keys, spell: Callable[[str], str]) -> Iterator[st
     """Yield a row for each key, with the columns that the head names."""
     columns = [COLUMNS[name.strip()] for name in head.strip("|").split("|")[1:]]
     for name, key in keys.items():
-        cells = [f"`{spell(name)}`", *(column(key) for column in columns)]
+        cells = [f"`{spell(name)}`", *(column(name, key) for column in columns)]
         yield "".join(f"| {cell} " if cell else "| " for cell in cells) + "|"
 
 

@@ -39,7 +39,8 @@ async def ask(request: dict[str, Any]) -> dict[str, float]:
             timeline.append(asked, scope="", operation="worker")
             await timeline.wait_written()
             await link.send(PermissionRequest(request=asked.id))
-            answer = await timeline.wait_answer(asked.id)  # an answer that needs a person would never come
+            # An answer that needs a person would never come.
+            answer = await timeline.index.requests.wait_answer(asked.id)
             await timeline.wait_written()
             taken.append(time.perf_counter() - begin)
             failed += not (isinstance(answer, PermissionAnswered) and answer.decision == "once")

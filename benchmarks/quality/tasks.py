@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from podium import Agent
-from podium.values.agent import Advisors, Member, Mode, Router, Team
+from podium.values.agent import Advisors, Member, Router, Team
 from podium.values.event import Advised, HandedOff, ReflectEnded, Routed, TeamPlanned
+from podium.values.team_options import Mode
 
 from ..quality_scenario import CODER_PROMPT, DESTINATIONS, EDITS, ROUTER_PROMPT, ROUTES
 from .attempt import Outcome, find_answer_problem

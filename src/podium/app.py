@@ -22,11 +22,11 @@ from .core.timeline import Timeline
 from .engines.engine_choice import Engines
 from .engines.model.price_cache import PriceCache
 from .patterns.registry import OnDiscussion, Pattern
-from .runs.run_assembly import TraceRun
+from .runs.run_assembly import RunParts, TraceRun
 from .runs.run_handle import Run
 from .runs.run_launcher import RunLauncher
 from .runs.run_options import RunOptions
-from .runs.run_start import resume_run, run_to_end, start_run
+from .runs.run_start import resume_run, start_run
 from .runs.run_steering import stop_run
 from .setup.agent_programs import list_agent_programs
 from .setup.call_options import find_call_options
@@ -94,17 +94,18 @@ class App:
             )
             self._engines = await opening.enter_async_context(engines)
             self._background_tasks = await opening.enter_async_context(create_task_group())
-            self.launcher = RunLauncher(
-                self.settings,
-                store,
-                self._background_tasks,
-                self._environ,
+            parts = RunParts(
+                settings=self.settings,
+                store=store,
+                background_tasks=self._background_tasks,
+                environ=self._environ,
                 engine_for=self._engine_for,
-                make_placement=_make_placement,
+                make_placement=self._make_placement,
                 commit_work=_commit_work,
                 make_push=_make_push,
                 trace_run=self._open_traces(opening) if is_telemetry_on(self._environ) else None,
             )
+            self.launcher = RunLauncher(parts)
             self._exit_stack = opening.pop_all()
         return self
 
@@ -119,7 +120,8 @@ class App:
 
         `by` is the name of who starts the run, by default the user of this process.
         """
-        return await run_to_end(self.launcher, agent, request, options, by=get_local_actor("api", by))
+        driver = await self.launcher.create_run(agent, request, options, by=get_local_actor("api", by))
+        return await driver.drive()
 
     @asynccontextmanager
     async def start(
@@ -225,16 +227,20 @@ class App:
     def _engine_for(self, settings: Settings, agent: Agent) -> Engine:
         return find_engine(self._engines, settings, agent, self._environ)
 
+    def _make_placement(
+        self, settings: Settings, run: str, started: RunStarted, unattended: Unattended | None
+    ) -> Placement:
+        # Imported here to keep start-up fast: most runs start no workers.
+        from .workers.local_placement import LocalPlacement
 
-def _make_placement(
-    launcher: RunLauncher, settings: Settings, run: str, started: RunStarted, unattended: Unattended | None
-) -> Placement:
-    # Imported here to keep start-up fast: most runs start no workers.
-    from .workers.local_placement import LocalPlacement
-
-    return LocalPlacement(
-        launcher, settings, run, Path(started.repo), worker_task=started.errand, is_unattended=unattended == "deny"
-    )
+        return LocalPlacement(
+            self.launcher,
+            settings,
+            run,
+            Path(started.repo),
+            worker_task=started.errand,
+            is_unattended=unattended == "deny",
+        )
 
 
 async def _commit_work(timeline: Timeline, started: RunStarted, settings: Settings, succeeded: bool) -> str:

@@ -493,11 +493,10 @@ def test_a_rule_that_a_host_wrote_into_a_request_is_not_granted_by_an_answer_els
     assert rule is not None
     granted = []
     for offered in (rule, "Bash(*)"):
-        timeline = Timeline("r1", NoLease())
-        timeline.has_foreign_entries = True
+        timeline = Timeline("r1", NoLease(), has_foreign_entries=True)
         asked = PermissionAsked(id="q1", action=action, reason="a rule asks", always=offered)
         timeline.load(make_entries(asked, PermissionAnswered(id="q1", decision="always", rule=offered)))
-        granted.append(timeline.granted_rules)
+        granted.append(timeline.index.requests.granted_rules)
 
     assert granted == [(rule,), ()]
 

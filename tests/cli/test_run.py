@@ -5,11 +5,13 @@ import signal
 import subprocess
 import sys
 import textwrap
+from typing import get_args
 
 import pytest
 
-from podium.patterns.registry import MODES
-from podium.roster.team_keys import MODES as TEAM_MODES
+from podium.patterns.registry import find_pattern
+from podium.values.agent import Agent, Team
+from podium.values.team_options import MODES, Mode
 
 from ..preloaded_podium import PODIUM
 from .conftest import SLOW, Desk, read_until_exit, wait_for
@@ -71,7 +73,10 @@ def test_a_number_of_iterations_goes_with_no_other_mode_than_reflect(desk: Desk)
 
 
 def test_every_mode_that_a_team_can_have_can_run() -> None:
-    assert set(TEAM_MODES) == set(MODES)
+    patterns = [find_pattern(Agent(name="lead", team=Team(mode=mode, members=()))) for mode in MODES]
+
+    assert list(MODES) == list(get_args(Mode))
+    assert [pattern.__name__ for pattern in patterns] == [f"run_{mode}" for mode in MODES]
 
 
 def test_constraints_reach_the_planner_and_are_refused_where_they_would_do_nothing(desk: Desk) -> None:

@@ -14,6 +14,7 @@ from podium.config.settings_document import (
     ProviderLimits,
     SettingsDocument,
     WorktreeSettings,
+    make_document,
 )
 from podium.config.settings_files import read_settings_files
 from podium.values.agent import Budget, Permissions
@@ -63,7 +64,7 @@ squad_history: true
 forge: gitlab
 """
 
-EXPECTED = SettingsDocument(
+EXPECTED = make_document(
     model="fast",
     models={
         "fast": Role(model="groq:llama"),

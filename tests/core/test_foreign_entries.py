@@ -53,8 +53,7 @@ class Rows:
 
 def take_over(rows: Sequence[JournalRow], lease: Rows, *, is_foreign: bool = True) -> Timeline:
     """Return the timeline of a run that another process has worked on."""
-    timeline = Timeline("r1", lease)
-    timeline.has_foreign_entries = is_foreign
+    timeline = Timeline("r1", lease, has_foreign_entries=is_foreign)
     timeline.load(rows)
     return timeline
 
@@ -115,7 +114,7 @@ async def call_tool(timeline: Timeline, tool: Tool) -> None:
     gate = Gate(
         lambda action, lines, guard: Verdict(decision="ask", reason="a rule asks", rule="Write"),
         agent="hand",
-        directory="/repo",
+        checkouts=("/repo",),
         allowance=Allowance(timeline, "", None, of=""),
         rate_limit=RateLimit(60),
         unattended="deny",

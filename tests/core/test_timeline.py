@@ -142,8 +142,8 @@ async def test_usage_is_summed_by_operation_and_survives_a_new_owner(tmp_path: P
 
         again = await load_timeline(store)
 
-    assert timeline.usage_below() == again.usage_below() == Usage(calls=3, input_tokens=30)
-    assert again.usage_below("lead/advice:legal#1").calls == 1
+    assert timeline.index.usage_below() == again.index.usage_below() == Usage(calls=3, input_tokens=30)
+    assert again.index.usage_below("lead/advice:legal#1").calls == 1
 
 
 def make_rows(texts: list[str]) -> list[JournalRow]:

@@ -21,7 +21,7 @@ from podium.store.run_store import RunStore
 from podium.system.host_id import read_host_id
 from podium.testing import Fails
 from podium.testing.postgres_cluster import run_cluster
-from podium.values.agent import Budget, Member, Mode, Permissions, Team
+from podium.values.agent import Budget, Member, Permissions, Team
 from podium.values.event import (
     ActionBegan,
     PermissionAnswered,
@@ -34,6 +34,7 @@ from podium.values.event import (
     WorkMoved,
 )
 from podium.values.store_address import make_postgres_address
+from podium.values.team_options import Mode
 
 from ..workers.worker_lab import KEY, LONG, bash, make_scripted_agent, write
 from .fleet_lab import LEASE, FleetLab, open_lab

@@ -6,7 +6,8 @@ import pytest
 
 from podium.roster import agent_check
 from podium.roster.agent_check import find_schema_mismatches
-from podium.values.agent import Agent, Member, Mode, Router, Team
+from podium.values.agent import Agent, Member, Router, Team
+from podium.values.team_options import Mode
 
 
 def index_by_name(*agents: Agent) -> dict[str, Agent]:

@@ -13,18 +13,17 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podium.patterns.member_tasks import TeamOptions
 from podium.policy.rule_entry import KINDS
 from podium.roster.agent_file import FIRST_LINE, AgentFile, parse_agent_file, read_agent_file
-from podium.roster.agent_keys import ADVISORS_KEYS, FOREIGN_KEYS, ROUTER_KEYS
-from podium.roster.agent_keys import KEYS as AGENT_KEYS
-from podium.roster.team_keys import KEYS as TEAM_KEYS
-from podium.roster.team_keys import MEMBER_KEYS
+from podium.roster.agent_keys import AGENT_KEYS, FOREIGN_KEYS
+from podium.roster.agent_keys import KEYS as FILE_KEYS
+from podium.roster.team_keys import TEAM_KEYS, describe_idle_key
 from podium.values.agent import Advisors, Agent, Budget, Member, Permissions, Router, Team
 from podium.values.diagnostic import Diagnostic
-from podium.values.field_reader import BUDGET_KEYS, to_camel_case
+from podium.values.field_reader import to_camel_case
 from podium.values.hook_keys import HOOK_KEYS
 from podium.values.located_yaml import MalformedText
+from podium.values.team_options import MODES
 from podium.values.yaml_parser import parse_yaml_mapping
 
 DOCS = Path(__file__).parents[2] / "docs" / "agents.md"
@@ -235,11 +234,12 @@ def test_a_key_of_a_team_that_has_no_effect_in_its_mode_is_warned_about(written:
     assert warning is None or warning in warnings[0]
 
 
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("key", TEAM_KEYS)
-def test_each_key_of_a_team_acts_or_is_warned_about(key: str) -> None:
-    is_read_by_modes = key in TeamOptions.__struct_fields__ or key in Team.__struct_fields__
+def test_each_key_of_a_team_is_an_option_of_its_mode_or_warned_about(key: str, mode: str) -> None:
+    is_read_by_mode = key in (*MODES[mode].__struct_fields__, "mode", "members")
 
-    assert is_read_by_modes
+    assert bool(describe_idle_key(key, mode, TEAM_KEYS)) != is_read_by_mode
 
 
 @pytest.mark.parametrize("spelled", ["termination: coordinator_decides", "terminationMode: coordinatorDecides"])
@@ -673,7 +673,7 @@ VALUES = st.recursive(
     ),
     max_leaves=6,
 )
-KEYS = st.sampled_from(["name", *AGENT_KEYS, *map(to_camel_case, FOREIGN_KEYS), "consult"]) | st.text(max_size=8)
+KEYS = st.sampled_from([*AGENT_KEYS, *map(to_camel_case, FOREIGN_KEYS), "consult"]) | st.text(max_size=8)
 
 
 @given(st.lists(st.tuples(KEYS, VALUES), max_size=6), st.text(max_size=40), st.booleans())
@@ -697,7 +697,7 @@ def test_the_examples_in_the_docs_are_agents(block: str) -> None:
     assert found.agent is not None
 
 
-@pytest.mark.parametrize("key", ["name", *AGENT_KEYS, *FOREIGN_KEYS, *TEAM_KEYS])
+@pytest.mark.parametrize("key", [*AGENT_KEYS, *FOREIGN_KEYS, *TEAM_KEYS])
 def test_every_key_is_in_the_docs(key: str) -> None:
     text = DOCS.read_text()
 
@@ -707,10 +707,10 @@ def test_every_key_is_in_the_docs(key: str) -> None:
 @pytest.mark.parametrize(
     ("key", "below"),
     [
-        ("router", ROUTER_KEYS),
-        ("advisors", ADVISORS_KEYS),
-        ("members", MEMBER_KEYS),
-        ("budget", BUDGET_KEYS),
+        ("router", FILE_KEYS["router"].keys),
+        ("advisors", FILE_KEYS["advisors"].keys),
+        ("members", TEAM_KEYS["members"].keys),
+        ("budget", FILE_KEYS["budget"].keys),
         ("permissions", (*KINDS, "rule", "match", "not_match")),
     ],
 )

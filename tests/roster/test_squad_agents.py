@@ -18,7 +18,7 @@ from podium import App, Settings
 from podium.roster import presets
 from podium.roster.agent_name import is_agent_name
 from podium.roster.discovery import PRESETS_FILE, SQUAD_FOLDERS, Roster, load_roster
-from podium.roster.presets import ModeOptions, Preset, PresetWorker
+from podium.roster.presets import Preset, PresetWorker
 from podium.roster.squad import discover
 from podium.roster.squad.squad_folder import BACKUP_SUFFIX, LEGACY_SQUAD_FOLDER, SQUAD_FOLDER
 from podium.roster.team_definition import change_team_member, delete_team, find_team, preset_from_agents, save_team
@@ -485,7 +485,7 @@ def test_a_team_of_plain_agent_files_is_kept_with_all_its_settings() -> None:
         lead_prompt="Lead.",
         workers=(PresetWorker(name="first", prompt="One.", model="haiku", tools=("bash",)),),
         routing_context="r",
-        manner=ModeOptions(termination="max_rounds", max_rounds=2),
+        manner={"termination": "max_rounds", "max_rounds": 2},
     )
 
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from podium import Result, Run
-from podium.values.agent import Budget, Member, Mode, Team
+from podium.values.agent import Budget, Member, Team
 from podium.values.event import TextStreamed
+from podium.values.team_options import Mode
 from podium.values.usage import Usage
 from podium.views.report_parts import ReportPart
 from podium.views.run_report import Report

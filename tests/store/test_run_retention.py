@@ -14,6 +14,7 @@ from podium.core.artifact import store_artifact
 from podium.core.scope import Scope
 from podium.core.timeline import Timeline
 from podium.runs.run_retention import ENDED_STATES, archive_and_remove, make_archive_path, select_removable
+from podium.runs.store_links import StoreLinks
 from podium.store.entry_feed import EntryFeed
 from podium.store.entry_index import EntryIndex
 from podium.store.group_rows import Groups
@@ -47,8 +48,7 @@ async def record_run(
     """Record a run with these events, which ends unless it has no outcome."""
     async with RunStore(store) as runs:
         lease = runs.begin_run(run)
-        timeline = Timeline(run, lease)
-        timeline.store_artifact = lambda digest, data: runs.store_artifact(lease, digest, data)
+        timeline = Timeline(run, lease, links=StoreLinks(runs, lease))
         started = RunStarted(agent="x", request=Request(text="x"), agents=(Agent(name="x"),), **fields)  # type: ignore[arg-type]  # any field
         ended = () if outcome is None else (RunEnded(outcome=outcome),)
         timeline.append(started, scope="")

@@ -12,6 +12,7 @@ import pytest
 from podium.core.artifact import store_artifact
 from podium.core.scope import Scope
 from podium.core.timeline import Timeline
+from podium.runs.store_links import StoreLinks
 from podium.store.command_keys import claim_command_key, store_command_reply
 from podium.store.group_rows import Groups
 from podium.store.issue_rows import IssueClaim, IssueClaims
@@ -42,8 +43,7 @@ async def fill_store(store: StoreAddress) -> None:
     await record_runs(store, "w1", repo="/work/shop", parent="a1")
     async with RunStore(store) as runs:
         lease = runs.begin_run("c1")
-        timeline = Timeline("c1", lease)
-        timeline.store_artifact = lambda digest, data: runs.store_artifact(lease, digest, data)
+        timeline = Timeline("c1", lease, links=StoreLinks(runs, lease))
         timeline.append(RunStarted(agent="x", request=Request(text="ä\0"), agents=(Agent(name="x"),)), scope="")
         place = Scope(timeline, "x", operation="x", digest="d")
         store_artifact(place, "document", "plan.md", "the plan", author="x")

@@ -44,7 +44,7 @@ async def test_a_question_waits_for_its_answer_while_every_limit_is_paused(tmp_p
                 await call_tool(ask_person_tool(None), make_scope(timeline), question="Which?", choices=["a", "b"])
             )
 
-        with timeline.timeouts.apply_timeout("lead", 0.2) as limit:
+        with timeline.work.timeouts.apply_timeout("lead", 0.2) as limit:
             async with create_task_group() as group:
                 group.start_soon(ask)
                 question = await wait_question(tmp_path / "s.db")

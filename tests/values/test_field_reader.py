@@ -1,21 +1,22 @@
 """Fields of a file: each value has the type that its reader expects, or one sentence says why not."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 import pytest
+from msgspec import Struct
 
 from podium.values.agent import Budget
 from podium.values.field_reader import (
     MAX_DIAGNOSTICS,
     FieldReader,
-    Key,
     ParseContext,
-    read_budget,
     to_camel_case,
 )
+from podium.values.key import Key
+from podium.values.struct_reader import list_keys, read_struct, read_values
 from podium.values.yaml_parser import parse_yaml_mapping
 
 
@@ -33,6 +34,8 @@ def read_field(value: str) -> FieldReader:
 def list_sentences(reader: FieldReader) -> list[str]:
     return [str(diagnostic) for diagnostic in reader.context.diagnostics]
 
+
+read_limits = partial(read_struct, struct=Budget, keys=list_keys(Budget))
 
 COLOURS = ("red", "green", "blue")
 
@@ -61,7 +64,7 @@ COLOURS = ("red", "green", "blue")
         ("'a, , b(c, d)'", FieldReader.read_comma_list, ("a", "b(c, d)")),
         ("['a, b', c]", FieldReader.read_comma_list, ("a, b", "c")),
         ("''", FieldReader.read_comma_list, ()),
-        ("{usd: 2, tokens: 5, files_changed: 0}", read_budget, Budget(usd=2.0, tokens=5, files_changed=0)),
+        ("{usd: 2, tokens: 5, files_changed: 0}", read_limits, Budget(usd=2.0, tokens=5, files_changed=0)),
     ],
 )
 def test_a_valid_value_is_read(value: str, read: Callable[[FieldReader], object], expected: object) -> None:
@@ -115,7 +118,7 @@ def test_a_valid_value_is_read(value: str, read: Callable[[FieldReader], object]
             lambda field: list(field.iter_entries("names with strings")),
             "expected names with strings, got a list",
         ),
-        ("5", read_budget, "expected a mapping with keys such as usd, tokens or seconds, got the number 5"),
+        ("5", read_limits, "expected a mapping with keys such as usd, tokens or seconds, got the number 5"),
     ],
 )
 def test_an_invalid_value_is_one_sentence_with_the_file_the_line_and_the_key(
@@ -143,11 +146,17 @@ def test_a_key_is_found_by_every_spelling_and_named_as_it_is_spelled() -> None:
     assert top.context.lines == {"team": 1, "team.max_rounds": 1, "team.end": 1, "advisors": 2, "advisors.timeout": 2}
 
 
-def test_each_value_of_a_mapping_is_read_by_the_reader_of_its_key() -> None:
+class Worker(Struct):
+    name: Annotated[str, Key("the name")] = ""
+    max_turns: Annotated[int | None, Key("how long it works")] = None
+    budget: Annotated[Budget | None, Key("what it may spend")] = None
+    secret: str = ""
+
+
+def test_each_value_of_a_mapping_is_read_as_the_type_of_its_field_says() -> None:
     top = read_top("maxTurns: 3\nname: a\nnam: 1\n")
 
-    keys = {"name": Key(FieldReader.read_text), "max_turns": Key(FieldReader.read_int), "role": Key(read_budget)}
-    values = top.read_values(keys)
+    values = read_values(top, list_keys(Worker))
 
     assert values == {"name": "a", "max_turns": 3}
     assert list_sentences(top) == ["~/x.yaml:3: nam: unknown key, ignored; the closest known key is name"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from podium.runs.cost_overview import cost_overview_fields, project_exhaustion
+from podium.runs.cost_overview import build_cost_overview, project_exhaustion
 from podium.values.action import Action
 from podium.values.agent import Budget
 from podium.values.event import (
@@ -113,24 +113,24 @@ def test_costs_are_summed_by_agent_and_model_and_the_last_totals_equal_the_sums(
         start(budget={"usd": 2.0}), begin(100, "lead"), begin(100, "lead/a"), reply(101, "lead", 0.1),
         reply(150, "lead/a", 0.2), reply(200, "lead/a", 0.3), (201, "", BudgetChanged(budget=Budget(usd=3.0))),
     )  # fmt: skip
-    fields = cost_overview_fields([history])
+    overview = build_cost_overview([history])
 
-    assert [(one["name"], round(one["usage"]["usd"], 6)) for one in fields["agents"]] == [("a", 0.5), ("lead", 0.1)]
-    assert {one["name"]: round(one["money"][-1], 6) for one in fields["history"]["series"]} == {"a": 0.5, "lead": 0.1}
-    assert round(fields["models"][0]["usage"]["usd"], 6) == 0.6
+    assert [(one.name, round(one.usage.usd, 6)) for one in overview.agents] == [("a", 0.5), ("lead", 0.1)]
+    assert {one.name: round(one.money[-1], 6) for one in overview.history.series} == {"a": 0.5, "lead": 0.1}
+    assert round(overview.models[0].usage.usd, 6) == 0.6
     assert history.budget == Budget(usd=3.0)
-    for series in fields["history"]["series"]:
-        assert series["money"] == sorted(series["money"])
+    for series in overview.history.series:
+        assert series.money == sorted(series.money)
 
 
 def test_many_agents_share_one_series_and_nothing_is_lost() -> None:
     entries = [(start())]
     for number in range(20):
         entries += [begin(100, f"a{number}"), reply(101 + number, f"a{number}", 0.01 * (number + 1))]
-    fields = cost_overview_fields([build_history(*entries)])
+    overview = build_cost_overview([build_history(*entries)])
 
-    assert fields["history"]["series"][-1]["name"] == "12 other agents"
-    assert round(sum(one["money"][-1] for one in fields["history"]["series"]), 6) == round(fields["usage"]["usd"], 6)
+    assert overview.history.series[-1].name == "12 other agents"
+    assert round(sum(one.money[-1] for one in overview.history.series), 6) == round(overview.usage.usd, 6)
 
 
 def test_a_budget_is_projected_from_the_last_minutes() -> None:

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from podium.testing import make_repository
-from podium.views.diff_hunks import LONGEST_LINE, parse_diff
+from podium.views.diff_hunks import LONGEST_LINE, ParsedDiff, parse_diff
 
 SETTINGS = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "core.quotePath=false", "-c", "core.autocrlf=false")
 
@@ -283,10 +283,10 @@ def test_a_diff_of_5000_lines_is_parsed_in_well_under_a_second(repo: Repo) -> No
     text = repo.git("add", "-A") + repo.git("diff", "--cached", "HEAD")
 
     started = time.process_time()
-    [file] = parse_diff(text)["files"]
+    [file] = parse_diff(text).files
 
     assert time.process_time() - started < 0.5
-    assert (file["added"], len(file["hunks"][0]["lines"])) == (5000, 5000)
+    assert (file.added, len(file.hunks[0].lines)) == (5000, 5000)
 
 
 def test_only_files_that_keep_their_name_and_their_kind_have_hunks_to_choose_from(repo: Repo) -> None:
@@ -307,4 +307,4 @@ def test_only_files_that_keep_their_name_and_their_kind_have_hunks_to_choose_fro
 
 
 def test_an_empty_diff_has_no_files() -> None:
-    assert parse_diff("") == {"files": [], "omitted": 0}
+    assert parse_diff("") == ParsedDiff(files=[], omitted=0)

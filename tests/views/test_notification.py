@@ -98,4 +98,4 @@ def test_a_notification_has_no_text_of_an_agent_or_a_tool() -> None:
     notification = builder.apply(make_entry(make_request("p1", tool="evil\x1b]0;x\x07"), operation="evil\x1b"))
 
     assert notification is not None
-    assert "evil" not in str(notification.to_fields())
+    assert "evil" not in f"{notification} {notification.text}"

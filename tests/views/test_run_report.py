@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from podium.values.action import Action
-from podium.values.agent import Agent, Budget, Member, Mode, Team
+from podium.values.agent import Agent, Budget, Member, Team
 from podium.values.errors import Failure
 from podium.values.event import (
     ActionBegan,
@@ -38,6 +38,7 @@ from podium.values.event import (
     Voted,
 )
 from podium.values.request import Request
+from podium.values.team_options import Mode
 from podium.values.usage import Usage
 from podium.views.report_parts import OpenPoint
 from podium.views.run_report import Report

@@ -11,7 +11,7 @@ from msgspec import structs
 from playwright.sync_api import Page, expect
 
 from podium import Agent
-from podium.runs.request_fields import whole_request_fields
+from podium.runs.request_details import PermissionDetails, QuestionDetails, describe_in_full
 from podium.testing import calls
 from podium.values.action import Action
 from podium.values.event import (
@@ -148,10 +148,10 @@ def test_a_request_names_the_plan_step_that_it_belongs_to(site: Site, visitor: V
     site.write_run("worker1", structs.replace(started, errand=task), PermissionAsked(id="s2", action=action, reason=""))
     site.write_run("alone1", started, PermissionAsked(id="s3", action=action, reason=""))
 
-    found = {one.asked.id: whole_request_fields(one) for one in site.list_requests()}
+    found = {one.asked.id: describe_in_full(one) for one in site.list_requests()}
     page = visitor.open(site, "/approvals/s2")
 
-    assert [(found[id]["step"], found[id]["plan_run"]) for id in ("s1", "s2", "s3")] == [
+    assert [(found[id].step, found[id].plan_run) for id in ("s1", "s2", "s3")] == [
         ("parse", "planned1"),
         ("parse", "planned1"),
         ("", ""),
@@ -175,24 +175,26 @@ def test_hostile_text_is_shown_escaped_in_full_wherever_it_stands(site: Site, vi
     )
     question = QuestionAsked(id="e2", text=EVIL, choices=HOSTILE, shown=EVIL, digest="d", kind="plan")
     site.write_run("evil", started, asked, question, scope=EVIL.replace("/", ""))
-    [permission, plan] = [whole_request_fields(one) for one in site.list_requests()]
+    [permission, plan] = [describe_in_full(one) for one in site.list_requests()]
+    assert isinstance(permission, PermissionDetails)
+    assert isinstance(plan, QuestionDetails)
 
     page = visitor.open(site, "/approvals/e1")
 
-    expect(page.locator("[data-part=lines] > div")).to_have_count(len(permission["lines"]))
+    expect(page.locator("[data-part=lines] > div")).to_have_count(len(permission.lines))
     shown = page.locator("[data-part=lines] > div").all_text_contents()
-    assert [text.strip() for text in shown] == [line.strip() for line in permission["lines"]]
+    assert [text.strip() for text in shown] == [line.strip() for line in permission.lines]
     assert "[3000 spaces]" in "".join(shown)
     show_to_end(page)
     page.get_by_role("button", name="Always…").click()
-    expect(page.locator("[data-part=rule]")).to_have_text(permission["always"], use_inner_text=False)
+    expect(page.locator("[data-part=rule]")).to_have_text(permission.always, use_inner_text=False)
     require_harmless(page)
     page.keyboard.press("Escape")
     page.goto(f"{site.address}/#/approvals/e2")
     expect(page.locator("[data-part=question]")).to_contain_text("onerror=alert(1)")
-    assert page.locator("[data-part=question]").text_content() == plan["question"]
-    assert page.locator("[data-part=shown]").text_content() == plan["shown"]
-    assert page.locator(".choice").all_text_contents() == plan["choices"]
+    assert page.locator("[data-part=question]").text_content() == plan.question
+    assert page.locator("[data-part=shown]").text_content() == plan.shown
+    assert page.locator(".choice").all_text_contents() == plan.choices
     require_harmless(page)
     for place in ("now", "runs"):
         page.goto(f"{site.address}/#/{place}")

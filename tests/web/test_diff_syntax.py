@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from podium.views.diff_hunks import parse_diff
+from msgspec import UNSET
+
+from podium.views.diff_hunks import DiffLine, parse_diff
 from podium.web.api.diff_syntax import MOST_CHARACTERS, DiffSyntax, find_language
 
 
@@ -18,16 +20,16 @@ def make_diff(path: str, *lines: str) -> str:
 
 async def find_parts(diff: str, syntax: DiffSyntax | None = None) -> list[Any]:
     """Return the parts of each line as a browser cuts them, or None for a line without syntax."""
-    files = parse_diff(diff)["files"]
+    files = parse_diff(diff).files
     await (syntax or DiffSyntax()).add_to(files)
-    return [_cut(line) for file in files for hunk in file["hunks"] for line in hunk["lines"]]
+    return [_cut(line) for file in files for hunk in file.hunks for line in hunk.lines]
 
 
-def _cut(line: dict[str, Any]) -> list[tuple[str, str]] | None:
-    text = line["text"].encode("utf-16-le")
-    if "syntax" not in line:
+def _cut(line: DiffLine) -> list[tuple[str, str]] | None:
+    text = line.text.encode("utf-16-le")
+    if line.syntax is UNSET:
         return None
-    return [(text[2 * first : 2 * end].decode("utf-16-le"), kind) for first, end, kind in line["syntax"]]
+    return [(text[2 * first : 2 * end].decode("utf-16-le"), kind) for first, end, kind in line.syntax]
 
 
 async def test_old_and_new_lines_get_the_syntax_of_their_own_side() -> None:

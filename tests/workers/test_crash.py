@@ -264,7 +264,8 @@ async def interrupt_after_entries(lab: WorkerLab, run: str, branch: str, entries
         worktrees = Worktrees(repository=Repository.at(lab.repo.path), ledger=Ledger(lab.store))
         checkout = await worktrees.create(branch, run=run)
         driver = await app.launcher.take_over_run(run, is_attended=True, by=ADA)
-        driver.record_checkout(checkout.base)
+        assert driver.worker_task is not None
+        driver.record_checkouts(driver.worker_task.with_bases([checkout.base]))
         async with drive_run(driver, by=ADA) as work:
             assert (await work.result()).outcome == "interrupted"
     expire_leases(lab.store)

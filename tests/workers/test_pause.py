@@ -8,6 +8,7 @@ from podium import App
 from podium.processes.worker_main import resume_run
 from podium.values.errors import RunIsPaused, find_first_error
 from podium.values.event import ModelReplied, RunPaused, RunResumed
+from podium.values.worker_task import WorkerTask
 from podium.workers.worker_process import WorkerConfig
 
 from ..actors import ADA
@@ -19,7 +20,7 @@ async def test_a_worker_process_leaves_a_run_alone_that_was_paused_before_it_sta
     async with App(lab.settings(), environ=lab.environ) as app:
         await app.launcher.pause_run(run, by=ADA)
 
-    config = WorkerConfig(root=lab.root, environ=lab.environ)
+    config = WorkerConfig(task=WorkerTask(root=lab.root, path=lab.root), environ=lab.environ)
     with pytest.raises(BaseException) as refused:
         async with resume_run(run, config, lambda id: None):
             pass

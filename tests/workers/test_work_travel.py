@@ -27,7 +27,7 @@ from podium.values.repository_origin import RepositoryOrigin
 from podium.values.worker_task import WorkerTask
 from podium.workers.delegation import enqueue_worker_run
 from podium.workers.work_push import WorkPush
-from podium.workers.worker_checkout import ensure_worker_checkout
+from podium.workers.worker_checkout import ensure_checkouts
 from podium.workspace.travel.run_location import locate_task
 
 from ..actors import ADA
@@ -134,14 +134,23 @@ async def test_a_queued_worker_starts_on_a_machine_that_never_had_the_repository
         assert started.errand is not None
         task = locate_task(started.errand, run, lab.home)
 
-        checkout = await ensure_worker_checkout(app.launcher, lab.environ, run, task)
-        again = await ensure_worker_checkout(app.launcher, lab.environ, run, task)
+        [checkout] = await ensure_checkouts(app.launcher, lab.environ, run, task)
+        [again] = await ensure_checkouts(app.launcher, lab.environ, run, task)
 
-    assert checkout is not None
     assert checkout == again
     assert checkout.base == base
     assert (checkout.path / "here.txt").read_text() == "only here\n"
     assert checkout.path.is_relative_to(lab.home)
+
+
+async def test_commands_on_another_machine_see_the_slot_of_their_checkout(lab: TravelLab) -> None:
+    run = await lab.delegate_moving("feat/one", bash("echo slot $PODIUM_SLOT"), "done")
+    lab.machine = "server"
+    lab.start_commander()
+
+    assert (await lab.wait_ended(run)).outcome == "succeeded"
+    [answered] = lab.events(run, ToolAnswered)
+    assert answered.text.startswith("slot 1")
 
 
 async def test_a_repository_without_a_remote_is_refused_on_another_machine(lab: TravelLab) -> None:
@@ -154,7 +163,7 @@ async def test_a_repository_without_a_remote_is_refused_on_another_machine(lab: 
         assert isinstance(started, RunStarted)
         assert started.errand is not None
         with pytest.raises(Mistake, match=f"has no remote, so only {laptop} can work on this run; add a remote with"):
-            await ensure_worker_checkout(app.launcher, lab.environ, run, locate_task(started.errand, run, lab.home))
+            await ensure_checkouts(app.launcher, lab.environ, run, locate_task(started.errand, run, lab.home))
 
 
 @pytest.mark.slow
@@ -207,8 +216,7 @@ async def test_a_process_that_has_lost_its_run_changes_nothing_that_its_successo
         started = (await owner.launcher.read_entries(run))[0].event
         assert isinstance(started, RunStarted)
         assert started.errand is not None
-        checkout = await ensure_worker_checkout(owner.launcher, lab.environ, run, started.errand)
-        assert checkout is not None
+        [checkout] = await ensure_checkouts(owner.launcher, lab.environ, run, started.errand)
         old = await zombie.launcher.take_over_run(run, by=ADA)
         expire_leases(lab.store)
         new = await owner.launcher.take_over_run(run, by=ADA)

@@ -173,11 +173,18 @@ class WorkerLab:
             ]
 
     async def create_worker(
-        self, app: App, branch: str, *team: Agent, task: str = "go", run: str = "", **options: Any
+        self,
+        app: App,
+        branch: str,
+        *team: Agent,
+        task: str = "go",
+        run: str = "",
+        settings: Settings | None = None,
+        **options: Any,
     ) -> str:
         """Delegate a task to the first agent of a team, without starting a commander."""
         new = NewWorker(at=self.repo.path, branch=branch, task=task, agent=team, **options)
-        return await create_worker(app.launcher, app.launcher.settings, new, by=ADA, run=run)
+        return await create_worker(app.launcher, settings or app.launcher.settings, new, by=ADA, run=run)
 
     def start_commander(self, **variables: str) -> ForkedProcess | subprocess.Popen[bytes]:
         """Start a commander in a separate process."""

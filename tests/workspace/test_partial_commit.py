@@ -7,14 +7,13 @@ import subprocess
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from podium.values.errors import Mistake
-from podium.views.diff_hunks import parse_diff
+from podium.views.diff_hunks import DiffHunk, parse_diff
 from podium.workspace.merging.merge_train import Train, TrainBranch, build_train
 from podium.workspace.merging.partial_commit import (
     NOTE,
@@ -286,9 +285,7 @@ def test_any_choice_of_hunks_is_what_git_apply_makes_of_it(folder: Path, data: s
     old, new = (b"\n".join(text) + data.draw(ends) for text in (lines, changed))
     ids = [write_tree(folder, content) for content in (old, new)]
     patch = subprocess.check_output(["git", "diff", *ids], cwd=folder)
-    hunks: list[dict[str, Any]] = [
-        hunk for file in parse_diff(os.fsdecode(patch))["files"] if not file["binary"] for hunk in file["hunks"]
-    ]
+    hunks = [hunk for file in parse_diff(os.fsdecode(patch)).files if not file.binary for hunk in file.hunks]
     chosen = data.draw(st.sets(st.sampled_from(range(len(hunks))))) if hunks else set()
 
     spliced = splice_hunks(old, new, [hunk for number, hunk in enumerate(hunks) if number in chosen])
@@ -304,16 +301,16 @@ def write_tree(folder: Path, content: bytes) -> str:
     return subprocess.check_output(["git", "mktree"], cwd=folder, input=entry).decode().strip()
 
 
-def apply_hunks(folder: Path, tree: str, patch: bytes, chosen: set[int], hunks: list[dict[str, Any]]) -> bytes:
+def apply_hunks(folder: Path, tree: str, patch: bytes, chosen: set[int], hunks: list[DiffHunk]) -> bytes:
     """Return what `git apply` makes of a patch with only the chosen hunks, at the places that they then have."""
     header, *parts = split_patch(patch)
     kept, moved = [header], 0
     for number, part in enumerate(parts):
         hunk = hunks[number]
         if number in chosen:
-            counts = hunk["old_count"], hunk["new_count"]
-            start = hunk["old"] + moved + (counts[0] == 0) - (counts[1] == 0)
-            line = f"@@ -{hunk['old']},{counts[0]} +{start},{counts[1]} @@\n".encode()
+            counts = hunk.old_count, hunk.new_count
+            start = hunk.old + moved + (counts[0] == 0) - (counts[1] == 0)
+            line = f"@@ -{hunk.old},{counts[0]} +{start},{counts[1]} @@\n".encode()
             kept.append(line + part.partition(b"\n")[2])
             moved += counts[1] - counts[0]
     index = {**os.environ, "GIT_INDEX_FILE": str(folder / ".git" / "part")}
@@ -334,7 +331,7 @@ def split_patch(patch: bytes) -> list[bytes]:
 async def test_the_diff_that_pages_show_lists_the_hunks_in_the_same_order(repo: Repo) -> None:
     repo.branch("feat", {"a.txt": change_lines(LINES, {0: "a\n", 29: "z\n"})})
 
-    [shown] = parse_diff(await read_patch(repo.path, repo.tip(), repo.tip("feat")))["files"]
+    [shown] = parse_diff(await read_patch(repo.path, repo.tip(), repo.tip("feat"))).files
     listed = await list_changed_files(repo.path, repo.tip(), repo.tip("feat"))
 
-    assert list(listed["a.txt"].hunks) == shown["hunks"]
+    assert list(listed["a.txt"].hunks) == shown.hunks

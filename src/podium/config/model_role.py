@@ -1,13 +1,13 @@
 """Define roles and resolve them to models. A role names a model with its fallbacks, budget, prompt and rules."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
+from typing import Annotated
 
 from msgspec import Struct
 
 from ..values.agent import Budget
 from ..values.errors import Mistake
+from ..values.key import Key
 
 
 class Role(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -17,11 +17,11 @@ class Role(Struct, frozen=True, kw_only=True, omit_defaults=True):
     agents with this role. `rules` contains allow rules for workers with this role.
     """
 
-    model: str
-    fallbacks: tuple[str, ...] = ()
-    budget: Budget | None = None
-    prompt: str = ""
-    rules: tuple[str, ...] = ()
+    model: Annotated[str, Key()]
+    fallbacks: Annotated[tuple[str, ...], Key(kind="models")] = ()
+    budget: Annotated[Budget | None, Key()] = None
+    prompt: Annotated[str, Key()] = ""
+    rules: Annotated[tuple[str, ...], Key(kind="role rules", scope="user")] = ()
 
 
 class ModelChoice(Struct, frozen=True, kw_only=True):

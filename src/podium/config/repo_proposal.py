@@ -24,7 +24,7 @@ from ..values.local_provider import find_local_provider
 from ..values.mcp_server import McpServer, build_trust_name, qualify_with_directory
 from .checkout_content import StartPlan, plan_start
 from .model_role import Role
-from .settings_document import SPELLED, ProviderLimits, SettingsDocument, WorktreeSettings, iter_explicit_fields
+from .settings_document import SPELLED, ProviderLimits, SettingsDocument, iter_explicit_fields, make_document
 from .settings_keys import find_scope
 from .trust import Trust
 
@@ -32,11 +32,13 @@ SERVER = "mcpServers."
 OWN = "yours."
 """The beginning of the keys of the user's own definitions that use files of a repository."""
 
-NEEDS_TRUST = frozenset(
-    name for name in SettingsDocument.__struct_fields__ if find_scope(SPELLED.get(name, name)) != "repository"
-)
+_SCOPES = {SPELLED.get(name, name): name for name in SettingsDocument.__struct_fields__ if name != "explicit"}
+NEEDS_TRUST = frozenset(name for key, name in _SCOPES.items() if find_scope(key) != "repository")
 """The fields of a document that a repository cannot set by itself: they need the user's trust, or only the user can set
 them. The same applies to `permissions.allow`, provider URLs and local models, which are selected separately."""
+
+CAN_BE_TRUSTED = tuple(name for key, name in _SCOPES.items() if find_scope(key) == "trust")
+"""The fields that a repository can set if the user trusts it."""
 
 Value = McpServer | Struct | tuple[str, ...] | tuple[Hook, ...] | HookTable | str | int
 
@@ -62,13 +64,13 @@ def select_proposed(document: SettingsDocument) -> SettingsDocument:
         if limits.base_url is not None
     }
     roles = _find_local_roles(document.models)
-    kept = {name: value for name, value in iter_explicit_fields(document) if name in NEEDS_TRUST}
+    kept = {name: value for name, value in document.iter_values() if name in NEEDS_TRUST}
     if document.engines:
         kept["engines"] = {name: one.without_access() for name, one in document.engines.items() if one.command}
-    return SettingsDocument(
+    return make_document(
         permissions=Permissions(allow=document.permissions.allow),
         providers=moved,
-        model=document.model if document.model is not None and _is_local(document.model, roles) else None,
+        model=document.model if _is_local(document.model, roles) else None,
         models=roles,
         **kept,
     )
@@ -76,14 +78,14 @@ def select_proposed(document: SettingsDocument) -> SettingsDocument:
 
 def without_proposed(document: SettingsDocument) -> SettingsDocument:
     """Return only the settings that a repository can set by itself. These do not include allow rules."""
-    own: dict[str, Any] = {name: value for name, value in iter_explicit_fields(document) if name not in NEEDS_TRUST}
+    own = {name: value for name, value in document.iter_values() if name not in NEEDS_TRUST}
     own["permissions"] = structs.replace(document.permissions, allow=())
     limits = {name: structs.replace(limits, base_url=None) for name, limits in document.providers.items()}
     own["providers"] = {name: one for name, one in limits.items() if one != ProviderLimits()}
     roles = _find_local_roles(document.models)
     own["models"] = {name: role for name, role in document.models.items() if name not in roles}
-    own["model"] = None if document.model is not None and _is_local(document.model, roles) else document.model
-    return SettingsDocument(**own)
+    own["model"] = None if _is_local(document.model, roles) else document.model or None
+    return make_document(**own)
 
 
 def _find_local_roles(models: Mapping[str, Role]) -> dict[str, Role]:
@@ -192,51 +194,56 @@ def select_keys(document: SettingsDocument, keys: Collection[str]) -> SettingsDo
     """Return a document with only these keys."""
     kept = _select_fields(document, keys)
     moved = {name: ProviderLimits(base_url=document.providers[name].base_url) for name in kept.pop("providers")}
-    return SettingsDocument(providers=moved, **kept)
+    return make_document(providers=moved, **kept)
 
 
 def without_keys(document: SettingsDocument, keys: Collection[str]) -> SettingsDocument:
     """Return the document without these keys."""
     others = {key for key, _ in _iter_values(document)} - set(keys)
-    return structs.replace(document, **_select_fields(document, others))
+    return document.replace(**_select_fields(document, others))
 
 
 def _select_fields(document: SettingsDocument, keys: Collection[str]) -> dict[str, Any]:
     """Return the fields that need the user's trust, with only the entries whose keys are in `keys`."""
-    worktrees: dict[str, Any] = {
-        key: value for key, value in document.worktrees.explicit_fields().items() if f"worktrees.{key}" in keys
-    }
-    return {
-        "engines": {name: one for name, one in document.engines.items() if f"engines.{name}" in keys},
-        "mcp_servers": {name: one for name, one in document.mcp_servers.items() if f"{SERVER}{name}" in keys},
-        "checks": {name: one for name, one in document.checks.items() if f"checks.{name}" in keys},
-        "hooks": {event: hooks for event, hooks in document.hooks.items() if f"hooks.{event}" in keys},
-        "worktrees": WorktreeSettings(**worktrees),
+    kept: dict[str, Any] = {
         "model": document.model if "model" in keys else None,
         "models": {name: one for name, one in document.models.items() if f"models.{name}" in keys},
         "providers": {name: one for name, one in document.providers.items() if f"providers.{name}.base_url" in keys},
     }
+    for name in CAN_BE_TRUSTED:
+        value, key = getattr(document, name), SPELLED.get(name, name)
+        if isinstance(value, dict):
+            kept[name] = {entry: one for entry, one in value.items() if f"{key}.{entry}" in keys}
+        elif isinstance(value, Struct):
+            own = {field: one for field, one in iter_explicit_fields(value) if f"{key}.{field}" in keys}
+            kept[name] = type(value)(**own)
+        else:
+            kept[name] = value if key in keys else None
+    return kept
 
 
 def _iter_values(document: SettingsDocument) -> Iterator[tuple[str, Value]]:
     local = select_proposed(document)
-    if local.model is not None:
+    if local.model:
         yield "model", local.model
     for name, role in local.models.items():
         yield f"models.{name}", role
-    for name, server in document.mcp_servers.items():
-        yield f"{SERVER}{name}", server
-    for name, launch in document.engines.items():
-        yield f"engines.{name}", launch
-    for name, argv in document.checks.items():
-        yield f"checks.{name}", argv
-    for event, hooks in document.hooks.items():
-        yield f"hooks.{event}", hooks
-    for key, value in document.worktrees.explicit_fields().items():
-        yield f"worktrees.{key}", value
+    for name, value in document.iter_values():
+        if name in CAN_BE_TRUSTED:
+            yield from _iter_entries(SPELLED.get(name, name), value)
     for name, limits in document.providers.items():
         if limits.base_url is not None:
             yield f"providers.{name}.base_url", limits.base_url
+
+
+def _iter_entries(key: str, value: Any) -> Iterator[tuple[str, Value]]:
+    """Yield each part of a setting that can be trusted by itself: an entry of a mapping, or the whole setting."""
+    if isinstance(value, dict):
+        yield from ((f"{key}.{entry}", one) for entry, one in value.items())
+    elif isinstance(value, Struct):
+        yield from ((f"{key}.{field}", one) for field, one in iter_explicit_fields(value))
+    else:
+        yield key, value
 
 
 def make_proposal(key: str, value: Value, repo: Path) -> Proposal:

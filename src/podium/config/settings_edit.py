@@ -7,8 +7,6 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-from msgspec import structs
-
 from ..system.atomic_file import replace_file
 from ..system.bounded_file import UnreadableFile, decode_text, read_file_bytes
 from ..system.locations import format_path
@@ -30,7 +28,7 @@ def set_model(path: Path, model: str) -> None:
     _edit_settings(
         path,
         lambda text: replace_model_line(text, model),
-        lambda document: structs.replace(document, model=model),
+        lambda document: document.replace(model=model),
         advice=f"edit the file yourself and set the key model to {model}",
     )
 
@@ -46,7 +44,7 @@ def set_notify_words(path: Path, words: Collection[str]) -> None:
 
     def set_words(document: SettingsDocument) -> SettingsDocument:
         others = [target for target in document.notify if target not in NOTIFY_WORDS]
-        return structs.replace(document, notify=(*chosen, *others))
+        return document.replace(notify=(*chosen, *others))
 
     _edit_settings(
         path,

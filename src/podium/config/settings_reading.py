@@ -23,9 +23,10 @@ from ..values.located_yaml import (
     NumberTooLarge,
     parse_scalar,
 )
+from ..values.struct_reader import read_values
 from ..values.yaml_parser import parse_yaml_mapping
-from .settings_document import SettingsDocument
-from .settings_keys import read_document, read_mcp_servers
+from .settings_document import SettingsDocument, make_document
+from .settings_keys import KEYS, read_document
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,12 +111,7 @@ def _parse_document(context: ParseContext, text: str) -> SettingsDocument:
     if not context.foreign:
         return read_document(FieldReader(context=context, node=parse_yaml_mapping(text)))
     top = FieldReader(context=context, node=compose_json(text))
-    fields = top.read_fields(("mcpServers",))
-    return (
-        SettingsDocument(mcp_servers=read_mcp_servers(fields["mcpServers"]))
-        if "mcpServers" in fields
-        else SettingsDocument()
-    )
+    return make_document(**read_values(top, {"mcpServers": KEYS["mcpServers"]}))
 
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"(\s*:)?')

@@ -15,5 +15,5 @@ def store_artifact(place: Scope, kind: ArtifactKind, name: str, text: str, *, au
         return
     data = place.timeline.redaction.redact_text(text).encode(errors="replace")
     digest = hashlib.sha256(data).hexdigest()
-    place.timeline.store_artifact(digest, data)
+    place.timeline.links.store_artifact(digest, data)
     own.record_outcome(ArtifactStored(kind=kind, name=name, digest=digest, size=len(data), author=author, step=step))

@@ -83,15 +83,22 @@ class Allowance:
     """The budget and the reservations of one operation, or of the whole run if `path` is empty."""
 
     def __init__(
-        self, timeline: Timeline, path: str, budget: Budget | None, *, of: str, above: Allowance | None = None
+        self,
+        timeline: Timeline,
+        path: str,
+        budget: Budget | None,
+        *,
+        of: str,
+        above: Allowance | None = None,
+        explain_day_budget: ExplainDayBudget | None = None,
     ) -> None:
         self.timeline = timeline
         self.path = path
         self.budget = budget
         self._owner = of
         self._above: tuple[Allowance, ...] = () if above is None else (above, *above._above)
-        self.explain_day_budget: ExplainDayBudget | None = None
-        """The function that checks the daily budgets, or None. It is set only in the allowance of the whole run."""
+        self.explain_day_budget = explain_day_budget
+        """The function that checks the daily budgets, or None. Only the allowance of the whole run has it."""
         self._reserved = NO_USAGE
         self._released: asyncio.Event | None = None
         """An event that is set when a running call ends or the limits change; None while no call is waiting for it."""
@@ -214,7 +221,8 @@ class Allowance:
         Only files that have been changed count: unlike tokens and cost, files are not reserved in advance.
         """
         limits = [(one, one.budget.files_changed) for one in self._levels if one.budget is not None]
-        left = [most - len(one.timeline.files_changed_below(one.path)) for one, most in limits if most is not None]
+        index = self.timeline.index
+        left = [most - len(index.files_changed_below(one.path)) for one, most in limits if most is not None]
         return max(0, min(left)) if left else None
 
     def require_file_budget(self, files: set[str], *, agent: str) -> None:
@@ -223,7 +231,7 @@ class Allowance:
             most = None if limit.budget is None else limit.budget.files_changed
             if most is None:
                 continue
-            changed = limit.timeline.files_changed_below(limit.path) | files
+            changed = limit.timeline.index.files_changed_below(limit.path) | files
             if len(changed) > most:
                 message = (
                     f"{limit._owner_label} budget of {most} changed files would be exceeded: with this change, "
@@ -268,8 +276,8 @@ class Allowance:
         if self.budget is None:
             return
         # A rehearsal uses up its budget like a real run, so that it shows where a limit would stop the run.
-        spent = self.timeline.usage_below(self.path).with_rehearsed()
-        lent = self.timeline.worker_budgets_below(self.path)
+        spent = self.timeline.index.usage_below(self.path).with_rehearsed()
+        lent = self.timeline.index.worker_budgets_below(self.path)
         for name, counted in USAGE_FIELDS.items():
             kept = getattr(self._reserved, counted) + sum(getattr(one, name) or 0 for one in lent)
             yield getattr(self.budget, name), getattr(spent, counted), kept, name

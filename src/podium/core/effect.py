@@ -22,18 +22,19 @@ class Effect:
         self._timeline = timeline
 
     async def __aenter__(self) -> None:
-        timeline = self._timeline
-        await timeline.wait_while_paused()
-        timeline.running_effects += 1
+        work = self._timeline.work
+        await work.wait_while_paused()
+        work.running_effects += 1
         try:
-            await timeline.wait_written(is_alone=timeline.running_effects == 1)
+            await self._timeline.wait_written(is_alone=work.running_effects == 1)
         except BaseException:
-            timeline.running_effects -= 1
+            work.running_effects -= 1
             raise
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._timeline.running_effects -= 1
-        if self._timeline.is_pausing:
-            self._timeline.pause()
+        work = self._timeline.work
+        work.running_effects -= 1
+        if self._timeline.index.is_pausing:
+            work.pause()

@@ -35,8 +35,8 @@ from .budget import Allowance
 from .engine import EngineAction, Tool, ToolAnswer
 from .journal_rows import compute_digest
 from .open_requests import compute_expiry, describe_timeout, must_ask_again
+from .request_index import Denial
 from .scope import Scope
-from .timeline import Denial
 from .tool_rate_limit import RateLimit
 
 if TYPE_CHECKING:
@@ -110,16 +110,21 @@ class ActingTool(Protocol):
         ...
 
 
-async def _read_saved_rules(place: Scope) -> bool:
-    """Read the rules that the user has saved since the run started. Return whether any may apply to the action.
+class SavedRules:
+    """The rules that the user has saved since the run started, as they were last read.
 
-    If permission for the action was already requested, that request must be answered, and saved rules do not apply.
+    `read` reads them from the store. It is None if this process does not read them.
     """
-    timeline = place.timeline
-    if timeline.read_saved_rules is None or place.has_child_outcome("permission_asked#1"):
-        return False
-    timeline.saved_rules = await timeline.read_saved_rules()
-    return bool(timeline.saved_rules)
+
+    def __init__(self, read: Callable[[], Awaitable[tuple[str, ...]]] | None = None) -> None:
+        self.rules: tuple[str, ...] = ()
+        self._read = read
+
+    async def refresh(self) -> bool:
+        """Read the rules again. Return whether there are any."""
+        if self._read is not None:
+            self.rules = await self._read()
+        return bool(self.rules)
 
 
 def make_interrupted_answer(tool: str) -> ToolAnswer:
@@ -146,7 +151,7 @@ JudgeAction = Callable[[Action, int, str], Verdict]
 class Gate:
     """The gate of one operation. `unattended` is None if a person is available to answer.
 
-    `directory` is the checkout that the agent works in; `also` lists the agent's checkouts of additional repositories.
+    `checkouts` are the checkouts that the agent works in, the primary one first.
     `before_change` is called before each action that may change something.
     """
 
@@ -155,17 +160,16 @@ class Gate:
         judge: JudgeAction,
         *,
         agent: str,
-        directory: str,
-        also: tuple[str, ...] = (),
+        checkouts: tuple[str, ...],
         allowance: Allowance,
         rate_limit: RateLimit,
         unattended: Unattended | None,
         approval_seconds: float,
         before_change: Callable[[], Awaitable[None]],
+        saved_rules: SavedRules | None = None,
         hooks: ActionHooks | None = None,
     ) -> None:
-        self.directory = directory
-        self.also = also
+        self.checkouts = checkouts
         self._judge = judge
         self._before_change = before_change
         self._agent = agent
@@ -173,6 +177,7 @@ class Gate:
         self._rate_limit = rate_limit
         self._unattended = unattended
         self._approval_seconds = approval_seconds
+        self._saved_rules = saved_rules
         self._hooks = hooks
 
     def wrap_tool(self, acting: ActingTool, *, is_given: bool = False) -> Tool:
@@ -236,7 +241,7 @@ class Gate:
                 action,
                 reason=verdict.reason,
                 shown=prepared.shown,
-                agent_reason=find_agent_reason(place.timeline.last_replies.get(place.operation), call),
+                agent_reason=find_agent_reason(place.timeline.index.last_replies.get(place.operation), call),
                 can_be_rule=not opens_more,
             )
             if not answered.is_allowed:
@@ -264,7 +269,7 @@ class Gate:
         """Return the verdict of the rules and hooks, and the context that hooks add. Hooks can only deny."""
         guard = prepared.guard if isinstance(prepared, PreparedCall) else ""
         verdict = self._judge(action, prepared.changed_lines, guard)
-        if verdict.decision == "ask" and await _read_saved_rules(place):
+        if verdict.decision == "ask" and await self._has_saved_rules(place):
             verdict = self._judge(action, prepared.changed_lines, guard)
         if self._hooks is None or verdict.decision == "deny":
             return verdict, ""
@@ -272,6 +277,15 @@ class Gate:
         if reply.denial:
             return structs.replace(verdict, decision="deny", rule=None, reason=reply.denial), ""
         return verdict, reply.context
+
+    async def _has_saved_rules(self, place: Scope) -> bool:
+        """Return whether any rule that the user has saved since the run started may apply to an action.
+
+        If permission for the action was already requested, that request must be answered, and saved rules do not apply.
+        """
+        if self._saved_rules is None or place.has_child_outcome("permission_asked#1"):
+            return False
+        return await self._saved_rules.refresh()
 
     async def permit(self, place: Scope, wanted: EngineAction) -> str:
         """Return why an engine's own action is refused, or an empty string if the action is permitted.
@@ -314,13 +328,13 @@ class Gate:
         `can_be_rule` is whether the answer can be saved as a rule.
         """
         timeline = place.timeline
-        if approver := timeline.find_approver(action, shown):
+        if approver := timeline.index.requests.find_approver(action, shown):
             return PermissionAnswered(id="", decision="run", by=approver), action
         while True:
             new = self._build_request(place, action, reason=reason, shown=shown, agent_reason=agent_reason)
             new = new if can_be_rule else structs.replace(new, always="")
             asked = place.record(new)
-            if not must_ask_again(asked, timeline.answers.get(asked.id), now=time.time()):
+            if not must_ask_again(asked, timeline.index.requests.answers.get(asked.id), now=time.time()):
                 answered = await self._ask_beside_hooks(place, asked)
                 # Another machine may have recorded the request, and shown the person something else.
                 is_unseen = asked.id != new.id and asked.shown != timeline.redaction.redact_text(shown)
@@ -332,7 +346,7 @@ class Gate:
     ) -> PermissionAsked:
         from ..policy.risk_facts import find_risk_facts  # imported here for start-up time: most runs make no requests
 
-        now = time.time()
+        now, denials = time.time(), place.timeline.index.requests.denials
         expires = 0.0 if self._unattended == "park" else compute_expiry(now, self._approval_seconds)
         return PermissionAsked(
             id=secrets.token_hex(6),
@@ -340,9 +354,7 @@ class Gate:
             reason=reason,
             shown=place.timeline.redaction.redact_text(shown),
             always=generalised(action) or "",
-            denied=tuple(
-                _describe_denial(denial, now) for denial in place.timeline.denials.get(action.effect_hash, ())
-            ),
+            denied=tuple(_describe_denial(denial, now) for denial in denials.get(action.effect_hash, ())),
             risks=find_risk_facts(action),
             agent_reason=agent_reason,
         )
@@ -362,29 +374,29 @@ class Gate:
 
     async def _wait_decision(self, place: Scope, asked: PermissionAsked) -> PermissionAnswered:
         timeline = place.timeline
-        known = timeline.answers.get(asked.id)
+        known = timeline.index.requests.answers.get(asked.id)
         if isinstance(known, PermissionAnswered):
             return known
         if self._unattended == "deny":
             return place.record(_deny_request(asked, "nobody is available to answer", channel="unattended"))
         await timeline.wait_written()
         if self._unattended == "park":
-            timeline.pause()
-            await timeline.wait_while_paused()
-        timeline.on_waiting(asked.id)
-        with timeline.timeouts.pause_timeouts(place.path), move_on_after(self._approval_seconds):
-            answered = await timeline.wait_answer(asked.id)
+            timeline.work.pause()
+            await timeline.work.wait_while_paused()
+        timeline.links.report_waiting(asked.id)
+        with timeline.work.timeouts.pause_timeouts(place.path), move_on_after(self._approval_seconds):
+            answered = await timeline.index.requests.wait_answer(asked.id)
             assert isinstance(answered, PermissionAnswered)
             return answered
-        await timeline.wait_while_paused()
+        await timeline.work.wait_while_paused()
         return place.record(_deny_request(asked, describe_timeout(self._approval_seconds), channel="timeout"))
 
     async def _execute_call(self, place: Scope, prepared: PreparedCall) -> ToolAnswer:
         if prepared.is_read_only or prepared.is_repeatable:
             # The call can safely be executed again, so it need not wait until the entries before it are written.
-            await place.timeline.wait_while_paused()
+            await place.timeline.work.wait_while_paused()
             return await prepared.act()
-        async with place.timeline.effect:
+        async with place.timeline.work.effect:
             return await prepared.act()
 
     def _build_action(self, place: Scope, tool: str, prepared: PreparedCall | EngineAction) -> Action:
@@ -393,7 +405,7 @@ class Gate:
             agent=self._agent,
             tool=tool,
             arguments=dict(prepared.arguments),
-            directory=prepared.directory or self.directory,
+            directory=prepared.directory or next(iter(self.checkouts), ""),
             sandbox=prepared.sandbox,
             inputs=dict(prepared.inputs),
             outputs=dict(prepared.outputs),

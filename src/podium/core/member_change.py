@@ -14,7 +14,7 @@ from .scope import Scope
 
 def apply_recorded_change(agent: Agent, place: Scope) -> Agent:
     """Return the agent with the latest change, if any, that was made before the operation at this scope started."""
-    changes = place.timeline.member_changes
+    changes = place.timeline.index.member_changes
     if not changes:
         return agent
     change = place.child("change").find_outcome(MemberChanged)

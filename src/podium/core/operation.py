@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
@@ -33,16 +34,16 @@ from .artifact import store_artifact
 from .budget import Allowance, TimeLimit
 from .engine import Engine, EngineSessionSpec, PastTurn, ReplyFormat, Tool
 from .engine_sessions import EngineSessionTasks
-from .gate import ActingTool, Gate
+from .gate import Gate, SavedRules
 from .journal_rows import compute_digest
 from .member_change import apply_recorded_change
 from .placement import DEFAULT_OPTIONS, Placement, WorkerOptions
 from .repository_decisions import NO_DECISIONS, RepositoryDecisions
+from .run_repository import RunRepository, TeamWork
 from .scope import Scope
 from .session import Session, read_past_turns
 from .timeline import Timeline
 from .tool_rate_limit import RateLimit
-from .work_repository import WorkRepository
 
 if TYPE_CHECKING:
     from .run_hooks import RunHooks
@@ -83,25 +84,14 @@ class RunContext:
     session_tasks: EngineSessionTasks
     offer_tools: Callable[[Operation], Awaitable[tuple[Tool, ...]]]
     """Returns the tools that an operation's agent may use. Tools with side effects are wrapped by the gate."""
-    make_check_tool: Callable[[tuple[str, ...], str], ActingTool] | None = None
-    """A function that creates a tool for running commands on a clean checkout, or None if there is no repository.
-
-    The function takes the commands and a commit. If the commit is empty, the tool checks out the current work."""
-    get_placement: Callable[[], Placement] | None = None
-    """A function that returns the placement for starting workers, or None if there is no repository for them."""
-    get_repository: Callable[[], WorkRepository] | None = None
-    """A function that returns the repository that the run works in, or None if there is no repository."""
-    before_change: Callable[[], Awaitable[None]] = do_nothing
-    """Called before each action that may change files."""
+    repository: RunRepository | None = None
+    """The repository that the run works in, or None if there is none."""
     build_system_prompt: Callable[[Agent], str] = attrgetter("prompt")
     """Builds an agent's system prompt."""
     decisions: RepositoryDecisions = NO_DECISIONS
     allowance: Allowance
     rules: Rules = NO_RULES
     mode: Mode = "default"
-    directory: str = ""
-    also: tuple[str, ...] = ()
-    """The checkouts of additional repositories that the run works in."""
     unattended: Unattended | None = "deny"
     """How agents' requests and questions are handled without a person, or None if a person is available to answer."""
     turn_limits: TurnLimits = DEFAULT_TURN_LIMITS
@@ -109,6 +99,7 @@ class RunContext:
     """The turns of the earlier runs that this run continues."""
     hooks: RunHooks | None = None
     """The hooks of the run, or None if it has none."""
+    saved_rules: SavedRules = field(default_factory=SavedRules)
     active_agents: Counter[str] = field(default_factory=Counter)
     """How many operations of each agent are running in this process."""
     rate_limits: dict[str, RateLimit] = field(default_factory=dict)
@@ -178,7 +169,7 @@ class Operation:
             active = self._context.active_agents
             active[self.agent.name] += 1
             try:
-                ended = self.scope.record_outcome(await self._run_within_budget(request))
+                ended = self.scope.record_outcome(await self._perform_request(request))
             finally:
                 active[self.agent.name] -= 1
             self._report_unread_messages()
@@ -186,31 +177,44 @@ class Operation:
             raise AgentFailed(ended.failure, so_far=ended.text)
         return Answer(text=ended.text, data=ended.data, parts=ended.parts)
 
-    async def _run_within_budget(self, request: Request) -> OperationEnded:
-        """Run the operation within two optional time limits: the agent's own, and one shared with other operations."""
+    async def _perform_request(self, request: Request) -> OperationEnded:
+        """Gather advice, do the agent's own work, then hand off. Return how this ended, even if the agent fails.
+
+        Two optional time limits apply: the agent's own, and one shared with other operations.
+        """
         self.scope.record(OperationStarted(agent=self.agent.name, trigger=self.trigger, request=request))
-        own = None if self.agent.budget is None or self.agent.budget.seconds is None else self.agent.budget.seconds
-        limits = [] if own is None else [TimeLimit(seconds=own, message=f"its budget of {own:g} s is used up")]
-        limits += [] if self.time_limit is None else [self.time_limit]
-        if not limits:
-            return await self._run_to_end(request)
-        limit = min(reversed(limits), key=attrgetter("seconds"))
-        with self.scope.timeline.timeouts.apply_timeout(self.scope.path, limit.seconds) as timeout:
-            ended = await self._run_to_end(request)
+        patterns, timeline, limit = self._context.patterns, self.scope.timeline, self._find_time_limit()
+        with (
+            nullcontext() if limit is None else timeline.work.timeouts.apply_timeout(self.scope.path, limit.seconds)
+        ) as timeout:
+            try:
+                try:
+                    advised = await patterns.advise(self, request)
+                    answer = await patterns.perform(self, advised)
+                finally:
+                    await self._close_session()
+                ended = self._build_end(await patterns.hand_off(self, request, answer))
+            except AgentFailed as error:
+                ended = structs.replace(_build_failed_end(error.failure), text=error.so_far)
+        if limit is None or timeout is None:
+            return ended
         if timeout.scope.cancelled_caught:
-            await self.scope.timeline.wait_while_paused()
+            await timeline.work.wait_while_paused()
             await self.stop_workers()
             ended = _build_failed_end(self.make_error("budget", limit.message).failure)
         seconds = 0.0 if self.time_limit is None else round(timeout.active_seconds, 3)
         return structs.replace(ended, seconds=seconds)
 
-    async def _run_to_end(self, request: Request) -> OperationEnded:
-        """Run the operation and return the event for its end, even if the agent fails."""
-        try:
-            answer = await self._produce_answer(request)
-        except AgentFailed as error:
-            return structs.replace(_build_failed_end(error.failure), text=error.so_far)
-        proof = self.scope.timeline.proof
+    def _find_time_limit(self) -> TimeLimit | None:
+        """Return the shorter of the agent's own time limit and the one shared with other operations, if any."""
+        own = None if self.agent.budget is None else self.agent.budget.seconds
+        if own is None or (self.time_limit is not None and self.time_limit.seconds <= own):
+            return self.time_limit
+        return TimeLimit(seconds=own, message=f"its budget of {own:g} s is used up")
+
+    def _build_end(self, answer: Answer) -> OperationEnded:
+        """Return the event for the end of the operation with the agent's answer."""
+        proof = self.scope.timeline.index.proof
         if self.mode == "plan":
             proof.forget(self.scope.path)  # a reader's answer is its work, whatever it was not allowed to do
         unproved = proof.find_problem(self.scope.path)
@@ -218,26 +222,16 @@ class Operation:
             outcome="succeeded", text=answer.text, data=answer.data, parts=answer.parts, unproved=unproved
         )
 
-    async def _produce_answer(self, request: Request) -> Answer:
-        """Gather advice, do the agent's own work, then hand off."""
-        patterns = self._context.patterns
-        try:
-            advised = await patterns.advise(self, request)
-            answer = await patterns.perform(self, advised)
-        finally:
-            await self._close_session()
-        return await patterns.hand_off(self, request, answer)
-
     async def run_as_part(self, request: Request, *, timeout: float | None = None) -> Part:
         """Run the operation and return its outcome as a `Part`, whether it succeeds or fails.
 
         Cancel the operation after `timeout` seconds.
         """
         try:
-            with self.scope.timeline.timeouts.apply_timeout(self.scope.path, inf if timeout is None else timeout):
+            with self.scope.timeline.work.timeouts.apply_timeout(self.scope.path, inf if timeout is None else timeout):
                 answer = await self.run(request)
                 return Part(agent=self.agent.name, outcome="succeeded", text=answer.text)
-            await self.scope.timeline.wait_while_paused()
+            await self.scope.timeline.work.wait_while_paused()
             await self.stop_workers()
             late = self.make_error("timed_out", f"timed out after {timeout:g} s").failure
             ended = self.scope.find_outcome(OperationEnded) or self.scope.record_outcome(_build_failed_end(late))
@@ -250,7 +244,7 @@ class Operation:
         """Record which messages the agent has not received, unless another operation of it can still receive them."""
         if self.parent is None or self._context.active_agents[self.agent.name]:
             return
-        for message in self.scope.timeline.list_undelivered(self.agent.name):
+        for message in self.scope.timeline.index.messages.list_undelivered(self.agent.name):
             said = f"{message.to} finished its task before it received the message: {message.text}"
             self.scope.record_each_time(Noticed(text=said))
 
@@ -279,12 +273,12 @@ class Operation:
     @property
     def placement(self) -> Placement | None:
         """The placement that starts workers, or None if there is no repository for them."""
-        return None if self._context.get_placement is None else self._context.get_placement()
+        return None if self._context.repository is None else self._context.repository.get_placement()
 
     @property
-    def repository(self) -> WorkRepository | None:
-        """The repository that the run works in, or None if there is none."""
-        return None if self._context.get_repository is None else self._context.get_repository()
+    def repository(self) -> TeamWork | None:
+        """The interface to the team's work in the run's repository, or None if there is no repository."""
+        return None if self._context.repository is None else self._context.repository.get_work()
 
     @property
     def decisions(self) -> RepositoryDecisions:
@@ -294,7 +288,7 @@ class Operation:
     @property
     def can_check(self) -> bool:
         """Whether commands can be run on a checkout of the work."""
-        return self._context.make_check_tool is not None
+        return self._context.repository is not None
 
     @property
     def unattended(self) -> Unattended | None:
@@ -327,7 +321,7 @@ class Operation:
         prefix = f"{self.scope.path}/"
         return [
             run
-            for run, sent in self.scope.timeline.unreturned_workers.items()
+            for run, sent in self.scope.timeline.index.unreturned_workers.items()
             if f"{sent.operation}/".startswith(prefix)
         ]
 
@@ -400,21 +394,22 @@ class Operation:
     @cached_property
     def gate(self) -> Gate:
         """The gate that this agent's actions pass through."""
+        repository = self._context.repository
         return Gate(
             self._judge_action,
             agent=self.agent.name,
-            directory=self.checkout or self._context.directory,
-            also=() if self.checkout else self._context.also,
+            checkouts=(self.checkout,) if self.checkout else () if repository is None else repository.checkouts,
             allowance=self.allowance,
             rate_limit=self._context.rate_limit_for(self.agent.name),
             unattended=self._context.unattended,
             approval_seconds=self._context.turn_limits.approval,
-            before_change=self._context.before_change,
+            before_change=do_nothing if repository is None else repository.save_before_change,
+            saved_rules=self._context.saved_rules,
             hooks=None if self._context.hooks is None else self._context.hooks.for_agent(self.agent),
         )
 
     def _judge_action(self, action: Action, changed_lines: int, guard: str) -> Verdict:
-        granted = self.scope.timeline.granted_rules + self.scope.timeline.saved_rules
+        granted = self.scope.timeline.index.requests.granted_rules + self._context.saved_rules.rules
         rules = structs.replace(self.rules, allow=self.rules.allow + granted) if granted else self.rules
         return check(action, rules, self.mode, changed_lines=changed_lines, guard=guard)
 
@@ -427,10 +422,10 @@ class Operation:
         """
         if (known := place.find_outcome(Checked)) is not None:
             return known
-        if self._context.make_check_tool is None:
+        if self._context.repository is None:
             why = "there is no repository to check the work in"
             return place.record_outcome(Checked(commands=commands, passed=False, output=why))
-        tool = self.gate.wrap_tool(self._context.make_check_tool(commands, commit))
+        tool = self.gate.wrap_tool(self._context.repository.make_check_tool(commands, commit))
         answer = await tool.answer(ToolUse(id=place.path, name=tool.name, arguments={}), place)
         if answer.log and log_name:
             store_artifact(place, "log", log_name, answer.log, step=parse_plan_step(place.path))

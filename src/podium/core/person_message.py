@@ -24,13 +24,13 @@ async def deliver_messages(place: Scope, agent: str) -> str:
     """Record that the agent's pending messages are delivered at this scope, and return their text."""
     if known := find_delivered_messages(place):
         return known
-    waiting = place.timeline.list_undelivered(agent)
+    waiting = place.timeline.index.messages.list_undelivered(agent)
     # Send the receipts before recording the delivery: if the process dies in between, the resumed run delivers the
     # messages.
-    if waiting and place.timeline.on_delivery is not None:
-        await place.timeline.on_delivery(waiting)
+    if waiting:
+        await place.timeline.links.acknowledge(waiting)
         # Another session of the agent may have received them in the meantime.
-        still_waiting = {message.id for message in place.timeline.list_undelivered(agent)}
+        still_waiting = {message.id for message in place.timeline.index.messages.list_undelivered(agent)}
         waiting = [message for message in waiting if message.id in still_waiting]
     return _record_delivery(place, waiting) if waiting else ""
 
@@ -41,16 +41,15 @@ async def offer_messages(place: Scope, agent: str, offer: Callable[[str], Awaita
     `offer` returns whether the agent has accepted the messages. If not, they stay pending.
     """
     timeline = place.timeline
-    waiting = timeline.list_undelivered(agent)
+    waiting = timeline.index.messages.list_undelivered(agent)
     offered = {message.id for message in waiting}
-    timeline.offered_messages |= offered
+    timeline.index.messages.offered |= offered
     try:
         if waiting and await offer(_format_messages(waiting, timeline)):
-            if timeline.on_delivery is not None:
-                await timeline.on_delivery(waiting)
+            await timeline.links.acknowledge(waiting)
             _record_delivery(place, waiting)
     finally:
-        timeline.offered_messages -= offered
+        timeline.index.messages.offered -= offered
 
 
 def _record_delivery(place: Scope, messages: Sequence[MessageReceived]) -> str:
@@ -67,7 +66,7 @@ def _format_message(message: MessageReceived, timeline: Timeline) -> str:
     """Format a message with its attachments: text files in full, images as a marker that the engine replaces."""
     lines = [f"[message from {_name_sender(message)}]{quote_lines(message.text)}"]
     for one in message.attachments:
-        data = timeline.read_attachment(one.digest)
+        data = timeline.links.read_attachment(one.digest)
         if data is None:
             lines.append(f"[file {one.name}, which is no longer available]")
         elif one.is_image:

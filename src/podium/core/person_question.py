@@ -29,16 +29,16 @@ async def ask_question(
         if asked is None and unattended == "deny":
             return None
         asked = scope.record(asked or structs.replace(question, id=secrets.token_hex(6), digest=digest))
-        if asked.id not in timeline.answers:
+        if asked.id not in timeline.index.requests.answers:
             if unattended == "deny":
                 return None
             await timeline.wait_written()
             if unattended == "park":
-                timeline.pause()
-                await timeline.wait_while_paused()
-            timeline.on_waiting(asked.id)
-        with timeline.timeouts.pause_timeouts(scope.path):
-            answered = await timeline.wait_answer(asked.id)
+                timeline.work.pause()
+                await timeline.work.wait_while_paused()
+            timeline.links.report_waiting(asked.id)
+        with timeline.work.timeouts.pause_timeouts(scope.path):
+            answered = await timeline.index.requests.wait_answer(asked.id)
         assert isinstance(answered, QuestionAnswered)
         if answered.digest == asked.digest:
             return answered

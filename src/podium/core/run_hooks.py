@@ -108,7 +108,8 @@ class RunHooks:
         name = f"hook:{event}:{compute_digest(hook, about, agent)}"
         step = place.child(f"{name}#1")
         known = step.find_outcome(HookRan)
-        is_believed = not self._timeline.has_foreign_entries or event != "before_tool" or step.path in self._called
+        is_own = not self._timeline.index.requests.has_foreign_entries
+        is_believed = is_own or event != "before_tool" or step.path in self._called
         if known is not None and known.outcome == "passed" and not is_believed:
             # Another machine recorded the pass, perhaps without calling the hook.
             step = place.child(f"{name}#{self._timeline.epoch}")
@@ -118,8 +119,8 @@ class RunHooks:
         self._called.add(step.path)
         payload = self._encode_payload(hook, event, fields)
         # A pause does not block the hooks of the whole run: those at its end must run even if a pause was requested.
-        effect: AbstractAsyncContextManager[Any] = self._timeline.effect if place.path else nullcontext()
-        with self._timeline.timeouts.pause_timeouts(place.path):
+        effect: AbstractAsyncContextManager[Any] = self._timeline.work.effect if place.path else nullcontext()
+        with self._timeline.work.timeouts.pause_timeouts(place.path):
             async with effect:
                 await self._timeline.wait_written()
                 began = time.monotonic()
@@ -139,7 +140,7 @@ class RunHooks:
     def _encode_payload(self, hook: Hook, event: HookEvent, fields: Mapping[str, Any]) -> bytes:
         given = {"event": event, "run": self._timeline.run, "repo": self._repo, **fields}
         if hook.is_foreign:
-            given |= _build_foreign_fields(event, given)
+            given |= _build_foreign_input(event, given)
         return self._timeline.redaction.redact_line(msgspec.json.encode(given)) + b"\n"
 
 
@@ -155,7 +156,7 @@ class ActionHooks:
         """Call the hooks for an action that is about to be executed, until one of them denies it."""
         contexts: list[str] = []
         for hook, owner in self._select_hooks("before_tool", action.tool):
-            fields = _build_action_fields(action)
+            fields = _build_action_input(action)
             ran = await self._run_hooks.call(hook, "before_tool", place, fields, about=action.digest, agent=owner)
             if ran.outcome != "passed":
                 return HookReply(denial=describe_denial(ran))
@@ -177,7 +178,7 @@ class ActionHooks:
     async def report_request(self, place: Scope, asked: PermissionAsked) -> None:
         """Call the hooks for a permission request that is waiting for an answer."""
         for hook, owner in self._select_hooks("permission_asked", asked.action.tool):
-            fields = {**_build_action_fields(asked.action), "request": asked.id, "reason": asked.reason}
+            fields = {**_build_action_input(asked.action), "request": asked.id, "reason": asked.reason}
             await self._run_hooks.call(hook, "permission_asked", place, fields, about=asked.id, agent=owner)
 
     def has_hooks(self, event: HookEvent, tool: str) -> bool:
@@ -210,7 +211,7 @@ def describe_denial(ran: HookRan) -> str:
     return f"it was denied because a hook failed: {ran.reason}"
 
 
-def _build_action_fields(action: Action) -> dict[str, Any]:
+def _build_action_input(action: Action) -> dict[str, Any]:
     return {
         "agent": action.agent,
         "tool": action.tool,
@@ -220,7 +221,7 @@ def _build_action_fields(action: Action) -> dict[str, Any]:
     }
 
 
-def _build_foreign_fields(event: HookEvent, given: Mapping[str, Any]) -> dict[str, Any]:
+def _build_foreign_input(event: HookEvent, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return a hook's input in the format of another program, for hooks from that program's agent files."""
     arguments = dict(given.get("arguments", {}))
     if "path" in arguments:

@@ -81,7 +81,7 @@ class Scope:
         """Return the recorded outcome; if there is none, call `act`, record its result and return it."""
         if (known := self.find_outcome(*kinds)) is not None:
             return known
-        async with self.timeline.effect:
+        async with self.timeline.work.effect:
             return self.record_outcome(await act())
 
     def record(self, event: E) -> E:

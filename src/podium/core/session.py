@@ -36,7 +36,6 @@ from ..values.request import replace_surrogates
 from .clock import PausableTimeout
 from .engine import (
     Engine,
-    EngineSession,
     EngineSessionSpec,
     Finished,
     PastTurn,
@@ -111,7 +110,15 @@ class Session:
         try:
             async with self._lock:
                 self._reply_format = reply_format if self._can_keep_format(reply_format) else None
-                return await self._take_turn(turn, await self._with_messages(turn, prompt))
+                place, prompt = turn, turn.timeline.redaction.redact_text(await self._with_messages(turn, prompt))
+                ended = place.find_outcome(TurnEnded) or await self._attempt_turn(place, prompt)
+                if ended.failure is not None and ended.failure.kind == "empty_reply":
+                    place, prompt = self._revive(turn, prompt, ended.failure.message)
+                    ended = place.find_outcome(TurnEnded) or await self._attempt_turn(place, prompt)
+                if ended.failure is not None:
+                    raise AgentFailed(ended.failure)
+                self._past_turns.append(PastTurn(prompt=prompt, reply=ended.text, scope=place))
+                return Reply(text=ended.text, calls=ended.calls)
         finally:
             self._waiting -= 1
 
@@ -154,42 +161,40 @@ class Session:
         # Once the model has replied, the turn's prompt must not change: new messages wait for the next turn.
         if (
             not said
-            and timeline.list_undelivered(agent)
+            and timeline.index.messages.list_undelivered(agent)
             and not turn.has_outcome
             and not timeline.find_events_below(turn.path, ModelReplied)
         ):
             said = await deliver_messages(turn, agent)
         return f"{prompt}\n\n{said}" if said else prompt
 
-    async def _take_turn(self, turn: Scope, prompt: str) -> Reply:
-        """Run a turn and return its reply; after an empty reply, retry once with a new engine session."""
-        place, prompt = turn, turn.timeline.redaction.redact_text(prompt)
-        ended = place.find_outcome(TurnEnded) or await self._attempt_turn(place, prompt)
-        if ended.failure is not None and ended.failure.kind == "empty_reply":
-            place.record(SessionRevived(agent=self._spec.agent.name, reason=ended.failure.message))
-            # Messages that the user sent during the first attempt are also added to the second attempt.
-            told = [message.text for message in turn.timeline.find_events_below(turn.path, MessagesDelivered)]
-            prompt = "\n\n".join([prompt, *(text for text in told if text not in prompt)])
-            place = turn.for_attempt(2)
-            ended = place.find_outcome(TurnEnded) or await self._attempt_turn(place, prompt)
-        if ended.failure is not None:
-            raise AgentFailed(ended.failure)
-        self._past_turns.append(PastTurn(prompt=prompt, reply=ended.text, scope=place))
-        return Reply(text=ended.text, calls=ended.calls)
+    def _revive(self, turn: Scope, prompt: str, why: str) -> tuple[Scope, str]:
+        """Record that the turn is attempted again after an empty reply. Return the second attempt's scope and prompt.
+
+        The second attempt opens a new engine session.
+        """
+        turn.record(SessionRevived(agent=self._spec.agent.name, reason=why))
+        # Messages that the user sent during the first attempt are also added to the second attempt.
+        told = [message.text for message in turn.timeline.find_events_below(turn.path, MessagesDelivered)]
+        return turn.for_attempt(2), "\n\n".join([prompt, *(text for text in told if text not in prompt)])
 
     async def _attempt_turn(self, place: Scope, prompt: str) -> TurnEnded:
         """Make one attempt at a turn, and record how it ended."""
-        is_correction = bool(self._past_turns) and self._past_turns[-1].is_refused
-        started = TurnStarted(
-            agent=self._spec.agent.name, engine=self._engine.name, prompt=prompt, is_correction=is_correction
-        )
-        is_resumed = place.has_child_outcome("turn_started#1")
-        place.record(started)
-        if is_resumed:
-            place.record_each_time(TurnResumed())
-        listener = TurnListener(place, self._turn_limits)
+        timeline, listener = place.timeline, self._start_turn(place, prompt)
         try:
-            failure = await self._receive_reply(place, prompt, listener)
+            with timeline.work.timeouts.track_timeout(listener.timeout, place.path), listener.timeout.scope as limit:
+                opened = self._open_session or await self._open_engine_session(listener)
+                async with opened.engine_session.ask(prompt, place) as pieces:
+                    async for piece in pieces:
+                        listener.receive_piece(piece)
+                failure = listener.check_reply(self._make_failure)
+            if limit.cancelled_caught:
+                await timeline.work.wait_while_paused()
+                failure = listener.make_timeout_failure(self._make_failure)
+        except (StoreFailed, JournalMismatch):
+            raise
+        except Exception as error:
+            failure = self._explain_error(error)
         except get_cancelled_exc_class():
             with suppress(StoreFailed):
                 listener.flush()
@@ -200,30 +205,28 @@ class Session:
             await self.aclose()
         return self._record_turn_end(place, listener, failure)
 
-    async def _receive_reply(self, place: Scope, prompt: str, listener: TurnListener) -> Failure | None:
-        try:
-            with place.timeline.timeouts.track_timeout(listener.timeout, place.path), listener.timeout.scope:
-                engine_session = (
-                    self._open_session.engine_session
-                    if self._open_session is not None
-                    else await self._open_engine_session(listener)
-                )
-                async with engine_session.ask(prompt, place) as pieces:
-                    async for piece in pieces:
-                        listener.receive_piece(piece)
-                return listener.check_reply(self._make_failure)
-        except AgentFailed as error:
-            return error.failure
-        except OutsideFailed as error:
-            failed = self._make_failure("engine", str(error))
-            return structs.replace(failed, is_unknown_model=error.is_unknown_model)
-        except (StoreFailed, JournalMismatch):
-            raise
-        except Exception as error:
-            # Engines may be third-party code: an exception in an engine fails this turn, not the run.
-            return self._make_failure("engine", f"its engine failed: {type(error).__name__}: {error}")
-        await place.timeline.wait_while_paused()
-        return listener.make_timeout_failure(self._make_failure)
+    def _start_turn(self, place: Scope, prompt: str) -> TurnListener:
+        """Record the start of an attempt at a turn, and return its listener."""
+        is_correction = bool(self._past_turns) and self._past_turns[-1].is_refused
+        started = TurnStarted(
+            agent=self._spec.agent.name, engine=self._engine.name, prompt=prompt, is_correction=is_correction
+        )
+        is_resumed = place.has_child_outcome("turn_started#1")
+        place.record(started)
+        if is_resumed:
+            place.record_each_time(TurnResumed())
+        return TurnListener(place, self._turn_limits)
+
+    def _explain_error(self, error: Exception) -> Failure:
+        """Return the failure of a turn that ended with an error."""
+        match error:
+            case AgentFailed():
+                return error.failure
+            case OutsideFailed():
+                failed = self._make_failure("engine", str(error))
+                return structs.replace(failed, is_unknown_model=error.is_unknown_model)
+        # Engines may be third-party code: an exception in an engine fails this turn, not the run.
+        return self._make_failure("engine", f"its engine failed: {type(error).__name__}: {error}")
 
     def _record_turn_end(self, place: Scope, listener: TurnListener, failure: Failure | None) -> TurnEnded:
         """Record the end of a turn, with its text and tool calls."""
@@ -233,12 +236,12 @@ class Session:
         listener.flush()
         return place.record_outcome(TurnEnded(outcome=failure.outcome, text=text, calls=calls, failure=failure))
 
-    async def _open_engine_session(self, listener: TurnListener) -> EngineSession:
+    async def _open_engine_session(self, listener: TurnListener) -> OpenEngineSession:
         spec = structs.replace(self._spec, history=tuple(self._past_turns)) if self._past_turns else self._spec
-        self._open_session = await self._session_tasks.open(self._engine.open(spec))
-        if self._open_session.engine_session.is_restored:
+        self._open_session = opened = await self._session_tasks.open(self._engine.open(spec))
+        if opened.engine_session.is_restored:
             listener.limit_first_wait()
-        return self._open_session.engine_session
+        return opened
 
     def _make_failure(self, kind: FailureKind, message: str) -> Failure:
         return Failure(kind=kind, agent=self._spec.agent.name, message=message)

@@ -46,7 +46,7 @@ async def _invoke_tool(tool: Tool, call: ToolUse, place: Scope) -> tuple[ToolAns
     if call.unreadable:
         return ToolAnswer(text=f"The arguments for {tool.name} are not a JSON object.", is_error=True), False
     try:
-        with place.timeline.timeouts.apply_timeout(place.path, tool.timeout):
+        with place.timeline.work.timeouts.apply_timeout(place.path, tool.timeout):
             return await tool.answer(call, place), False
     except PodiumError:
         raise

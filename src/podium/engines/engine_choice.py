@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -22,7 +23,7 @@ from ..values.model_abilities import UNTESTED, ModelAbilities
 from ..values.usage import Usage
 from .model import model_prices
 from .model.callable_model import DEFAULT_MAX_WAIT, Model, ToolCallMode, add_zero_cost
-from .model.model_wire import Wire
+from .model.model_wire import ModelServer, Wire
 from .model.price_cache import PriceCache
 from .model.provider_throttle import ProviderThrottle, ReserveCall
 from .model.providers import LOCAL, REHEARSAL, Provider, parse_model, resolve_base_url
@@ -407,43 +408,21 @@ def make_wire(
     takes_schema: bool | None = None,
     refused_schemas: RefusedSchemas | None = None,
 ) -> Wire:
-    """Return the adapter for a provider's server at this address.
-
-    `takes_schema` says whether the server accepts schemas for replies, or is None if that has not been tested. If
-    the server refuses a schema, this is recorded in `refused_schemas`, and the call is repeated without the schema. If
-    `refused_schemas` is None, the call fails instead.
-    """
+    """Return the adapter for a provider's server at this address; see `ModelServer`."""
     from .model.http_wire import find_proxy  # imported here to keep start-up fast: it imports aiohttp
 
-    key_name = provider.key_name or "a key"
-    if provider.wire == "anthropic":
-        # Imported here to keep start-up fast: each adapter is loaded only when it is used.
-        from .model.anthropic_wire import AnthropicWire
-
-        return AnthropicWire(
-            get_client,
-            url,
-            key,
-            key_name=key_name,
-            provider=provider.name,
-            proxy=find_proxy(url),
-            refused_schemas=refused_schemas,
-        )
-    # Imported here to keep start-up fast: each adapter is loaded only when it is used.
-    from .model.openai_wire import OpenAIWire
-
-    return OpenAIWire(
-        get_client,
-        url,
-        key,
-        key_name=key_name,
-        provider=provider.name,
+    server = ModelServer(
+        provider=provider,
+        url=url,
+        key=key,
+        get_client=get_client,
         proxy=find_proxy(url),
-        asks_usage=provider.asks_usage,
-        takes_schema=provider.takes_schema if takes_schema is None else takes_schema,
+        takes_schema=takes_schema,
         refused_schemas=refused_schemas,
-        limit_name=provider.limit_name,
     )
+    # Each adapter is loaded only when it is used.
+    wire: Wire = import_module(f".model.{provider.wire}_wire", __package__).make_wire(server)
+    return wire
 
 
 def _make_throttle(options: CallOptions, reserve_call: ReserveCall | None) -> ProviderThrottle:

@@ -1,4 +1,4 @@
-"""Ask an agent for an answer, and recognise replies that are not answers: tool calls as text, sentinels and echoes.
+"""Require answers of agents, and recognise replies that are not answers: tool calls as text, sentinels and echoes.
 
 After such a reply, the agent is asked once more in the same conversation. If its next reply is not an answer either,
 the agent has failed.
@@ -46,12 +46,14 @@ async def ask_without_plan(op: Operation, session: Session, prompt: str, workers
     raise op.make_error("failed", f"it gave no answer, even when it was asked again: {SECOND_PLAN}")
 
 
-async def ask_for_answer(op: Operation, session: Session, prompt: str, *, may_reply_by_tool: bool = False) -> Reply:
-    """Ask the agent, and ask again if it does not answer. Return its reply, or raise AgentFailed if it has no answer.
+async def require_answer(
+    op: Operation, session: Session, prompt: str, reply: Reply, *, may_reply_by_tool: bool = False
+) -> Reply:
+    """Return the agent's reply to the prompt if it is an answer. Otherwise, ask again and return the second reply.
 
-    With `may_reply_by_tool`, the agent can reply by calling a tool, and the text after such a call does not matter.
+    Raise AgentFailed if that is not an answer either. With `may_reply_by_tool`, the agent can reply by calling a tool,
+    and the text after such a call does not matter.
     """
-    reply = await session.ask(prompt)
     if (may_reply_by_tool and reply.calls) or (why := describe_non_answer(reply.text, prompt)) is None:
         return reply
     reply = await session.ask(ASK_AGAIN.format(why=why))

@@ -11,14 +11,15 @@ from typing import NamedTuple
 
 from ..core.operation import Operation
 from ..core.person_question import ask_question
-from ..core.work_repository import WorkBranch
+from ..core.run_repository import WorkBranch
 from ..values.agent import Agent
 from ..values.errors import Mistake, OutsideFailed
 from ..values.event import CandidateChosen, CandidateResult, QuestionAsked, WorkerReturned, WorkRestored
 from ..values.plain_text import cut_middle, format_count, join_words
 from ..values.request import Answer, Part, Request
+from ..values.team_options import BroadcastOptions
 from .in_worker import find_worker_result
-from .member_tasks import TeamOptions, as_writer, format_answers
+from .member_tasks import as_writer, format_answers
 from .reply_formats import SCORE_FORMAT
 from .team_prompts import render_prompt
 from .verdict import Score, neutralise, parse_score
@@ -41,7 +42,7 @@ class Candidate(NamedTuple):
 
 
 async def choose_best(
-    op: Operation, own: TeamOptions, request: Request, members: Sequence[Operation], parts: Sequence[Part]
+    op: Operation, own: BroadcastOptions, request: Request, members: Sequence[Operation], parts: Sequence[Part]
 ) -> Answer:
     """Return the answer of the best member, after merging its work. At least one member must have succeeded.
 
@@ -71,7 +72,7 @@ def _make_candidate(member: Operation, part: Part) -> Candidate:
 
 
 async def _choose_candidate(
-    op: Operation, own: TeamOptions, request: Request, candidates: list[Candidate], parts: Sequence[Part]
+    op: Operation, own: BroadcastOptions, request: Request, candidates: list[Candidate], parts: Sequence[Part]
 ) -> CandidateChosen:
     passing, results = await _check_candidates(op, own, candidates)
     if not passing:
@@ -88,7 +89,7 @@ async def _choose_candidate(
 
 
 async def _check_candidates(
-    op: Operation, own: TeamOptions, candidates: Sequence[Candidate]
+    op: Operation, own: BroadcastOptions, candidates: Sequence[Candidate]
 ) -> tuple[list[Candidate], list[CandidateResult]]:
     """Run the checks on each candidate's work. Return the candidates that pass, and the results of all candidates.
 
@@ -112,14 +113,13 @@ async def _check_candidates(
 
 async def _judge_candidates(
     op: Operation,
-    own: TeamOptions,
+    own: BroadcastOptions,
     request: Request,
     passing: Sequence[Candidate],
     results: Sequence[CandidateResult],
 ) -> CandidateChosen:
     """Have the evaluator, or the lead if there is none, score each candidate. Choose the one with the best score."""
-    assert op.agent.team is not None
-    judge = op.agent if op.agent.team.evaluator is None else op.agents[op.agent.team.evaluator]
+    judge = op.agent if own.evaluator is None else op.agents[own.evaluator]
     scores = {one.name: await _score_candidate(op, own, request, judge, one) for one in passing}
     winner = max(passing, key=lambda one: scores[one.name].score)
     scored = tuple(
@@ -139,7 +139,7 @@ async def _judge_candidates(
 
 
 async def _score_candidate(
-    op: Operation, own: TeamOptions, request: Request, judge: Agent, candidate: Candidate
+    op: Operation, own: BroadcastOptions, request: Request, judge: Agent, candidate: Candidate
 ) -> Score:
     diff = ""
     if candidate.returned is not None and op.repository is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..core.operation import Operation
 from ..values.request import Answer, Request
+from ..values.team_options import BroadcastOptions
 from .member_tasks import (
     add_shared_context,
     format_answers,
@@ -20,11 +21,15 @@ async def run_broadcast(op: Operation, request: Request) -> Answer:
     Members run in parallel, as many at once as the team allows. If the team has `choose`, only the best answer is
     returned. Raise AgentFailed if no member succeeds, or if none can be chosen.
     """
-    own = get_team_options(op)
+    own = get_team_options(op, BroadcastOptions)
     children = [op.child(agent, "member") for agent in resolve_members(op).values()]
     requests = [add_shared_context(own, request, child.agent) for child in children]
     parts = await run_members(
-        own, children, requests, timeout=own.worker_timeout, collection_timeout=own.collection_timeout
+        children,
+        requests,
+        max_concurrent=own.max_concurrent,
+        timeout=own.worker_timeout,
+        collection_timeout=own.collection_timeout,
     )
     if not any(part.failure is None for part in parts):
         raise make_team_failure(op, parts)

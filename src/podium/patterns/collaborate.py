@@ -16,8 +16,8 @@ from anyio import CapacityLimiter, Event, create_task_group
 from ..core.decision_state import DECISION_EVENTS
 from ..core.operation import Operation
 from ..core.plan_state import StepProgress, list_dependants
+from ..core.run_repository import MergedWork, Records, WorkBranch
 from ..core.scope import Scope
-from ..core.work_repository import MergedWork, Records, WorkBranch
 from ..values.errors import AgentFailed, PodiumError
 from ..values.event import Noticed, PlanCommitted, PlanStepBlocked, WorkEnded, WorkStateChanged
 from ..values.operation_path import PLAN_STEP
@@ -152,7 +152,7 @@ class Collaboration:
         return [step for step in committed.plan.steps if steps[step.id].state == "ready"]
 
     def _make_step_work(self, step: PlanStep, committed: PlanCommitted) -> StepWork:
-        steps, timeline = self._board.progress.steps, self._op.scope.timeline
+        steps, requests = self._board.progress.steps, self._op.scope.timeline.index.requests
         branches = (steps[id].branch for id in step.depends_on)
         return StepWork(
             op=self._op,
@@ -160,7 +160,7 @@ class Collaboration:
             board=self._board,
             step=step,
             place=self._step_place(step.id, committed.version),
-            approved=find_approved_rules(committed, step.id, timeline.asked, timeline.answers),
+            approved=find_approved_rules(committed, step.id, requests.asked, requests.answers),
             after=tuple(dict.fromkeys(branch for branch in branches if branch)),
             limiter=self._limiter,
         )
@@ -231,12 +231,12 @@ class Collaboration:
         records = self._make_records() if self._team.own.adr else None
         if not branches:
             if records is not None:
-                async with op.scope.timeline.effect:
+                async with op.scope.timeline.work.effect:
                     await op.repository.write_records(records)
             return MergedWork(left_out={})
         name = make_result_branch(op.scope.timeline.run)
         try:
-            async with op.scope.timeline.effect:
+            async with op.scope.timeline.work.effect:
                 return await op.repository.merge_branches(branches, name=name, records=records)
         except PodiumError as error:
             return MergedWork(left_out={one.branch: str(error) for one in branches})

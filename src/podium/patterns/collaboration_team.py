@@ -11,7 +11,8 @@ from ..core.operation import Operation
 from ..values.agent import Agent
 from ..values.event import DecisionCommitted, DecisionProposed, FormedMember, TeamFormed
 from ..values.request import Request, quote_lines
-from .member_tasks import TeamOptions, describe_workers, get_team_options, resolve_members
+from ..values.team_options import CollaborateOptions
+from .member_tasks import describe_workers, get_team_options, resolve_members
 from .work_plan import find_member_name
 
 
@@ -21,7 +22,7 @@ class CollaborationTeam:
 
     lead: Agent
     members: dict[str, Agent]
-    own: TeamOptions
+    own: CollaborateOptions
     request: Request
     planner: Agent
 
@@ -33,7 +34,9 @@ class CollaborationTeam:
             raise op.make_error("failed", "its team has no members; add some under team.members")
         lead = structs.replace(op.agent, team=None, advisors=None, handoff=None, router=None)
         planner = next((agent for agent in members.values() if has_role(agent, "planner")), lead)
-        return cls(lead=lead, members=members, own=get_team_options(op), request=request, planner=planner)
+        return cls(
+            lead=lead, members=members, own=get_team_options(op, CollaborateOptions), request=request, planner=planner
+        )
 
     def describe_formation(self) -> TeamFormed:
         """Return the event that describes the team.

@@ -15,7 +15,8 @@ from ..core.operation import Operation
 from ..values.errors import AgentFailed
 from ..values.event import Broadcast, DiscussionEnded, Noticed, RoundEnded, ToolUse, Voted
 from ..values.request import Answer, Part, Request, quote_lines
-from .answer_check import ask_for_answer
+from ..values.team_options import DiscussOptions
+from .answer_check import require_answer
 from .discussion_tools import (
     DECIDER_TOOLS,
     MODERATOR_TOOLS,
@@ -60,7 +61,7 @@ class Discussion:
         self.parts: tuple[Part, ...] = ()
         self._op = op
         self._request = request
-        self._own = get_team_options(op)
+        self._own = get_team_options(op, DiscussOptions)
         self._members = resolve_members(op)
         name = op.agent.name
         self._coordinator = f"{name} (coordinator)" if name in self._members else name
@@ -194,7 +195,12 @@ class Discussion:
             if name not in self.channel.read_until or runs_in_worker(stage):
                 asked = add_shared_context(self._own, asked, stage.agent)
             requests.append(asked)
-        outcomes = await run_members(self._own, [*self._stages.values()], requests, timeout=self._own.round_timeout)
+        outcomes = await run_members(
+            [*self._stages.values()],
+            requests,
+            max_concurrent=self._own.max_concurrent,
+            timeout=self._own.round_timeout,
+        )
         parts = dict(zip(self._stages, outcomes, strict=True))
         for name, stage in self._stages.items():
             self._add_member_messages(name, stage, parts[name])
@@ -286,7 +292,8 @@ class Discussion:
             transcript=format_messages(self.channel.unread_messages(self._coordinator)),
         )
         try:
-            reply = await ask_for_answer(op, await op.session_without_tools(), words)
+            session = await op.session_without_tools()
+            reply = await require_answer(op, session, words, await session.ask(words))
             conclusion = self._find_spoken_text(reply.text)
             if not conclusion or repeats_part(conclusion, words.partition(TASK_HEADING)[2]):
                 raise op.make_error("failed", "its reply contained no answer")

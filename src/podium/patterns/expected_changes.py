@@ -34,13 +34,13 @@ async def record_start(op: Operation) -> None:
 async def must_have_changed(op: Operation, answer: Answer) -> None:
     """Raise AgentFailed, with the answer as its partial answer, if the operation has changed nothing."""
     timeline, path = op.scope.timeline, op.scope.path
-    usage = timeline.usage_below(path)
+    usage = timeline.index.usage_below(path)
     if usage.rehearsed_calls and not usage.calls:
         return  # the rehearsal engine changes no files
     start = op.scope.child("expects").find_outcome(ChangesExpected)
     now = await _commit_checkout(op)
     if start is None or not start.commit or not now or op.repository is None:
-        if not timeline.files_changed_below(path):
+        if not timeline.index.files_changed_below(path):
             raise op.make_error("failed", NOTHING_CHANGED, so_far=answer.text)
         return
     # A tool that changes files may have changed nothing, so the checkout is compared with its state at the start.
@@ -51,7 +51,7 @@ async def must_have_changed(op: Operation, answer: Answer) -> None:
     if not changes and not files:
         raise op.make_error("failed", NOTHING_CHANGED, so_far=answer.text)
     if not files and all(map(is_test, changes)) and "A" not in changes.values():
-        timeline.proof.add_doubt(path, op.agent.name, f"{ONLY_TESTS}: {join_some(sorted(changes), MOST_NAMED)}")
+        timeline.index.proof.add_doubt(path, op.agent.name, f"{ONLY_TESTS}: {join_some(sorted(changes), MOST_NAMED)}")
 
 
 def is_test(path: str) -> bool:

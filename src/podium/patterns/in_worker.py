@@ -128,17 +128,17 @@ async def _forward_messages(op: Operation, placement: Placement, place: Scope, r
     timeline, own = op.scope.timeline, op.agent
     members = set(op.agents) if op.parent is None else {own.name} | _list_members(own)
     while True:
-        for message in await timeline.wait_messages(members.__contains__):
-            found = ((one, timeline.read_attachment(one.digest)) for one in message.attachments)
+        for message in await timeline.index.messages.wait_messages(members.__contains__):
+            found = ((one, timeline.links.read_attachment(one.digest)) for one in message.attachments)
             files = [AttachedFile(one, data) for one, data in found if data is not None]
             to = Teammate(name=message.to, run=run, agent=message.to)
-            timeline.offered_messages.add(message.id)
+            timeline.index.messages.offered.add(message.id)
             try:
                 if not await placement.post_message(to, message, files):
                     return  # the worker has ended; the message waits for the agent's next task
                 place.child(f"forwarded:{message.id}").record_outcome(MessagesDelivered(ids=(message.id,)))
             finally:
-                timeline.offered_messages.discard(message.id)
+                timeline.index.messages.offered.discard(message.id)
 
 
 def _list_members(agent: Agent) -> set[str]:
@@ -147,7 +147,7 @@ def _list_members(agent: Agent) -> set[str]:
 
 def make_limit_pause(op: Operation) -> Callable[[], AbstractContextManager[None]]:
     """Return a function that creates a context manager for pausing the operation's timeouts."""
-    return partial(op.scope.timeline.timeouts.pause_timeouts, op.scope.path)
+    return partial(op.scope.timeline.work.timeouts.pause_timeouts, op.scope.path)
 
 
 async def start_worker(

@@ -15,8 +15,9 @@ from ..values.errors import PodiumError
 from ..values.event import Checked, Evaluated, ModelReplied, Noticed
 from ..values.plain_text import truncate_text
 from ..values.request import Part
+from ..values.team_options import ReflectOptions
 from .best_iteration import FinishedIteration
-from .member_tasks import TaskResult, TeamOptions
+from .member_tasks import TaskResult
 from .stall import StallDetector
 from .verdict import neutralise, strip_verdict, trend
 
@@ -80,7 +81,7 @@ class LoopState:
 
 async def evaluate_verdict(
     op: Operation,
-    own: TeamOptions,
+    own: ReflectOptions,
     state: LoopState,
     verdict: JudgeVerdict,
     iteration: int,
@@ -110,7 +111,7 @@ async def evaluate_verdict(
             trend=trend(state.scores),
             is_complete=verdict.claims and not held_back,
             held_back=held_back,
-            pauses=op.scope.timeline.pauses,
+            pauses=op.scope.timeline.index.pauses,
         )
     )
     if evaluated.pauses != state.pauses:
@@ -119,7 +120,7 @@ async def evaluate_verdict(
     return evaluated.is_complete
 
 
-async def record_loop_start(op: Operation, own: TeamOptions, state: LoopState) -> None:
+async def record_loop_start(op: Operation, own: ReflectOptions, state: LoopState) -> None:
     """Remember the state of the files before the first iteration, to know which iterations change them.
 
     If the run was resumed, that state is unknown.
@@ -142,7 +143,7 @@ def check_repetition(op: Operation, state: LoopState) -> None:
 
 
 async def _run_checks(
-    op: Operation, own: TeamOptions, state: LoopState, iteration: int, *, is_claimed: bool
+    op: Operation, own: ReflectOptions, state: LoopState, iteration: int, *, is_claimed: bool
 ) -> Checked | None:
     """Run the team's checks and return the result, or None if there is nothing to check."""
     if not own.checks or not state.has_worked:
@@ -176,7 +177,9 @@ async def _commit_checkout(op: Operation) -> str:
         return ""
 
 
-def _find_missing_evidence(own: TeamOptions, state: LoopState, members: Iterable[str], checked: Checked | None) -> str:
+def _find_missing_evidence(
+    own: ReflectOptions, state: LoopState, members: Iterable[str], checked: Checked | None
+) -> str:
     """Return the reason to reject a claim of completion, or an empty string if the claim is accepted."""
     if not state.has_worked:
         return "no worker has done any work yet"

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import inf
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from anyio import CapacityLimiter, create_task_group, current_time
-from msgspec import Struct, structs
+from msgspec import structs
 
 from ..core.decision_state import parse_vote_rule
 from ..core.operation import Operation
-from ..values.agent import Agent, Member
+from ..values.agent import Agent, Member, Team
 from ..values.errors import AgentFailed, Mistake, format_failures
 from ..values.plain_text import format_count, truncate_text
 from ..values.request import Note, Outcome, Part, Request, escape_headings
+from ..values.team_options import MODES, OrchestrateOptions, TeamOptions
 from ..values.tool_table import DELEGATING_TOOLS, STEP_TOOLS, VOTING_TOOLS
 from .dispatch import Assignment, merge
 from .team_prompts import SHARED, render_prompt
@@ -33,45 +34,7 @@ ACTIVE_TOOLS = frozenset((*DELEGATING_TOOLS, *VOTING_TOOLS, *STEP_TOOLS))
 GENERIC = "You are a worker agent. Complete the following task thoroughly."
 
 
-class TeamOptions(Struct, frozen=True, kw_only=True):
-    """The options of a team.
-
-    The defaults apply to the teams recorded in existing runs, so they never change. `apply_team_defaults` applies
-    newer defaults to new runs.
-    """
-
-    max_iterations: int = 5
-    dispatch: Literal["ask", "force"] = "ask"
-    answer_directly: bool = False
-    participation: Literal["any", "all"] = "any"
-    checks: tuple[str, ...] = ()
-    expects: Literal["", "changes"] = ""
-    adjust: Literal["ask", "auto"] = "ask"
-    worker_timeout: float = 600.0
-    collection_timeout: float = 900.0
-    max_concurrent: int | None = None
-    fresh: bool = True
-    termination: Literal["consensus", "max_rounds", "coordinator_decides"] = "consensus"
-    max_rounds: int = 10
-    round_timeout: float = 300.0
-    worktrees: Literal["shared", "team", "lead", "each"] = "shared"
-    approve_plan: Literal["lead", "person"] = "lead"
-    decide_by: Literal["lead", "person"] = "lead"
-    review_by: Literal["member", "person"] = "member"
-    vote: str = "majority"
-    vote_window: float = 120.0
-    adr: bool = False
-    lockout: bool = False
-    max_attempts: int = 2
-    constraints: tuple[str, ...] = ()
-    needs: tuple[str, ...] = ()
-    shared_context: str = ""
-    routing: str = ""
-    prompts: dict[str, str] = {}
-    choose: Literal["", "checks", "judge", "person"] = ""
-    keep: Literal["last", "best"] = "last"
-    fallback_models: tuple[str, ...] = ()
-    """The fallback models for agents that do not list any; applied when a run starts."""
+Options = TypeVar("Options", bound=TeamOptions)
 
 
 class TaskResult(NamedTuple):
@@ -87,15 +50,21 @@ class TaskResult(NamedTuple):
         return self.part.outcome
 
 
-def get_team_options(op: Operation) -> TeamOptions:
-    """Return the options of the operation's team."""
+def get_team_options(op: Operation, kind: type[Options]) -> Options:
+    """Return the options that the operation's team has in its mode."""
     assert op.agent.team is not None
-    return read_team_options(op.agent)
+    return _convert_options(op.agent.team, kind)
 
 
 def read_team_options(lead: Agent) -> TeamOptions:
-    """Return the options of the team that an agent leads, or the defaults if it leads none."""
-    return TeamOptions() if lead.team is None else msgspec.convert(lead.team.options, TeamOptions)
+    """Return the options of the team that an agent leads, in its mode, or the defaults if it leads none."""
+    if lead.team is None:
+        return TeamOptions()
+    return _convert_options(lead.team, MODES.get(lead.team.mode, TeamOptions))
+
+
+def _convert_options(team: Team, kind: type[Options]) -> Options:
+    return msgspec.convert({**team.options, "evaluator": team.evaluator}, kind)
 
 
 def validate_team_options(agent: Agent) -> None:
@@ -107,15 +76,8 @@ def validate_team_options(agent: Agent) -> None:
         rule = parse_vote_rule(own.vote)
     except (msgspec.ValidationError, Mistake) as error:
         raise Mistake(f"{agent.name} leads a team with invalid options: {error}") from None
-    if agent.team.mode == "collaborate" and own.worktrees == "lead":
-        raise Mistake(
-            f"{agent.name} leads a collaborating team with worktrees: lead, but the lead of such a team changes no "
-            "files and needs no checkout of its own; use team, each or shared"
-        )
-    if own.choose == "checks" and not own.checks:
-        raise Mistake(
-            f"{agent.name} leads a team with choose: checks, but the team has no checks; add checks: [COMMAND]"
-        )
+    if problem := own.find_problem():
+        raise Mistake(f"{agent.name} {problem}")
     if rule.quorum > len(agent.team.members) > 0:
         count = format_count(len(agent.team.members), "member")
         raise Mistake(f"{agent.name} leads a team of {count} with vote: {own.vote}; use a quorum that it can reach")
@@ -129,9 +91,7 @@ def resolve_members(op: Operation) -> dict[str, Agent]:
 def list_members(lead: Agent, agents: Mapping[str, Agent]) -> dict[str, Agent]:
     """Return the members of a lead's team, with the team's changes applied, keyed by unique name."""
     assert lead.team is not None
-    own = read_team_options(lead)
-    # Members that do the same task must not see each other's work.
-    worktrees = "each" if own.choose and own.worktrees == "shared" else own.worktrees
+    worktrees = read_team_options(lead).member_worktrees
     found: dict[str, Agent] = {}
     for member in lead.team.members:
         agent = _with_isolation(as_member(_without_own_team(agents[member.agent], lead), member), worktrees)
@@ -211,11 +171,10 @@ async def run_assignments(
     """Run the workers on their tasks, as many at once as the team allows, and return the results in member order.
 
     If a worker fails or times out, the others continue. `before` maps each worker to its last operation, whose
-    conversation the worker continues. This function updates the mapping. If the team's option `fresh` is set, `before`
-    is ignored.
+    conversation the worker continues. This function updates the mapping.
     """
-    own = get_team_options(op)
-    last = {} if before is None or own.fresh else before
+    own = get_team_options(op, OrchestrateOptions)
+    last = {} if before is None else before
     order = list(workers)
     merged = sorted(merge(list(assignments)), key=lambda one: order.index(one.worker))
     children = [
@@ -225,7 +184,11 @@ async def run_assignments(
     last.update(zip((assignment.worker for assignment in merged), children, strict=True))
     requests = [make_task_request(own, request, assignment.task) for assignment in merged]
     parts = await run_members(
-        own, children, requests, timeout=own.worker_timeout, collection_timeout=own.collection_timeout
+        children,
+        requests,
+        max_concurrent=own.max_concurrent,
+        timeout=own.worker_timeout,
+        collection_timeout=own.collection_timeout,
     )
     return [
         TaskResult(assignment.worker, assignment.task, part, child.duration)
@@ -234,19 +197,19 @@ async def run_assignments(
 
 
 async def run_members(
-    own: TeamOptions,
     members: Sequence[Operation],
     requests: Sequence[Request],
     *,
+    max_concurrent: int | None,
     timeout: float,
     collection_timeout: float = inf,
 ) -> list[Part]:
-    """Run the members, as many at once as the team allows, and return their outcomes in the same order.
+    """Run the members, `max_concurrent` at once, and return their outcomes in the same order.
 
     Each member can run for `timeout` seconds, and all members together for `collection_timeout` seconds.
     """
     parts: dict[int, Part] = {}
-    limiter = CapacityLimiter(own.max_concurrent or inf)
+    limiter = CapacityLimiter(max_concurrent or inf)
     deadline = current_time() + collection_timeout
 
     async def run_member(place: int, member: Operation, request: Request) -> None:

@@ -8,11 +8,11 @@ from ..values.agent import Agent
 from ..values.errors import AgentFailed
 from ..values.event import PlannedAssignment, TeamPlanned
 from ..values.request import Answer, Request
+from ..values.team_options import OrchestrateOptions
 from .answer_check import ask_without_plan
 from .dispatch import Assignment, Plan, find_shared_tasks
 from .member_tasks import (
     TaskResult,
-    TeamOptions,
     describe_workers,
     format_results,
     get_team_options,
@@ -41,7 +41,7 @@ async def run_orchestrate(op: Operation, request: Request) -> Answer:
 
     Raise AgentFailed if no worker succeeds, or if the lead must assign tasks and does not.
     """
-    own, workers, lead = get_team_options(op), resolve_members(op), op.session()
+    own, workers, lead = get_team_options(op, OrchestrateOptions), resolve_members(op), op.session()
     words = render_plan_prompt(op, own, request, workers)
     planned = await ask_for_plan(op, own, request, workers, lead, words)
     plan = planned.plan
@@ -53,7 +53,7 @@ async def run_orchestrate(op: Operation, request: Request) -> Answer:
     return Answer(text=text, parts=tuple(result.part for result in results))
 
 
-def render_plan_prompt(op: Operation, own: TeamOptions, request: Request, workers: dict[str, Agent]) -> str:
+def render_plan_prompt(op: Operation, own: OrchestrateOptions, request: Request, workers: dict[str, Agent]) -> str:
     """Render a lead's first prompt."""
     routing = f"\n## Who does what\n{own.routing}\n" if own.routing else ""
     return render_prompt(
@@ -66,7 +66,7 @@ def render_plan_prompt(op: Operation, own: TeamOptions, request: Request, worker
     ).strip()
 
 
-def render_synthesis_prompt(own: TeamOptions, request: Request, plan: Plan, results: list[TaskResult]) -> str:
+def render_synthesis_prompt(own: OrchestrateOptions, request: Request, plan: Plan, results: list[TaskResult]) -> str:
     """Render the prompt for the synthesis, with the results and the plan items that were not assigned to a worker."""
     missed = "; ".join([*describe_skipped(plan), *describe_shared_tasks(plan)])
     about = f"About your plan: {neutralise(missed)}\n" if missed else ""
@@ -77,7 +77,7 @@ def render_synthesis_prompt(own: TeamOptions, request: Request, plan: Plan, resu
 
 async def ask_for_plan(
     op: Operation,
-    own: TeamOptions,
+    own: OrchestrateOptions,
     request: Request,
     workers: dict[str, Agent],
     lead: Session,
@@ -129,7 +129,9 @@ async def ask_for_plan(
     raise NothingAssigned(op.make_error("failed", message).failure)
 
 
-def render_plan_correction(own: TeamOptions, workers: dict[str, Agent], slips: list[str], *, is_repeated: bool) -> str:
+def render_plan_correction(
+    own: OrchestrateOptions, workers: dict[str, Agent], slips: list[str], *, is_repeated: bool
+) -> str:
     """Render the prompt that asks the lead to correct a plan without assignments.
 
     The prompt has a different wording if the lead was already asked for a correction.

@@ -11,7 +11,8 @@ from ..values.agent import Agent
 from ..values.errors import Mistake, PodiumError, find_first_error
 from ..values.event import StepEnded
 from ..values.request import Answer, Request
-from .registry import MODES, OwnPatterns, Pattern
+from ..values.team_options import MODES
+from .registry import OwnPatterns, Pattern
 
 
 def find_own_pattern(agent: Agent, own: OwnPatterns) -> Pattern:

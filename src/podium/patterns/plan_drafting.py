@@ -154,7 +154,12 @@ class PlanDrafting:
         for child in children:
             child.reply_format = REVIEW_FORMAT
         own = self._team.own
-        return await run_members(own, children, [request] * len(children), timeout=own.worker_timeout)
+        return await run_members(
+            children,
+            [request] * len(children),
+            max_concurrent=own.max_concurrent,
+            timeout=own.worker_timeout,
+        )
 
     # A person's approval
 

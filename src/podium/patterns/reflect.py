@@ -16,6 +16,7 @@ from ..values.agent import Agent
 from ..values.errors import AgentFailed, FailureKind
 from ..values.event import AdjustmentProposed, Evaluated, IterationFailed, MemberChanged, ReflectEnd, ReflectEnded
 from ..values.request import Answer, Part, Request
+from ..values.team_options import ReflectOptions
 from .answer_check import ask_without_plan
 from .best_iteration import find_best_iteration, keep_iteration_files, restore_best_files
 from .delegation_tools import make_delegation_tools
@@ -30,7 +31,6 @@ from .loop_state import (
 )
 from .member_tasks import (
     TaskResult,
-    TeamOptions,
     as_writer,
     format_results,
     get_team_options,
@@ -74,7 +74,7 @@ async def run_reflect(op: Operation, request: Request) -> Answer:
     work: Reflection = (
         TeamReflection(op, request) if op.agent.team.members else await SoloReflection.from_operation(op, request)
     )
-    own, state = get_team_options(op), work.state
+    own, state = get_team_options(op, ReflectOptions), work.state
     await record_loop_start(op, own, state)
     end, finished, why = await _run_loop(op, own, work)
     best = None if end == "goal_met" else find_best_iteration(state.finished)
@@ -119,7 +119,7 @@ class LoopEnd(NamedTuple):
     why: str = ""
 
 
-async def _run_loop(op: Operation, own: TeamOptions, work: Reflection) -> LoopEnd:
+async def _run_loop(op: Operation, own: ReflectOptions, work: Reflection) -> LoopEnd:
     """Iterate until there is a reason to stop."""
     iteration, errors = 1, 0
     while True:
@@ -166,11 +166,11 @@ class TeamReflection:
         self.state = LoopState()
         self._op = op
         self._request = request
-        self._own = get_team_options(op)
+        self._own = get_team_options(op, ReflectOptions)
         self._workers = resolve_members(op)
         self._last_operations: dict[str, Operation] = {}
         self._lead = op.session()
-        self._evaluator = op.agent.team.evaluator
+        self._evaluator = self._own.evaluator
 
     async def iterate(self, iteration: int) -> bool:
         op, state = self._op, self.state
@@ -180,7 +180,11 @@ class TeamReflection:
         results: list[TaskResult] = []
         if plan.assignments:
             results = await run_assignments(
-                op, self._request, self._workers, plan.assignments, before=self._last_operations
+                op,
+                self._request,
+                self._workers,
+                plan.assignments,
+                before=None if self._own.fresh else self._last_operations,
             )
             state.tried |= {result.worker for result in results}
             state.failed = [] if any(result.state == "succeeded" for result in results) else results
@@ -298,7 +302,7 @@ class SoloReflection:
         self.state = LoopState()
         self._op = op
         self._request = request
-        self._own = get_team_options(op)
+        self._own = get_team_options(op, ReflectOptions)
 
     @classmethod
     async def from_operation(cls, op: Operation, request: Request) -> SoloReflection:
@@ -355,7 +359,7 @@ DROP = 0.15
 
 def propose_adjustments(
     op: Operation,
-    own: TeamOptions,
+    own: ReflectOptions,
     state: LoopState,
     workers: Mapping[str, Agent],
     results: Sequence[TaskResult],
@@ -398,7 +402,7 @@ def _find_adjustments(state: LoopState, results: Sequence[TaskResult], iteration
 
 def _choose_other_model(op: Operation, workers: Mapping[str, Agent], member: str, results: Sequence[TaskResult]) -> str:
     """Return a model that a successful member or the lead uses but this member does not, or an empty string."""
-    change = op.scope.timeline.member_changes.get(member)
+    change = op.scope.timeline.index.member_changes.get(member)
     own = workers[member].model if change is None or not change.model else change.model
     good = [workers[result.worker].model for result in results if result.state == "succeeded"]
     return next((model for model in (*good, op.agent.model) if model and model not in (own, "inherit")), "")

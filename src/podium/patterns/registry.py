@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -13,9 +14,10 @@ from ..values.agent import Agent
 from ..values.errors import AgentFailed
 from ..values.event import DecisionProposed
 from ..values.request import Answer, Request
+from ..values.team_options import MODES
 from ..values.tool_table import SEND_MESSAGE
 from . import advisors, handoff, router
-from .answer_check import ask_for_answer
+from .answer_check import require_answer
 from .delegation_tools import make_delegation_tools
 from .expected_changes import must_have_changed, record_start
 from .in_worker import run_in_worker, runs_in_worker
@@ -31,9 +33,6 @@ OwnPatterns = Mapping[str, Pattern]
 """Patterns that a program passes to a run, keyed by name."""
 NO_PATTERNS: OwnPatterns = {}
 OnDiscussion = Callable[["Discussion"], object]
-
-MODES = ("broadcast", "sequential", "orchestrate", "reflect", "discuss", "collaborate")
-"""The team modes. To add a mode, add its name here and the function `run_MODE` in a module of the same name."""
 
 
 class Patterns:
@@ -55,7 +54,7 @@ class Patterns:
         self._own = own
 
     async def advise(self, op: Operation, request: Request) -> Request:
-        if self._decision is not None and op.parent is None:
+        if self._must_decide(op):
             return request
         try:
             return await advisors.gather_advice(op, request)
@@ -63,35 +62,43 @@ class Patterns:
             raise handoff.add_stage_to_failure(op, error) from error
 
     async def perform(self, op: Operation, request: Request) -> Answer:
+        # An agent that can only read, such as a copy of a member that reviews, cannot change anything.
+        expects_changes = op.agent.expects_changes and op.mode != "plan"
+        work, limit = op.scope.timeline.work, None if self._must_decide(op) else op.agent.timeout
         try:
-            # An agent that can only read, such as a copy of a member that reviews, cannot change anything.
-            if not op.agent.expects_changes or op.mode == "plan":
-                return await self._run_with_timeout(op, request)
-            await record_start(op)
-            answer = await self._run_with_timeout(op, request)
-            await must_have_changed(op, answer)
+            if expects_changes:
+                await record_start(op)
+            pattern = self._choose_pattern(op)
+            with nullcontext() if limit is None else work.timeouts.apply_timeout(op.scope.path, limit) as timeout:
+                answer = await pattern(op, request)
+            if timeout is not None and timeout.scope.cancelled_caught:
+                await work.wait_while_paused()
+                await op.stop_workers()
+                raise op.make_error("timed_out", f"timed out after {limit:g} s")
+            if expects_changes:
+                await must_have_changed(op, answer)
             return answer
         except AgentFailed as error:
             raise handoff.add_stage_to_failure(op, error) from error
 
-    async def _run_with_timeout(self, op: Operation, request: Request) -> Answer:
-        if self._decision is not None and op.parent is None:
-            from .decision import run_decision_request  # imported here to keep start-up fast: few runs make decisions
-
-            return await run_decision_request(op, self._decision)
-        pattern, timeout = run_in_worker if runs_in_worker(op) else self._find_pattern(op.agent), op.agent.timeout
-        if timeout is None:
-            return await pattern(op, request)
-        with op.scope.timeline.timeouts.apply_timeout(op.scope.path, timeout):
-            return await pattern(op, request)
-        await op.scope.timeline.wait_while_paused()
-        await op.stop_workers()
-        raise op.make_error("timed_out", f"timed out after {timeout:g} s")
-
-    def _find_pattern(self, agent: Agent) -> Pattern:
-        pattern = find_pattern(agent, self._own)
+    def _choose_pattern(self, op: Operation) -> Pattern:
+        if self._must_decide(op):
+            return self._make_decision
+        if runs_in_worker(op):
+            return run_in_worker
+        pattern = find_pattern(op.agent, self._own)
         is_watched = self._on_discussion is not None and pattern is _load_mode("discuss")
         return self._run_watched_discussion if is_watched else pattern
+
+    def _must_decide(self, op: Operation) -> bool:
+        """Return whether this operation makes the decision that the run was started for."""
+        return self._decision is not None and op.parent is None
+
+    async def _make_decision(self, op: Operation, _: Request) -> Answer:
+        from .decision import run_decision_request  # imported here to keep start-up fast: few runs make decisions
+
+        assert self._decision is not None
+        return await run_decision_request(op, self._decision)
 
     async def _run_watched_discussion(self, op: Operation, request: Request) -> Answer:
         from .discuss import Discussion  # imported here to keep start-up fast: most runs have no team
@@ -102,7 +109,7 @@ class Patterns:
         return await discussion.run()
 
     async def hand_off(self, op: Operation, request: Request, answer: Answer) -> Answer:
-        if self._decision is not None and op.parent is None:
+        if self._must_decide(op):
             return answer
         return await handoff.hand_off(op, request, answer)
 
@@ -143,10 +150,10 @@ async def run_alone(op: Operation, request: Request) -> Answer:
     )
     if isinstance(op.agent.output, dict):
         return await ask_with_schema(op, session, request.prompt(), op.agent.output)
-    if op.reply_format is not None:
-        reply = await session.ask(request.prompt(), reply_format=op.reply_format)
-    else:
-        reply = await ask_for_answer(op, session, request.prompt(), may_reply_by_tool=bool(op.coordination_tools))
+    prompt = request.prompt()
+    reply = await session.ask(prompt, reply_format=op.reply_format)
+    if op.reply_format is None:
+        reply = await require_answer(op, session, prompt, reply, may_reply_by_tool=bool(op.coordination_tools))
     return Answer(text=reply.text)
 
 

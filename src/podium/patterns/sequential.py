@@ -6,6 +6,7 @@ from msgspec import structs
 
 from ..core.operation import Operation
 from ..values.request import Answer, Part, Request
+from ..values.team_options import SequentialOptions
 from .member_tasks import add_shared_context, get_team_options, make_answer_notes, make_team_failure, resolve_members
 
 
@@ -14,7 +15,7 @@ async def run_sequential(op: Operation, request: Request) -> Answer:
 
     Raise AgentFailed if no member succeeds.
     """
-    own = get_team_options(op)
+    own = get_team_options(op, SequentialOptions)
     parts: list[Part] = []
     for agent in resolve_members(op).values():
         asked = structs.replace(request, origin=request.original, notes=(*request.notes, *make_answer_notes(parts)))

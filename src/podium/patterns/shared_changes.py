@@ -57,7 +57,7 @@ def find_parallel_steps(entries: Iterable[Entry], step: str) -> list[str]:
 def _list_changed_files(op: Operation, step: str) -> list[str]:
     """Return the files that the owners of a step changed with their tools."""
     prefix = f"{op.scope.path}/{PLAN_STEP}"
-    changed = op.scope.timeline.changed_files.items()
+    changed = op.scope.timeline.index.changed_files.items()
     found = [files for path, files in changed if path.startswith(prefix) and parse_plan_step(path) == step]
     return sorted(set().union(*found))
 

@@ -103,6 +103,6 @@ def _describe_receipts(op: Operation) -> str:
     earlier = op.scope.timeline.find_events_below(op.scope.path, MessageSent)
     if not earlier:
         return ""
-    receipts = [op.scope.timeline.receipts.get(sent.id) for sent in earlier]
+    receipts = [op.scope.timeline.index.messages.receipts.get(sent.id) for sent in earlier]
     counts = {"read": receipts.count(True), "waiting": receipts.count(None), "never read": receipts.count(False)}
     return f" Your earlier messages: {', '.join(f'{number} {word}' for word, number in counts.items() if number)}."

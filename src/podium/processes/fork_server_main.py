@@ -15,11 +15,11 @@ import anyio
 
 from ..app import App
 from ..engines.model import model_prices
-from ..engines.model.providers import REHEARSAL
-from ..patterns.registry import MODES
+from ..engines.model.providers import LOCAL, PROVIDERS, REHEARSAL
 from ..setup.settings import Settings
 from ..values.agent import Agent
 from ..values.errors import PodiumError
+from ..values.team_options import MODES
 from ..workers.fork_server import ForkServer
 from ..workers.worker_process import exit_with_parent
 from ..workspace.sandbox import seccomp
@@ -28,9 +28,7 @@ from .worker_main import main as worker_main
 PRELOADED_MODULES = (
     "aiohttp",
     "podium.config.settings_reading",
-    "podium.engines.model.anthropic_wire",
     "podium.engines.model.http_wire",
-    "podium.engines.model.openai_wire",
     "podium.policy.shell_command",
     "podium.workers.local_placement",
     "podium.store.worktree_ledger",
@@ -40,6 +38,7 @@ PRELOADED_MODULES = (
     "podium.workspace.sandbox.bubblewrap",
     "podium.workspace.sandbox.self_test",
     "podium.workspace.worktrees.worktree",
+    *(f"podium.engines.model.{wire}_wire" for wire in sorted({one.wire for one in PROVIDERS.values()} - {LOCAL})),
     *(f"podium.patterns.{mode}" for mode in MODES),
 )
 """Modules that nearly every worker needs, and that are otherwise imported on demand."""

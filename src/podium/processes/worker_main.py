@@ -51,32 +51,35 @@ async def resume_run(run: str, config: WorkerConfig, on_waiting: Callable[[str],
 
     `on_waiting` is called with the id of each request or question that is waiting for an answer.
     """
-    environ = {**os.environ, **config.environ}
+    environ, task = {**os.environ, **config.environ}, config.task
     # A worker's request has no time limit, because the person who answers it may be away for hours.
     # A read-only worker and its whole team stay read-only, whatever mode the settings specify.
-    mode = "plan" if config.is_reader else None
-    settings = Settings.load(environ, repo=Path(config.root), approval_seconds=inf, permission_mode=mode)
+    mode = "plan" if task.is_reader else None
+    settings = Settings.load(environ, repo=Path(task.root), approval_seconds=inf, permission_mode=mode)
     expect_store(settings.store)
     async with App(settings, environ=environ, owner=config.owner) as app:
-        driver = await app.launcher.take_over_run(run, by=PODIUM, is_attended=config.is_attended, continues_pause=False)
-        if (worker_task := driver.worker_task) is not None and worker_task.origin is not None and config.base:
-            await _record_machine(app, driver, worker_task, config.base)
+        read_rules = partial(anyio.to_thread.run_sync, read_rules_for_run, settings.store, run)
+        driver = await app.launcher.take_over_run(
+            run,
+            by=PODIUM,
+            is_attended=not task.is_unattended,
+            continues_pause=False,
+            report_waiting=on_waiting,
+            read_saved_rules=None if config.owner is None else read_rules,
+            parks_at_limits=True,
+        )
+        if task.origin is not None and task.has_checkout:
+            await _record_machine(app, driver, task)
         else:
-            driver.record_checkout(config.base, also=config.also)
-        slot = find_slot(settings.home, Path(driver.context.directory), Path(config.root))
-        if slot is not None:
+            driver.record_checkouts(task)
+        if (slot := find_slot(settings.home, Path(task.path), Path(task.root))) is not None:
             # Commands inherit the environment of this process, which works on this run only.
             os.environ.update(slot.variables)
-        driver.timeline.on_waiting = on_waiting
-        driver.parks_at_limits = True
-        if config.owner is not None:
-            read_rules = partial(read_rules_for_run, settings.store, run)
-            driver.timeline.read_saved_rules = partial(anyio.to_thread.run_sync, read_rules)
         async with drive_run(driver, by=PODIUM) as resumed:
             yield resumed
 
 
-async def _record_machine(app: App, driver: RunDriver, worker_task: WorkerTask, base: str) -> None:
+async def _record_machine(app: App, driver: RunDriver, task: WorkerTask) -> None:
     """Record the checkout of a run that can move between machines. If the run was moved, record the move too."""
     # Imported here to keep start-up fast: most workers stay on their machine.
     from ..system.host_id import read_host_id
@@ -84,8 +87,8 @@ async def _record_machine(app: App, driver: RunDriver, worker_task: WorkerTask, 
 
     host = read_host_id(app.settings.home)
     entries = await app.launcher.read_entries(driver.id)
-    driver.record_checkout(base, host=host)
-    record_move(driver.timeline, entries, driver.agent, worker_task, host=host)
+    driver.record_checkouts(task, host=host)
+    record_move(driver.timeline, entries, driver.agent, task, host=host)
 
 
 def main() -> int:

@@ -4,30 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal, cast
 
 import msgspec
 
+from ..policy.rule_keys import RULE_KINDS
 from ..system import bounded_file
 from ..values.agent import DEFAULT_REQUIRE, Advisors, Agent, Permissions, Router, Source
-from ..values.field_reader import BUDGET_KEYS, FieldReader, Key, Keys, read_budget, to_camel_case
+from ..values.field_reader import FieldReader, to_camel_case
 from ..values.hook import AGENT_HOOK_EVENTS
+from ..values.key import Key
 from ..values.key_schema import STRING, STRINGS, accepts
 from ..values.located_yaml import ListNode, MappingNode, ScalarNode, quote_text, to_plain_value
 from ..values.plain_text import join_words
+from ..values.struct_reader import FileKey, Keys, Reader, list_keys, read_each, read_values
 from .agent_name import NAME_RULE, is_agent_name, read_agent_name, read_agent_names, resolve_agent_name, to_agent_name
-from .team_keys import KEYS as TEAM_KEYS
-from .team_keys import read_team
+from .team_keys import KINDS as TEAM_KINDS
+from .team_keys import TEAM_KEYS, read_team
 
 FORMATS = ("text", "markdown")
 TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
-ROUTER_KEYS: Keys = {
-    "destinations": Key(read_agent_names),
-    "fallback": Key(read_agent_name),
-    "max_turns": Key(FieldReader.read_int),
-}
-
 PERMISSION_MODES = {"default": "", "plan": "plan", "dontAsk": "dont-ask", "dont-ask": "dont-ask"}
 WIDER_MODES = ("acceptEdits", "accept-edits", "bypassPermissions", "bypass", "auto")
 
@@ -54,14 +50,11 @@ def read_keys(top: FieldReader, *, stem: str, prompt: str, description: str, sou
 
     `stem` and `description` are the defaults for a file without a name or a description.
     """
-    below = dict.fromkeys(TEAM_KEYS, "team")
-    fields = top.read_fields(("name", *KEYS, *FOREIGN_KEYS, "hooks"), also={"consult": "advisors"}, below=below)
+    fields = top.read_fields(KEYS, also={"consult": "advisors"}, below=dict.fromkeys(TEAM_KEYS, "team"))
     if "advisors" in fields and fields["advisors"].key == "consult":
         fields["advisors"].add_warning("consult is an alias of advisors; use advisors")
-    values: dict[str, Any] = {name: key.read(fields[name]) for name, key in KEYS.items() if name in fields}
-    other = {to_camel_case(key): read_foreign_key(fields[key]) for key in FOREIGN_KEYS if key in fields}
-    if "hooks" in fields:
-        other["hooks"] = read_agent_hooks(fields["hooks"])
+    values = read_each({key: field for key, field in fields.items() if key != "name"}, AGENT_KEYS)
+    other = {to_camel_case(key): value for key, value in read_each(fields, OTHER_KEYS).items()}
     name, display_name = read_name(top, fields.get("name"), stem)
     reject_duplicate_destinations(fields)
     if top.context.has_error:
@@ -119,7 +112,7 @@ def read_agent_hooks(reader: FieldReader) -> Any:
     """Return the hooks for the agent's actions. Hooks from a repository are called only if the user trusts them."""
     from ..values.hook_keys import read_hooks  # imported here to keep start-up fast: few files have hooks
 
-    found = read_hooks(reader, events=AGENT_HOOK_EVENTS, may_leave_sandbox=reader.context.is_yours)
+    found = read_hooks(reader, events=AGENT_HOOK_EVENTS)
     return msgspec.to_builtins(found)
 
 
@@ -177,7 +170,7 @@ def read_router(reader: FieldReader) -> Router | bool:
     if not isinstance(reader.node, MappingNode):
         reader.report_expected("true or a mapping with destinations")
         return False
-    return Router(**reader.read_values(ROUTER_KEYS))
+    return Router(**read_values(reader, ROUTER_KEYS))
 
 
 @accepts(STRINGS)
@@ -190,15 +183,12 @@ def read_advisors(reader: FieldReader) -> Advisors | None:
     names = read_agent_names(fields["agents"]) if "agents" in fields else ()
     if not names:
         reader.add_error("no advisors are listed; add agents: [NAME]")
-    given: dict[str, Any] = {"agents": names, "require": DEFAULT_REQUIRE}
-    if "require" in fields:
-        given["require"] = required = read_required_count(fields["require"])
-        if isinstance(required, int) and required > len(names):
-            advice = f"set require to {len(names)} or less"
-            fields["require"].add_error(f"requires {required} of {len(names)} advisors to succeed; {advice}")
-    if "timeout" in fields:
-        given["timeout"] = fields["timeout"].read_positive_number()
-    return Advisors(**given)
+    given = read_each({key: field for key, field in fields.items() if key != "agents"}, ADVISORS_KEYS)
+    required = given.get("require")
+    if isinstance(required, int) and required > len(names):
+        advice = f"set require to {len(names)} or less"
+        fields["require"].add_error(f"requires {required} of {len(names)} advisors to succeed; {advice}")
+    return Advisors(**{"agents": names, "require": DEFAULT_REQUIRE, **given})
 
 
 @accepts({"anyOf": [{"enum": ["all", "any", "none"]}, {"type": "integer", "minimum": 0}]})
@@ -288,187 +278,34 @@ def read_memory(reader: FieldReader) -> str:
     return reader.read_choice(words=("project", "user"))
 
 
-ADVISORS_KEYS: Keys = {
-    "agents": Key(read_agent_names),
-    "require": Key(read_required_count),
-    "timeout": Key(FieldReader.read_positive_number),
+KINDS: Mapping[str, Reader] = {
+    **TEAM_KINDS,
+    **RULE_KINDS,
+    "tools": read_tools,
+    "agent permissions": read_permissions,
+    "handoff": read_handoff,
+    "router": read_router,
+    "advisors": read_advisors,
+    "required count": read_required_count,
+    "team": read_team,
+    "data format": read_data_format,
+    "permission mode": read_permission_mode,
+    "memory": read_memory,
 }
-KEYS: Keys = {
-    "description": Key(
-        FieldReader.read_single_line,
-        "one line, shown to people, team leads and routers",
-        default="the first sentence of the prompt",
-    ),
-    "model": Key(
-        FieldReader.read_single_line,
-        (
-            "`provider:model`, a [model role](settings.md#models-and-roles) from the settings, an alias such "
-            "as `sonnet`, or `inherit`"
-        ),
-        default="the model from the settings",
-    ),
-    "fallback_models": Key(
-        FieldReader.read_comma_list,
-        (
-            "models that are tried in order if `model` is not available or fails, see [Fallback "
-            "models](engines.md#fallback-models)"
-        ),
-        default="the `fallbackModels` of its team, if any",
-    ),
-    "engine": Key(
-        FieldReader.read_single_line,
-        (
-            "the [engine](engines.md) that produces the agent's replies: `model`, `scripted`, `rehearsal`, a "
-            "[coding agent](engines.md#coding-agents) such as `goose`, or the name of an engine that your "
-            "program or a [plug-in](plugins.md) provides"
-        ),
-        default="`model`",
-    ),
-    "tools": Key(
-        read_tools,
-        (
-            "[tools](tools.md), as a list or a comma-separated string; `Agent(name)` in `tools` has the same "
-            "effect as `name` in `agents`"
-        ),
-        default="the read-only tools and [a few others](tools.md)",
-    ),
-    "disallowed_tools": Key(read_tools, "tools that are taken away from `tools`", default="none"),
-    "role": Key(
-        FieldReader.read_single_line,
-        (
-            "a short description of what the agent does in a team, shown to the lead during planning; not "
-            "related to model roles"
-        ),
-        default="none",
-    ),
-    "capabilities": Key(
-        FieldReader.read_comma_list,
-        "what the agent can do, shown to the lead during planning as the member's expertise",
-        default="none",
-    ),
-    "permissions": Key(
-        read_permissions,
-        (
-            "lists of [rules](permissions.md#rules) under `ask` and `deny`; each rule is a string or `{rule, "
-            "match, not_match}`. `allow` is ignored with a warning, because an agent's file can only make the"
-            " rules stricter"
-        ),
-        default="none",
-    ),
-    "agents": Key(read_agent_names, "agents offered as tools; with `router: true`, the destinations", default="none"),
-    "handoff": Key(
-        read_handoff,
-        "the agent that gives the final answer instead of this one; a single name, not a list",
-        default="none",
-    ),
-    "router": Key(
-        read_router,
-        (
-            "`true`, or a mapping with `destinations`, `fallback` (an agent) and `max_turns`, the maximum "
-            "number of model calls for one choice (default 1); if it is greater than 1, the router can use "
-            "the tools that its file lists before it chooses"
-        ),
-        default="none",
-        keys=ROUTER_KEYS,
-    ),
-    "advisors": Key(
-        read_advisors,
-        (
-            "a list of agents, or a mapping with `agents`, `require` (`none`, `any`, `all` or a number; "
-            "default `none`) and `timeout` (in seconds; default 120); `consult` is accepted as an alias for "
-            "`advisors`, with a warning"
-        ),
-        default="none",
-        keys=ADVISORS_KEYS,
-    ),
-    "team": Key(read_team, "makes the agent the lead of a [team](teams.md); see below", default="none", keys=TEAM_KEYS),
-    "input": Key(
-        read_data_format,
-        (
-            "`text`, `markdown`, a JSON schema, or the path of a `.json` file that contains a schema, "
-            "relative to the agent's folder"
-        ),
-        default="`text`",
-    ),
-    "output": Key(read_data_format, "as `input`", default="`text`"),
-    "max_turns": Key(FieldReader.read_int, "maximum number of model calls per request to the agent", default="50"),
-    "max_tokens": Key(FieldReader.read_int, "maximum length of each reply, in tokens", default="none"),
-    "expects": Key(
-        partial(FieldReader.read_choice, words=("changes",)),
-        (
-            "`changes`: the agent must change files. If it changes none, it fails. Only what a commit of its "
-            "work would contain counts, so caches such as `__pycache__` do not"
-        ),
-        default="none",
-    ),
-    "timeout": Key(FieldReader.read_positive_number, "maximum time in seconds", default="none"),
-    "budget": Key(
-        read_budget,
-        "limits: a mapping with `usd`, `tokens`, `seconds`, `turns` and `files_changed`",
-        default="the budget of the model role that `model` refers to, if any",
-        keys=BUDGET_KEYS,
-    ),
-    "permission_mode": Key(
-        read_permission_mode,
-        (
-            "`plan`: neither this agent nor the agents that it starts can change anything. `dontAsk`: "
-            "permission requests are denied. `acceptEdits` and `bypassPermissions` are not accepted, because "
-            "an agent's file can only make the rules stricter. They cause an error in Podium's own agent "
-            "files, and a warning in the agent files of other programs"
-        ),
-        default="the mode of the run",
-    ),
-    "skills": Key(
-        FieldReader.read_comma_list,
-        (
-            "[skills](skills.md) that are included in the agent's prompt from the start. An agent with this "
-            "key can also load other skills, even if its `tools` key does not list `Skill`"
-        ),
-        default="none",
-    ),
-    "pattern": Key(
-        FieldReader.read_single_line,
-        (
-            "the name of a [pattern](patterns.md#writing-a-pattern) from a [plug-in](plugins.md) or your own "
-            "program: a function that handles the agent's requests in place of Podium's default"
-        ),
-        default="none",
-    ),
-    "memory": Key(
-        read_memory,
-        "`project` or `user`: where the agent keeps notes for its later runs, see [Memory](memory.md)",
-        default="none",
-    ),
-    "isolation": Key(
-        partial(FieldReader.read_choice, words=("shared", "worktree", "process")),
-        (
-            "`shared`: the agent works in the run's own checkout. `worktree` or `process`: whenever another "
-            "agent starts it, it runs as a [worker](workers.md#agents-that-delegate) with its own checkout "
-            "and process"
-        ),
-        default="`shared`",
-    ),
+ROUTER_KEYS = list_keys(Router, KINDS)
+ADVISORS_KEYS = list_keys(Advisors, KINDS)
+AGENT_KEYS = list_keys(Agent, KINDS)
+_HOOKS = Key(
+    "commands that run before or after the agent's tool calls, or when the agent asks for permission, see "
+    "[Hooks](hooks.md); hooks in a repository's agent files run only after you [trust](hooks.md#hooks-in-a-repository) "
+    "them",
+    scope="trust",
+)
+_FOREIGN = Key("a key that other programs use; Podium stores it with a warning, and it has no effect")
+OTHER_KEYS: Keys = {
+    "hooks": FileKey(field="hooks", read=read_agent_hooks, key=_HOOKS, default="none"),
+    **{name: FileKey(field=name, read=read_foreign_key, key=_FOREIGN) for name in FOREIGN_KEYS},
 }
-"""The keys of an agent. `name` is read separately, because its default is the file name."""
-FILE_KEYS: Keys = {
-    "name": Key(
-        FieldReader.read_single_line,
-        "lower-case letters, digits and hyphens; at most 64 characters, not starting with a hyphen",
-        default="the file's name without `.md` or `.agent.md`",
-    ),
-    **KEYS,
-    "hooks": Key(
-        read_agent_hooks,
-        "commands that run before or after the agent's tool calls, or when the agent asks for permission, see "
-        "[Hooks](hooks.md); hooks in a repository's agent files run only after you "
-        "[trust](hooks.md#hooks-in-a-repository) them",
-        default="none",
-    ),
-    **{
-        key: Key(
-            read_foreign_key, "a key that other programs use; Podium stores it with a warning, and it has no effect"
-        )
-        for key in FOREIGN_KEYS
-    },
-}
-"""All keys of an agent's file, in the order of the documentation."""
+"""The keys whose values are stored with the agent under `other`."""
+KEYS: Keys = {**AGENT_KEYS, "team": msgspec.structs.replace(AGENT_KEYS["team"], keys=TEAM_KEYS), **OTHER_KEYS}
+"""All keys of an agent's file."""

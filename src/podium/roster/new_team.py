@@ -9,9 +9,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from ..values.agent import Agent, Member, Mode, Team
+from ..values.agent import Agent, Member, Team
 from ..values.errors import Mistake
 from ..values.located_yaml import quote_text
+from ..values.team_options import Mode
 from .agent_name import to_agent_name
 from .discovery import Roster
 from .presets import Preset, check_preset, parse_mode_options
@@ -87,10 +88,11 @@ def _collect_options(name: str, given: NewTeam) -> dict[str, Any]:
         "worktrees": given.worktrees,
         "shared_context": given.shared_context,
         "max_iterations": given.max_iterations,
-        **parse_mode_options(name, given.options).to_team_options(),
+        **parse_mode_options(name, given.options),
     }
     chosen = {key: value for key, value in options.items() if value not in (None, "")}
-    for key in (*chosen, *(("evaluator",) if given.evaluator else ())):
-        if why := describe_idle_key(key, given.mode):
+    keys = (*chosen, *(("evaluator",) if given.evaluator else ()))
+    for key in keys:
+        if why := describe_idle_key(key, given.mode, keys):
             raise Mistake(f"{key} {why}; leave it out, or choose another mode")
     return chosen

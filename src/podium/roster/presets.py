@@ -17,11 +17,11 @@ from msgspec import Struct, structs
 from ..system.atomic_file import replace_file
 from ..system.file_lock import hold_file_lock
 from ..system.locations import format_path
-from ..values.agent import Mode
 from ..values.diagnostic import Diagnostic
 from ..values.errors import Mistake
 from ..values.field_reader import FieldReader, ParseContext
 from ..values.located_yaml import ListNode, LocatedNode, MappingNode, ScalarNode, quote_text
+from ..values.team_options import Mode
 from .agent_name import make_unique_name, suggest_names
 from .squad import Member, Team, derive_role
 from .squad.squad_team import to_single_line
@@ -32,6 +32,11 @@ PRESETS_FILE = "presets.json"
 LOCK_FILE = ".presets.lock"
 CHECKED_KEYS = ("worktrees", "max_iterations")
 """Keys outside `manner` that have the same meaning in a preset as under `team:` in an agent's file."""
+ELSEWHERE = (*CHECKED_KEYS, "evaluator", "shared_context", "routing")
+"""The options of a team that a preset stores outside `manner`, some under another name."""
+UNSUPPORTED = ("checks", "expects", "adjust", "fallback_models")
+"""The options of a team that only agents' files can have."""
+MANNER_KEYS = {name: key for name, key in OPTION_KEYS.items() if name not in (*ELSEWHERE, *UNSUPPORTED)}
 MAX_NUMBER = 10**18
 """Integers of this magnitude or larger are rejected where an integer is expected."""
 
@@ -44,38 +49,6 @@ class PresetWorker(Struct, frozen=True, kw_only=True, omit_defaults=True):
     model: str = ""
     prompt: str = ""
     tools: tuple[str, ...] | None = None
-
-
-class ModeOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The options of a team's mode. None means not set."""
-
-    dispatch: Literal["ask", "force"] | None = None
-    answer_directly: bool | None = None
-    participation: Literal["any", "all"] | None = None
-    worker_timeout: float | None = None
-    collection_timeout: float | None = None
-    termination: Literal["consensus", "max_rounds", "coordinator_decides"] | None = None
-    max_rounds: int | None = None
-    round_timeout: float | None = None
-    max_concurrent: int | None = None
-    fresh: bool | None = None
-    approve_plan: Literal["lead", "person"] | None = None
-    decide_by: Literal["lead", "person"] | None = None
-    review_by: Literal["member", "person"] | None = None
-    vote: str | None = None
-    vote_window: float | None = None
-    adr: bool | None = None
-    lockout: bool | None = None
-    max_attempts: int | None = None
-    constraints: tuple[str, ...] | None = None
-    needs: tuple[str, ...] | None = None
-    choose: Literal["checks", "judge", "person"] | None = None
-    keep: Literal["last", "best"] | None = None
-    prompts: dict[str, str] | None = None
-
-    def to_team_options(self) -> dict[str, Any]:
-        """Return the options that are set. Their names are the keys under `team:`."""
-        return {key: value for key, value in structs.asdict(self).items() if value is not None}
 
 
 class Preset(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -92,7 +65,8 @@ class Preset(Struct, frozen=True, kw_only=True, omit_defaults=True):
     routing_context: str = ""
     worktrees: str = ""
     max_iterations: int | None = None
-    manner: ModeOptions = ModeOptions()
+    manner: dict[str, Any] = {}
+    """The other options of the team, as under `team:` in an agent's file."""
     source: str = ""
     is_user_defined: bool = True
     is_repo_level: bool = False
@@ -182,12 +156,13 @@ def check_preset(preset: Preset) -> None:
     _require_valid_options(msgspec.to_builtins(preset))
 
 
-def parse_mode_options(name: str, given: dict[str, Any]) -> ModeOptions:
-    """Parse a team's mode options, given as in the presets file. Raise Mistake if an option is unknown or invalid."""
-    if unknown := [key for key in given if key not in ModeOptions.__struct_fields__]:
-        known = suggest_names(unknown[0], sorted(ModeOptions.__struct_fields__))
+def parse_mode_options(name: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Return a team's mode options, given as in the presets file. Raise Mistake if an option is unknown or invalid."""
+    if unknown := [key for key in given if key not in MANNER_KEYS]:
+        known = suggest_names(unknown[0], sorted(MANNER_KEYS))
         raise Mistake(f"{name} cannot be saved: unknown option {quote_text(unknown[0])}; {known}")
-    return msgspec.convert(_require_valid_options({"name": name, "manner": given})["manner"], ModeOptions)
+    found: dict[str, Any] = _require_valid_options({"name": name, "manner": given})["manner"]
+    return found
 
 
 def _require_valid_options(entry: dict[str, Any]) -> dict[str, Any]:
@@ -262,7 +237,7 @@ def _read_options(entry: dict[str, Any], context: ParseContext) -> dict[str, Any
     if not isinstance(manner, dict):
         _make_reader(context, f"{name}.manner", manner).report_expected("a mapping with keys such as dispatch")
         return found
-    told = {key: manner[key] for key in ModeOptions.__struct_fields__ if manner.get(key) is not None}
+    told = {key: manner[key] for key in MANNER_KEYS if manner.get(key) is not None}
     return found | {
         "manner": {
             key: OPTION_KEYS[key].read(_make_reader(context, f"{name}.manner.{key}", value))
@@ -302,7 +277,7 @@ def _merge_preset(old: Any, new: dict[str, Any]) -> dict[str, Any]:
     workers = [
         _keep_unknown_keys(before.get(place), worker, PresetWorker.__struct_fields__) for place, worker in after.items()
     ]
-    manner = _keep_unknown_keys(old.get("manner"), new.get("manner", {}), ModeOptions.__struct_fields__)
+    manner = _keep_unknown_keys(old.get("manner"), new.get("manner", {}), MANNER_KEYS)
     said = {key: value for key, value in (("workers", workers), ("manner", manner)) if value}
     return _keep_unknown_keys(old, {**new, **said}, Preset.__struct_fields__)
 

@@ -198,9 +198,9 @@ def _warn_about_idle_keys(preset: Preset, location: _TeamLocation) -> Iterator[D
     """Yield a warning for each key of a preset that has no effect in its mode. A squad has no such keys."""
     own = {"evaluator": bool(preset.evaluator), "max_iterations": preset.max_iterations is not None}
     places = {key: key for key, is_given in own.items() if is_given}
-    places |= {key: f"manner.{key}" for key in preset.manner.to_team_options()}
+    places |= {key: f"manner.{key}" for key in preset.manner}
     for key, place in places.items():
-        if why := describe_idle_key(key, preset.mode):
+        if why := describe_idle_key(key, preset.mode, places):
             yield Diagnostic(severity="warning", path=location.path, key=f"{preset.name}.{place}", message=why)
 
 
@@ -211,7 +211,7 @@ def _build_lead(preset: Preset, location: _TeamLocation, members: Sequence[Membe
         "routing": preset.routing_context,
         "worktrees": preset.worktrees,
         "max_iterations": preset.max_iterations or 0,
-        **preset.manner.to_team_options(),
+        **preset.manner,
     }
     return Agent(
         name=location.lead,

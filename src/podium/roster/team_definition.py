@@ -14,18 +14,18 @@ import msgspec
 from msgspec import structs
 
 from ..system.locations import format_path
-from ..values.agent import Agent, Mode
+from ..values.agent import Agent
 from ..values.errors import Mistake
 from ..values.located_yaml import quote_text
 from ..values.plain_text import join_words
+from ..values.team_options import MODES, Mode
 from ..values.tool_table import DEFAULT_TOOLS
 from . import presets, squad
 from .agent_name import suggest_names, to_agent_name
 from .discovery import Roster
-from .presets import ModeOptions, Preset, PresetWorker
+from .presets import MANNER_KEYS, Preset, PresetWorker
 from .squad.squad_folder import LEGACY_SQUAD_FOLDER, SQUAD_FOLDER, TEAM_FILE
 from .squad_agents import LEAD_PROMPT
-from .team_keys import MODES
 
 TeamKind = Literal["squad", "preset", "files", "built-in"]
 
@@ -100,7 +100,7 @@ def preset_from_agents(lead: Agent, members: tuple[Agent, ...]) -> Preset:
     """Convert a team of agents to a preset. Raise Mistake if a preset cannot store the mode or a key of an agent."""
     assert lead.team is not None
     _refuse_extra_keys(lead, lead, LEAD_KEYS)
-    own = {*CONTEXT_FIELDS, *PLAIN_OPTIONS, *ModeOptions.__struct_fields__}
+    own = {*CONTEXT_FIELDS, *PLAIN_OPTIONS, *MANNER_KEYS}
     if over := [f"team.{key}" for key in lead.team.options if key not in own]:
         raise _make_extra_keys_error(lead, lead, over)
     workers = []
@@ -125,7 +125,6 @@ def preset_from_agents(lead: Agent, members: tuple[Agent, ...]) -> Preset:
     options = lead.team.options
     fields: dict[str, Any] = {field: options[key] for key, field in CONTEXT_FIELDS.items() if key in options}
     fields |= {key: options[key] for key in PLAIN_OPTIONS if key in options}
-    manner = {key: value for key, value in options.items() if key in ModeOptions.__struct_fields__}
     return Preset(
         name=lead.display_name or lead.name.rpartition(":")[2],
         description=lead.description,
@@ -134,7 +133,7 @@ def preset_from_agents(lead: Agent, members: tuple[Agent, ...]) -> Preset:
         lead_prompt=lead.prompt,
         evaluator=lead.team.evaluator or "",
         workers=tuple(workers),
-        manner=msgspec.convert(manner, ModeOptions),
+        manner={key: value for key, value in options.items() if key in MANNER_KEYS},
         **fields,
     )
 
@@ -173,7 +172,7 @@ def list_preset_only_settings(preset: Preset) -> list[str]:
         "max_iterations": preset.max_iterations is not None,
         "the members' tools": any(worker.tools is not None for worker in preset.workers),
     }
-    return [*(words for words, is_said in said.items() if is_said), *preset.manner.to_team_options()]
+    return [*(words for words, is_said in said.items() if is_said), *preset.manner]
 
 
 def describe_save_losses(preset: Preset, *, repo: Path | None, home: Path, team: squad.Team | None = None) -> list[str]:

@@ -3,17 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import Any
-
-import msgspec
 
 from ..config.tested_models import AbilityRecord
 from ..values.model_abilities import UNTESTED, ModelAbilities
-
-
-def ability_record_fields(record: AbilityRecord) -> dict[str, Any]:
-    """Return a saved test result as JSON fields, with a summary."""
-    return {**msgspec.to_builtins(record), "summary": describe_test(record)}
 
 
 def describe_test(record: AbilityRecord) -> str:

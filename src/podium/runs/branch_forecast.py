@@ -1,15 +1,43 @@
-"""Forecast how workers' branches would merge in a repository, and return the forecast as JSON fields."""
+"""Forecast how workers' branches would merge in a repository."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+from ..values.document import DocumentPart
 from ..values.errors import Mistake
 from ..workspace.git.repository import Repository, call_git
 from ..workspace.git.revision import branch_tips
 from ..workspace.merging.overlap_forecast import Forecast, Overlap, forecast_merges
+
+
+class BranchForecast(DocumentPart, frozen=True, kw_only=True):
+    """The changes on a branch, with the paths of the changed files."""
+
+    branch: str
+    files: list[str]
+    added: int
+    removed: int
+    commits: tuple[str, ...]
+
+
+class ForecastReport(DocumentPart, frozen=True, kw_only=True):
+    """A forecast as it is sent: the branches, and their overlaps with the target and with each other."""
+
+    onto: str
+    branches: list[BranchForecast]
+    onto_target: tuple[Overlap, ...]
+    pairs: tuple[Overlap, ...]
+
+
+def build_forecast_report(forecast: Forecast) -> ForecastReport:
+    """Return a forecast as it is sent."""
+    branches = [
+        BranchForecast.of(change, branch=branch, files=[file.path for file in change.files])
+        for branch, change in forecast.changes.items()
+    ]
+    return ForecastReport.of(forecast, branches=branches)
 
 
 async def read_current_branch(repository: Repository) -> str:
@@ -34,34 +62,3 @@ async def forecast_branches(
     existing = await branch_tips(repository, branches)
     bases = {branch: base for branch, base in branches.items() if branch in existing and branch != target}
     return await forecast_merges(repository, bases, onto=target, parts=parts) if bases else None
-
-
-def forecast_fields(merge_forecast: Forecast) -> dict[str, Any]:
-    """Return the forecast as JSON fields."""
-    return {
-        "onto": merge_forecast.onto,
-        "branches": [
-            {
-                "branch": branch,
-                "files": [file.path for file in change.files],
-                "added": change.added,
-                "removed": change.removed,
-                "commits": list(change.commits),
-            }
-            for branch, change in merge_forecast.changes.items()
-        ],
-        "onto_target": [_overlap_fields(one) for one in merge_forecast.onto_target],
-        "pairs": [_overlap_fields(one) for one in merge_forecast.pairs],
-    }
-
-
-def _overlap_fields(one: Overlap) -> dict[str, Any]:
-    return {
-        "first": one.first,
-        "second": one.second,
-        "files": list(one.files),
-        "merges": one.merges,
-        "is_in": one.is_in,
-        "through": one.through or None,
-        "conflicts": [{"kind": clash.kind, "files": list(clash.files), "text": clash.text} for clash in one.conflicts],
-    }

@@ -7,7 +7,7 @@ contain secrets are not saved. The states of old runs are removed.
 from __future__ import annotations
 
 from asyncio import Lock
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -23,8 +23,6 @@ MOST_KEPT = 200
 LONGEST_SECONDS = 20.0
 LARGEST_FILE = 20 * 1024 * 1024
 """The maximum size in bytes of a file that is saved."""
-
-BeforeEnd = Callable[[bool], Awaitable[str]]
 
 
 class CheckoutSaving:
@@ -48,21 +46,6 @@ class CheckoutSaving:
         """Save the files again when the run ends, if they were saved before the run's first change."""
         if not self._is_off and self._is_saved("before") and not self._is_saved("after"):
             await self._save("after")
-
-    def add_saving(self, before_end: BeforeEnd | None) -> BeforeEnd | None:
-        """Return a function that calls `before_end` and then saves the files. It must be called before the run ends.
-
-        If files are not saved for this run, return `before_end` unchanged.
-        """
-        if self._is_off:
-            return before_end
-
-        async def end_then_save(succeeded: bool) -> str:
-            why = "" if before_end is None else await before_end(succeeded)
-            await self.save_after()
-            return why
-
-        return end_then_save
 
     def _is_saved(self, moment: Literal["before", "after"]) -> bool:
         return self._timeline.has_outcome(_make_key(moment))

@@ -1,19 +1,20 @@
-"""Read the costs of runs over time, by agent and by model, and return them as JSON fields."""
+"""Read the costs of runs over time, by agent and by model."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from math import ceil
 from threading import Lock
-from typing import Any, NamedTuple
 
-from msgspec import structs
+from msgspec import Struct, structs
 
-from ..store.reader import RunSummary, StoreReader
+from ..store.reader import DamagedRun, RunSummary, StoreReader
 from ..values.agent import Budget
+from ..values.document import Document, DocumentPart
 from ..values.event import decode_entry
 from ..values.plain_text import format_count
-from ..values.usage import NO_USAGE, Usage, sum_usage
+from ..values.usage import NO_USAGE, FullUsage, Usage, sum_usage
 from ..views.cost_history import (
     HISTORY_KINDS,
     CostHistory,
@@ -33,11 +34,74 @@ RATE_SECONDS = 600.0
 SMALLEST_PERIOD = 1.0
 
 
-class AgentCost(NamedTuple):
+class AgentCost(DocumentPart, frozen=True, kw_only=True):
     """The usage of one agent, and a breakdown of its time."""
 
-    usage: Usage
+    name: str
+    usage: FullUsage
     time: TimeSplit
+
+
+class ModelCost(DocumentPart, frozen=True, kw_only=True):
+    """The usage of one model."""
+
+    name: str
+    usage: FullUsage
+
+
+class CostSeries(Struct, frozen=True, kw_only=True):
+    """The running totals of one agent, or of several, at the times of a cost curve."""
+
+    name: str
+    money: list[float]
+    tokens: list[int]
+    rehearsed: list[int]
+
+    @classmethod
+    def of(cls, name: str, usages: Iterable[Usage]) -> CostSeries:
+        """Return the running totals of usages, one for each time."""
+        totals = list(accumulate(usages))
+        return cls(
+            name=name,
+            money=[one.usd for one in totals],
+            tokens=[one.tokens for one in totals],
+            rehearsed=[one.rehearsed_input_tokens + one.rehearsed_output_tokens for one in totals],
+        )
+
+
+class CostCurve(Struct, frozen=True, kw_only=True):
+    """Running totals at equal intervals, one series for each agent."""
+
+    times: list[float] = []
+    series: list[CostSeries] = []
+
+
+class CostOverview(Document, frozen=True, kw_only=True):
+    """The costs of runs by agent and by model, over time and in total.
+
+    `wall` breaks down the time of the runs, and `exhausted_at` is when their budget will be used up at the recent rate.
+    """
+
+    usage: FullUsage
+    agents: list[AgentCost]
+    models: list[ModelCost]
+    wall: TimeSplit
+    history: CostCurve
+    budget: Budget
+    exhausted_at: float | None
+
+
+class RunCostOverview(CostOverview, frozen=True, kw_only=True):
+    """The costs of one run and its workers. `wall` is the time of the run itself."""
+
+    run: dict[str, object]
+
+
+class StoreCostOverview(CostOverview, frozen=True, kw_only=True):
+    """The costs of all runs, individually and together, and the runs that cannot be read."""
+
+    runs: list[dict[str, object]]
+    damaged: Sequence[DamagedRun]
 
 
 class CostHistoryReader:
@@ -91,10 +155,10 @@ def _rename_agents(history: CostHistory, summary: RunSummary) -> CostHistory:
     )
 
 
-def cost_overview_fields(
+def build_cost_overview(
     histories: Sequence[CostHistory], *, budget: Budget | None = None, is_active: bool = False
-) -> dict[str, Any]:
-    """Return the costs of runs by agent and by model, over time and in total, as JSON fields.
+) -> CostOverview:
+    """Return the costs of runs by agent and by model, over time and in total.
 
     `budget` is the limit for all runs together, and `is_active` says whether the runs can still use it.
     """
@@ -106,44 +170,37 @@ def cost_overview_fields(
             models[name] = models.get(name, NO_USAGE) + usage
     until = max((one.until for one in histories), default=0.0)
     total = sum_usage(one.usage for one in points)
-    return {
-        "usage": structs.asdict(total),
-        "agents": [
-            {"name": name, "usage": structs.asdict(cost.usage), "time": structs.asdict(cost.time)}
-            for name, cost in agents.items()
-        ],
-        "models": [{"name": name, "usage": structs.asdict(usage)} for name, usage in models.items()],
-        "wall": structs.asdict(sum((one.wall for one in histories), TimeSplit())),
-        "history": _history_fields(points, list(agents), until=until),
-        "budget": {} if budget is None else {key: value for key, value in structs.asdict(budget).items() if value},
-        "exhausted_at": project_exhaustion(points, total, budget, now=until) if budget and is_active else None,
-    }
+    return CostOverview(
+        usage=FullUsage.of(total),
+        agents=agents,
+        models=[ModelCost(name=name, usage=FullUsage.of(usage)) for name, usage in models.items()],
+        wall=sum((one.wall for one in histories), TimeSplit()),
+        history=_build_curve(points, [one.name for one in agents], until=until),
+        budget=budget or Budget(),
+        exhausted_at=project_exhaustion(points, total, budget, now=until) if budget and is_active else None,
+    )
 
 
-def _sum_by_agent(histories: Iterable[CostHistory]) -> dict[str, AgentCost]:
+def _sum_by_agent(histories: Iterable[CostHistory]) -> list[AgentCost]:
     """Return the usage and the time of each agent, most expensive first."""
-    found: dict[str, AgentCost] = {}
+    usages: dict[str, Usage] = {}
+    times: dict[str, TimeSplit] = {}
     for history in histories:
         for point in history.points:
-            before = found.get(point.agent, AgentCost(NO_USAGE, TimeSplit()))
-            found[point.agent] = before._replace(usage=before.usage + point.usage)
+            usages[point.agent] = usages.get(point.agent, NO_USAGE) + point.usage
         for name, spent in history.agents.items():
-            before = found.get(name, AgentCost(NO_USAGE, TimeSplit()))
-            found[name] = before._replace(time=before.time + spent)
-    return dict(sorted(found.items(), key=lambda one: _size_of(one[1].usage), reverse=True))
+            times[name] = times.get(name, TimeSplit()) + spent
+    found = [
+        AgentCost(name=name, usage=FullUsage.of(usages.get(name, NO_USAGE)), time=times.get(name, TimeSplit()))
+        for name in usages | times
+    ]
+    return sorted(found, key=lambda one: (one.usage.usd, one.usage.with_rehearsed().tokens), reverse=True)
 
 
-def _size_of(usage: Usage) -> tuple[float, int]:
-    return usage.usd, usage.with_rehearsed().tokens
-
-
-def _history_fields(points: Sequence[UsagePoint], agents: Sequence[str], *, until: float) -> dict[str, Any]:
-    """Return running totals at equal intervals, one series for each agent.
-
-    If there are many agents, the least expensive ones share one series.
-    """
+def _build_curve(points: Sequence[UsagePoint], agents: Sequence[str], *, until: float) -> CostCurve:
+    """Return running totals, one series for each agent. If there are many agents, the cheapest share one series."""
     if not points:
-        return {"times": [], "series": []}
+        return CostCurve()
     first, last = points[0].at, max(until, points[-1].at, points[0].at + SMALLEST_PERIOD)
     width = (last - first) / MOST_BUCKETS
     times = [first + width * number for number in range(MOST_BUCKETS + 1)]
@@ -157,23 +214,7 @@ def _history_fields(points: Sequence[UsagePoint], agents: Sequence[str], *, unti
         bucket = min(MOST_BUCKETS, ceil((point.at - first) / width))
         row = steps[drawn[point.agent]]
         row[bucket] = row[bucket] + point.usage
-    return {
-        "times": times,
-        "series": [{"name": name, **_accumulate(row)} for name, row in zip(names, steps, strict=True)],
-    }
-
-
-def _accumulate(row: Sequence[Usage]) -> dict[str, list[float]]:
-    money: list[float] = []
-    tokens: list[float] = []
-    rehearsed: list[float] = []
-    total = NO_USAGE
-    for usage in row:
-        total = total + usage
-        money.append(total.usd)
-        tokens.append(total.tokens)
-        rehearsed.append(total.rehearsed_input_tokens + total.rehearsed_output_tokens)
-    return {"money": money, "tokens": tokens, "rehearsed": rehearsed}
+    return CostCurve(times=times, series=[CostSeries.of(name, row) for name, row in zip(names, steps, strict=True)])
 
 
 def project_exhaustion(points: Sequence[UsagePoint], total: Usage, budget: Budget, *, now: float) -> float | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterable, Iterator
+from typing import NamedTuple
 
 from msgspec import Struct, structs
 
@@ -31,33 +31,32 @@ class ModelEstimate(Struct, frozen=True, kw_only=True):
 
 
 class RunEstimate(Struct, frozen=True, kw_only=True):
-    """The estimate for a whole run, with the models in the order of their first calls."""
+    """The estimate for a whole run, with the models in the order of their first calls.
 
-    models: tuple[ModelEstimate, ...] = ()
+    `usd` is the cost of the calls whose price is known, or None if no price is known.
+    """
 
-    @property
-    def calls(self) -> int:
-        return sum(one.calls for one in self.models)
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    usd: float | None
+    models: tuple[ModelEstimate, ...]
+
+    @classmethod
+    def of(cls, models: Collection[ModelEstimate]) -> RunEstimate:
+        """Return the sum of these estimates."""
+        known = [one.usd for one in models if one.usd is not None]
+        return cls(
+            calls=sum(one.calls for one in models),
+            input_tokens=sum(one.input_tokens for one in models),
+            output_tokens=sum(one.output_tokens for one in models),
+            usd=sum(known) if known else None,
+            models=tuple(models),
+        )
 
     @property
     def tokens(self) -> int:
-        return sum(one.input_tokens + one.output_tokens for one in self.models)
-
-    @property
-    def usd(self) -> float | None:
-        """The cost of the calls whose price is known, or None if no price is known."""
-        known = [one.usd for one in self.models if one.usd is not None]
-        return sum(known) if known else None
-
-    def to_fields(self) -> dict[str, Any]:
-        """Return the estimate as JSON fields."""
-        return {
-            "calls": self.calls,
-            "input_tokens": sum(one.input_tokens for one in self.models),
-            "output_tokens": sum(one.output_tokens for one in self.models),
-            "usd": self.usd,
-            "models": [structs.asdict(one) for one in self.models],
-        }
+        return self.input_tokens + self.output_tokens
 
 
 class RehearsedCall(NamedTuple):
@@ -79,7 +78,7 @@ def estimate_dry_run(reader: StoreReader, run: str, settings: Settings) -> RunEs
         model = _find_model(settings, call.agent)
         estimate = by_model.get(model) or ModelEstimate(model=model)
         by_model[model] = _add_call(estimate, call.usage.with_rehearsed())
-    return RunEstimate(models=tuple(by_model.values()))
+    return RunEstimate.of(by_model.values())
 
 
 def _list_rehearsed_calls(reader: StoreReader, run: str) -> list[RehearsedCall]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from anyio import create_task_group
@@ -17,8 +16,8 @@ from ..setup.agent_programs import list_agent_programs
 from ..setup.agent_sandbox import is_in_sandbox
 from ..setup.settings import Settings
 from ..system.child_process import OutputBuffer, build_environment, run_process
+from ..values.document import Document, DocumentPart
 from ..values.errors import Mistake
-from ..values.event import SCHEMA
 
 VERSION_SECONDS = 10.0
 LARGEST_VERSION = 4096
@@ -32,8 +31,30 @@ OWN_LOGIN = (
 )
 
 
-async def collect_engine_fields(settings: Settings, environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return the coding agents as JSON fields.
+class EngineItem(DocumentPart, frozen=True, kw_only=True):
+    """A coding agent in a list. `open` lists the risks that remain when it is used."""
+
+    name: str
+    command: tuple[str, ...]
+    executable: str | None
+    version: str
+    tested_version: str
+    mode: str
+    is_confirmed: bool
+    is_own: bool
+    install: str
+    is_sandboxed: bool
+    open: list[str]
+
+
+class EngineList(Document, frozen=True, kw_only=True):
+    """The coding agents that can be used as engines."""
+
+    engines: list[EngineItem]
+
+
+async def list_engines(settings: Settings, environ: Mapping[str, str]) -> EngineList:
+    """Return the coding agents.
 
     The version of an installed agent is read from its package or, if that fails, from the output of `--version`.
     """
@@ -49,22 +70,19 @@ async def collect_engine_fields(settings: Settings, environ: Mapping[str, str]) 
             if executable is not None:
                 group.start_soon(read_version, programs[name], executable)
     engines = [
-        {
-            "name": program.name,
-            "command": list(program.command),
-            "executable": found[program.name],
-            "version": versions.get(program.name, ""),
-            "tested_version": program.version,
-            "mode": program.mode,
-            "is_confirmed": is_agreed(program, settings),
-            "is_own": program.is_own,
-            "install": program.describe_installation(settings.home),
-            "is_sandboxed": is_in_sandbox(settings, program),
-            "open": list_open_points(settings, program),
-        }
+        EngineItem.of(
+            program,
+            executable=found[program.name],
+            version=versions.get(program.name, ""),
+            tested_version=program.version,
+            is_confirmed=is_agreed(program, settings),
+            install=program.describe_installation(settings.home),
+            is_sandboxed=is_in_sandbox(settings, program),
+            open=list_open_points(settings, program),
+        )
         for program in programs.values()
     ]
-    return {"schema": SCHEMA, "engines": engines}
+    return EngineList(engines=engines)
 
 
 def list_open_points(settings: Settings, program: AgentProgram) -> list[str]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from ..engines.local.catalogue import load_catalogue
 from ..engines.local.engine_start import LocalEngine, check_library
 from ..engines.local.model_folder import ModelFolder, estimate_memory
 from ..engines.local.model_installation import Installation, ModelInstaller, remove_model
+from ..values.document import Document, DocumentPart
 from ..values.errors import Mistake
-from ..values.event import SCHEMA
 
 
 async def add_local_model(installer: ModelInstaller, source: str, *, name: str = "", sha256: str = "") -> Installation:
@@ -48,22 +47,35 @@ def remove_local_model(folder: ModelFolder, name: str, environ: Mapping[str, str
     return freed
 
 
-def catalogue_fields(folder: ModelFolder) -> dict[str, Any]:
-    """Return the catalogue of models that can be fetched, as JSON fields."""
-    return {
-        "schema": SCHEMA,
-        "models": [
-            {
-                "name": one.name,
-                "title": one.title,
-                "licence": one.licence,
-                "size": one.size,
-                "memory": estimate_memory(one.size, one.window, one.cache_bytes_per_token),
-                "sha256": one.sha256,
-                "packages": [part.requirement for part in one.parts],
-                "note": one.note,
-                "is_installed": folder.find_model(one.name) is not None,
-            }
-            for one in load_catalogue()
-        ],
-    }
+class CatalogueModel(DocumentPart, frozen=True, kw_only=True):
+    """A model that can be fetched by name."""
+
+    name: str
+    title: str
+    licence: str
+    size: int
+    memory: int
+    sha256: str
+    packages: list[str]
+    note: str
+    is_installed: bool
+
+
+class CatalogueList(Document, frozen=True, kw_only=True):
+    """The models that can be fetched by name."""
+
+    models: list[CatalogueModel]
+
+
+def list_catalogue(folder: ModelFolder) -> CatalogueList:
+    """Return the models that can be fetched by name."""
+    models = [
+        CatalogueModel.of(
+            one,
+            memory=estimate_memory(one.size, one.window, one.cache_bytes_per_token),
+            packages=[part.requirement for part in one.parts],
+            is_installed=folder.find_model(one.name) is not None,
+        )
+        for one in load_catalogue()
+    ]
+    return CatalogueList(models=models)

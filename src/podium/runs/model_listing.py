@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from ..config.confirmed_model_servers import load_confirmed_servers
 from ..config.model_role import resolve_models
@@ -15,7 +15,7 @@ from ..engines.model.providers import ALIASES, LOCAL, PROVIDERS, Provider, resol
 from ..setup.settings import Settings
 from ..values.byte_size import format_size
 from ..values.column import Column, PageColumn, encode_rows, list_page_columns
-from ..values.event import SCHEMA
+from ..values.document import Document
 from ..values.plain_text import join_some
 from .ability_summary import describe_test
 from .model_choice import MOST_NAMES, DefaultModel, describe_default_model
@@ -73,24 +73,30 @@ def load_models(settings: Settings, environ: Mapping[str, str], servers: Sequenc
     )
 
 
-def encode_models(found: ModelCatalogue) -> dict[str, object]:
-    """Return the available models as JSON fields."""
-    return {
-        "schema": SCHEMA,
-        "default": found.default,
-        "providers": encode_rows(found.providers, PROVIDER_COLUMNS),
-        "aliases": found.aliases,
-        "roles": found.roles,
-        "servers": encode_rows(found.servers, SERVER_COLUMNS),
-        "coding_agents": found.coding_agents,
-        "tests": encode_rows(found.tests, TEST_COLUMNS),
-        "local_models": encode_rows(found.local_models, LOCAL_MODEL_COLUMNS),
-    }
+class ModelLists(Document, frozen=True, kw_only=True):
+    """The available models. The dashboard also needs the columns of the lists that it draws."""
+
+    default: DefaultModel
+    providers: list[dict[str, object]]
+    aliases: Mapping[str, str]
+    roles: dict[str, list[str]]
+    servers: list[dict[str, object]]
+    coding_agents: Mapping[str, str]
+    tests: list[dict[str, object]]
+    local_models: list[dict[str, object]]
+    columns: dict[str, list[PageColumn]] | UnsetType = UNSET
 
 
-def list_model_columns() -> dict[str, list[PageColumn]]:
-    """Return the columns that the dashboard shows of each list of models."""
-    return {"providers": list_page_columns(PROVIDER_COLUMNS)}
+def encode_models(found: ModelCatalogue, *, has_columns: bool = False) -> ModelLists:
+    """Return the available models as lists."""
+    return ModelLists.of(
+        found,
+        providers=encode_rows(found.providers, PROVIDER_COLUMNS),
+        servers=encode_rows(found.servers, SERVER_COLUMNS),
+        tests=encode_rows(found.tests, TEST_COLUMNS),
+        local_models=encode_rows(found.local_models, LOCAL_MODEL_COLUMNS),
+        columns={"providers": list_page_columns(PROVIDER_COLUMNS)} if has_columns else UNSET,
+    )
 
 
 def _format_key_state(row: ProviderRow) -> str:

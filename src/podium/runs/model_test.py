@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from ..config.model_role import resolve_models
@@ -17,10 +15,11 @@ from ..engines.model.model_prices import calculate_cost
 from ..engines.model.providers import LOCAL, PROVIDERS, REHEARSAL, without_credentials
 from ..engines.model_probes import MOST_TOKENS, PROMPT_TOKENS, ProbeResult
 from ..setup.settings import Settings
+from ..values.document import Document
 from ..values.errors import Mistake
-from ..values.event import SCHEMA
+from ..values.model_abilities import ModelAbilities
 from ..values.usage import Usage
-from .ability_summary import ability_record_fields
+from .ability_summary import describe_test
 from .model_choice import ask_server, choose_model
 
 MOST_CALLS = 9
@@ -56,6 +55,18 @@ class TargetModel:
         return None if cost is None else cost * MOST_CALLS
 
 
+class ModelTestReport(Document, frozen=True, kw_only=True):
+    """The outcome of a model test as it is sent: what the model can do, with a summary and the result of each probe."""
+
+    url: str
+    provider: str
+    model: str
+    at: float
+    abilities: ModelAbilities
+    summary: str
+    results: tuple[ProbeResult, ...]
+
+
 class ModelTest(Struct, frozen=True, kw_only=True):
     """The outcome of a model test. It is saved only if the test was conclusive."""
 
@@ -66,13 +77,9 @@ class ModelTest(Struct, frozen=True, kw_only=True):
     def has_shown_anything(self) -> bool:
         return any(result.verdict != "unknown" and result.probe != "context window" for result in self.results)
 
-    def to_fields(self) -> dict[str, Any]:
-        """Return the outcome as JSON fields."""
-        return {
-            "schema": SCHEMA,
-            **ability_record_fields(self.record),
-            "results": [msgspec.to_builtins(result) for result in self.results],
-        }
+    def to_report(self) -> ModelTestReport:
+        """Return the outcome as it is sent."""
+        return ModelTestReport.of(self.record, summary=describe_test(self.record), results=self.results)
 
 
 async def find_target(name: str, settings: Settings, environ: Mapping[str, str], model: str | None) -> TargetModel:

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 from anyio import create_task_group, fail_after
 from anyio.abc import TaskGroup
+from msgspec import structs
 
 from ..config.settings_document import NOTIFY_WORDS, NotifyCommand, NotifyTarget
 from ..engines.model.providers import find_key_names
@@ -27,6 +28,7 @@ from ..system.unsandboxed_program import (
     find_unsandboxed_program,
 )
 from ..values.errors import Mistake
+from ..values.event import SCHEMA
 from ..values.plain_text import escape_unprintable, truncate_text
 from ..views.notification import Notification
 
@@ -64,7 +66,7 @@ class Notifier:
 
     def send(self, notification: Notification) -> None:
         """Start sending a notification to every command and webhook."""
-        body = msgspec.json.encode(notification.to_fields())
+        body = msgspec.json.encode({"schema": SCHEMA, **structs.asdict(notification), "text": notification.text})
         for target in self._targets():
             if target not in NOTIFY_WORDS:
                 self._group.start_soon(self._deliver, target, body)

@@ -14,7 +14,7 @@ from msgspec import structs
 from ..store.open_requests import OpenRequest, list_run_requests
 from ..store.reader import RunSummary, StoreReader
 from ..values.errors import StoreCorrupt
-from ..values.event import SCHEMA, AlsoCommitted, Entry, WorkCommitted
+from ..values.event import SCHEMA, Entry
 from ..values.phase import Phase
 from ..values.store_address import StoreAddress
 from ..values.usage import Usage, sum_usage
@@ -22,7 +22,8 @@ from ..views.run_plans import RunPlans, TeamWork
 from ..views.run_usage import ContextUse, RunUsage
 from ..views.run_view import OperationNode, RunView
 from ..views.worker_record import CheckRun, WorkerRecord
-from .request_fields import waiting_fields
+from ..views.worker_state import list_checkout_work
+from .request_details import list_request
 from .run_lookup import find_wakeup_time
 from .work_lookup import is_team_worker
 
@@ -154,7 +155,7 @@ class OverviewReader:
         if not self._ended:
             # The first time, one query for all runs is faster than one query for each run.
             found = reader.read_run_list()
-            self._damaged |= {one.id: str(one.error) for one in found.damaged}
+            self._damaged |= {one.id: one.problem for one in found.damaged}
             return found.readable
         summaries: list[RunSummary] = []
         for run in ids:
@@ -212,16 +213,12 @@ class OverviewRowBuilder:
         self._record.apply(entry)
         self._entry_times.append(entry.at)
 
-    def _list_commits(self) -> tuple[WorkCommitted | AlsoCommitted, ...]:
-        """Return a worker's last commit in each of its repositories."""
-        committed = self._record.committed
-        return () if committed is None else (committed, *committed.also)
-
     def build_row(self, summary: RunSummary, works: Sequence[TeamWork], *, now: float) -> OverviewRow:
         """Return the row of a run. `works` contains an item for each team of the run and of its workers."""
         started = summary.started
         state, task, root = summary.phase, started.errand, self.view.root
         is_working = state == "running"
+        works_in = () if task is None else list_checkout_work(task, None, self._record.committed)
         return OverviewRow(
             id=summary.id,
             state=state,
@@ -235,8 +232,8 @@ class OverviewRowBuilder:
             steps=_count_steps(works),
             usage=self._usage.total,
             model=self._usage.model,
-            added=sum(one.added for one in self._list_commits()),
-            removed=sum(one.removed for one in self._list_commits()),
+            added=sum(one.added for one in works_in),
+            removed=sum(one.removed for one in works_in),
             activity=count_activity(self._entry_times, now=now) if is_working else (),
             context=self._usage.largest_context,
             result=self._find_result_line(),
@@ -279,7 +276,7 @@ def overview_fields(overview: Overview) -> dict[str, Any]:
     """Return the overview as JSON fields."""
     return {
         "schema": SCHEMA,
-        "waiting": [waiting_fields(one) for one in overview.waiting],
+        "waiting": [structs.asdict(list_request(one)) for one in overview.waiting],
         "active": [_row_fields(one) for one in overview.active],
         "ended": [_row_fields(one) for one in overview.ended],
         "damaged": [{"id": run, "error": error} for run, error in overview.damaged.items()],

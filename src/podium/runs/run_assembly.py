@@ -1,9 +1,10 @@
-"""Assemble a run: give its context the engines, tools, rules, hooks and budgets that its settings specify."""
+"""Assemble runs: give the context of each the engines, tools, rules, hooks and budgets that its settings specify."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import cache, partial
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
 from pathlib import Path
 
 from anyio.abc import TaskGroup
@@ -11,12 +12,14 @@ from anyio.abc import TaskGroup
 from ..core.budget import Allowance
 from ..core.engine import Engine, PastTurn
 from ..core.engine_sessions import EngineSessionTasks
-from ..core.gate import ActingTool
+from ..core.gate import ActingTool, SavedRules
 from ..core.operation import ExecutionPatterns, RunContext
 from ..core.placement import Placement
+from ..core.redaction import Redaction
+from ..core.run_repository import RunRepository, TeamWork
 from ..core.timeline import Timeline
-from ..core.work_repository import WorkRepository
 from ..patterns.registry import PATTERNS, Patterns
+from ..policy import Rules
 from ..setup.run_guidance import build_agent_prompt
 from ..setup.run_hook_table import make_run_hooks
 from ..setup.run_tools import RunTools
@@ -24,15 +27,17 @@ from ..setup.settings import Settings
 from ..store.run_store import RunLease, RunStore
 from ..values.agent import Agent
 from ..values.event import Entry, Noticed, RunStarted
-from ..values.limits import Unattended
+from ..values.limits import TurnLimits, Unattended
 from ..values.request import replace_surrogates
+from ..values.store_address import PostgresAddress
 from ..values.worker_task import WorkerTask
 from .checkout_saving import CheckoutSaving
 from .day_usage import DayUsage, find_repository
 from .decision_context import make_repository_decisions
-from .run_driver import RunDriver
-from .squad_inbox import add_inbox_writing
-from .work_location import Push, add_push, locate_run
+from .run_driver import EndStep, RunDriver
+from .squad_inbox import write_decisions, writes_inbox
+from .store_links import StoreLinks
+from .work_location import Push, can_be_pushed, locate_run
 
 EngineFor = Callable[[Settings, Agent], Engine]
 CommitWork = Callable[[Timeline, RunStarted, Settings, bool], Awaitable[str]]
@@ -54,130 +59,209 @@ The arguments are the run's settings, its id, its first event, and the policy fo
 """
 
 
-class RunAssembly:
-    """Assembles the runs of one open store."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnParts:
+    """What the program that works on a run brings to it.
 
-    def __init__(
-        self,
-        settings: Settings,
-        store: RunStore,
-        background_tasks: TaskGroup,
-        environ: Mapping[str, str],
-        *,
-        engine_for: EngineFor,
-        make_placement: PlaceWorkers,
-        commit_work: CommitWork,
-        make_push: MakePush,
-        trace_run: TraceRun | None = None,
-    ) -> None:
-        self._settings = settings
-        self._store = store
-        self._background_tasks = background_tasks
-        self._environ = environ
-        self._engine_for = engine_for
-        self._make_placement = make_placement
-        self._commit_work = commit_work
-        self._make_push = make_push
-        self._trace_run = trace_run
-        self._day_usage = DayUsage(settings.store)
-        self._rules = settings.build_rules()
-        self._turn_limits = settings.build_turn_limits()
+    An agent that does not list its tools gets `functions[:for_all]`, which is all functions if `for_all` is None.
+    `report_waiting` is called with the id of each request or question that is waiting for an answer, and
+    `read_saved_rules` returns the rules that the user has saved since the run started. With `parks_at_limits`, the
+    program stops working on the run while all its agents wait for providers' limits to reset.
+    """
 
-    def build_run(
+    functions: Sequence[ActingTool] = ()
+    for_all: int | None = None
+    patterns: ExecutionPatterns = PATTERNS
+    is_attended: bool = False
+    report_waiting: Callable[[str], object] | None = None
+    read_saved_rules: Callable[[], Awaitable[tuple[str, ...]]] | None = None
+    parks_at_limits: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunParts:
+    """The parts that the runs of one open store share. The composition root chooses them."""
+
+    settings: Settings
+    store: RunStore
+    background_tasks: TaskGroup
+    environ: Mapping[str, str]
+    engine_for: EngineFor
+    make_placement: PlaceWorkers
+    commit_work: CommitWork
+    make_push: MakePush
+    trace_run: TraceRun | None = None
+
+    @cached_property
+    def _day_usage(self) -> DayUsage:
+        return DayUsage(self.settings.store)
+
+    @cached_property
+    def _rules(self) -> Rules:
+        return self.settings.build_rules()
+
+    @cached_property
+    def _turn_limits(self) -> TurnLimits:
+        return self.settings.build_turn_limits()
+
+    def open_timeline(
+        self, lease: RunLease, redaction: Redaction, own: OwnParts, *, first: Entry | None = None
+    ) -> Timeline:
+        """Return the timeline of a run that this process has claimed, or has created if there is no `first` entry."""
+        return Timeline(
+            lease.run,
+            lease,
+            redaction=redaction,
+            links=StoreLinks(self.store, lease, report_waiting=own.report_waiting),
+            listeners=() if self.trace_run is None else (_make_tracer(self.trace_run, first),),
+            has_foreign_entries=first is not None and isinstance(self.settings.store, PostgresAddress),
+            parks_at_limits=own.parks_at_limits,
+        )
+
+    def build_driver(
         self,
         lease: RunLease,
         timeline: Timeline,
         first: Entry,
         settings: Settings,
+        own: OwnParts,
         *,
-        functions: Sequence[ActingTool],
-        for_all: int | None = None,
-        is_attended: bool,
-        patterns: ExecutionPatterns = PATTERNS,
         earlier_turns: tuple[PastTurn, ...] = (),
     ) -> RunDriver:
         """Assemble a run that this process has claimed, and return its driver.
 
-        `first` is the first entry of the run's timeline. `functions` contains the available functions. An agent that
-        does not list its tools gets `functions[:for_all]`, which is all functions if `for_all` is None.
+        `first` is the first entry of the run's timeline.
         """
-        located = locate_run(first, self._settings.home)
+        is_default = settings is self.settings
+        located = locate_run(first, self.settings.home)
         recorded, started = first.started, located.started
-        if self._trace_run is not None:
-            timeline.listeners.append(self._trace_run(first))
-        unattended = None if is_attended else settings.unattended
+        unattended = None if own.is_attended else settings.unattended
 
         def record_notice(text: str) -> None:
             timeline.append(Noticed(text=replace_surrogates(text)), scope="")
 
-        run_tools = self._make_run_tools(
-            settings, started, functions, for_all=for_all, unattended=unattended, notice=record_notice
-        )
+        run_tools = self._make_run_tools(settings, started, own, unattended=unattended, notice=record_notice)
         saving = CheckoutSaving(timeline, started)
         context = RunContext(
             timeline=timeline,
             agents={agent.name: agent for agent in started.agents},
-            patterns=patterns if started.decision is None else Patterns(decision=started.decision),
-            engine_for=partial(self._engine_for, settings),
-            session_tasks=EngineSessionTasks(self._background_tasks, on_notice=record_notice),
+            patterns=own.patterns if started.decision is None else Patterns(decision=started.decision),
+            engine_for=partial(self.engine_for, settings),
+            session_tasks=EngineSessionTasks(self.background_tasks, on_notice=record_notice),
             offer_tools=run_tools.offer_tools,
-            make_check_tool=run_tools.make_check_tool if started.repo else None,
-            get_placement=cache(partial(self._make_placement, settings, timeline.run, started, unattended))
-            if started.repo
-            else None,
-            get_repository=cache(partial(_open_repository, Path(started.repo), timeline.run)) if started.repo else None,
-            before_change=saving.save_before,
+            repository=self._make_repository(
+                recorded, started, settings, timeline.run, run_tools, saving, unattended=unattended
+            ),
             build_system_prompt=partial(build_agent_prompt, settings, started.guidance),
-            decisions=make_repository_decisions(self._settings.store, recorded),
+            decisions=make_repository_decisions(self.settings.store, recorded),
             hooks=make_run_hooks(settings, timeline, started),
             allowance=self._make_allowance(timeline, settings, started),
-            rules=self._rules if settings is self._settings else settings.build_rules(),
+            rules=self._rules if is_default else settings.build_rules(),
+            saved_rules=SavedRules(own.read_saved_rules),
             mode=settings.permission_mode,
-            # The same folder on every machine, so that an approval applies wherever the run continues.
-            directory=recorded.repo,
-            also=() if recorded.errand is None else tuple(one.path for one in recorded.errand.also),
             unattended=unattended,
-            turn_limits=self._turn_limits if settings is self._settings else settings.build_turn_limits(),
+            turn_limits=self._turn_limits if is_default else settings.build_turn_limits(),
             earlier_turns=earlier_turns,
         )
-        commit = None if started.errand is None else partial(self._commit_work, timeline, started, self._settings)
-        make_push = partial(self._make_push, timeline, self._settings, self._background_tasks)
-        commit_and_push, tools = add_push(commit, run_tools, started, make_push)
-        before_end = saving.add_saving(add_inbox_writing(commit_and_push, settings, timeline, started))
-        return RunDriver(self._store, lease, first=located, context=context, tools=tools, before_end=before_end)
+        push = self._make_push(timeline, started.errand)
+        return RunDriver(
+            self.store,
+            lease,
+            first=located,
+            context=context,
+            tools=run_tools if push is None else push.push_during(run_tools),
+            before_end=self._list_end_steps(timeline, settings, started, saving, push),
+        )
+
+    def _make_repository(
+        self,
+        recorded: RunStarted,
+        started: RunStarted,
+        settings: Settings,
+        run: str,
+        run_tools: RunTools,
+        saving: CheckoutSaving,
+        *,
+        unattended: Unattended | None,
+    ) -> RunRepository | None:
+        """Return the repository that a run works in, or None if there is none.
+
+        `recorded` has the paths on the machine where the run started, and `started` those on this machine.
+        """
+        if not started.repo:
+            return None
+        return RunRepository(
+            # The same folders on every machine, so that an approval applies wherever the run continues.
+            checkouts=tuple(one.path for one in recorded.checkouts),
+            make_check_tool=run_tools.make_check_tool,
+            save_before_change=saving.save_before,
+            get_placement=cache(partial(self.make_placement, settings, run, started, unattended)),
+            get_work=cache(partial(_open_work, Path(started.repo), run)),
+        )
+
+    def _list_end_steps(
+        self, timeline: Timeline, settings: Settings, started: RunStarted, saving: CheckoutSaving, push: Push | None
+    ) -> dict[str, EndStep]:
+        """Return the steps before the run ends, in order and keyed by what they do."""
+        steps: dict[str, EndStep] = {}
+        if writes_inbox(settings, started):
+            steps["write the decisions to the squad's inbox"] = lambda _: write_decisions(timeline, started)
+        if started.errand is not None:
+            steps["commit the changes"] = partial(self.commit_work, timeline, started, self.settings)
+        if push is not None:
+            steps["push the files"] = lambda _: push.push()
+        steps["save the checkout"] = lambda _: saving.save_after()
+        return steps
 
     def _make_run_tools(
         self,
         settings: Settings,
         started: RunStarted,
-        functions: Sequence[ActingTool],
+        own: OwnParts,
         *,
-        for_all: int | None,
         unattended: Unattended | None,
         notice: Callable[[str], None],
     ) -> RunTools:
         return RunTools(
             settings,
             started.agents,
-            directory=Path(started.repo) if started.repo else None,
-            also=() if started.errand is None else started.errand.also,
-            functions=functions,
-            for_all=for_all,
-            environ=self._environ,
+            checkouts=started.checkouts,
+            functions=own.functions,
+            for_all=own.for_all,
+            environ=self.environ,
             unattended=unattended,
             notice=notice,
             guidance=started.guidance,
-            root=None if started.errand is None else Path(started.errand.root),
         )
 
+    def _make_push(self, timeline: Timeline, task: WorkerTask | None) -> Push | None:
+        """Return an object that pushes a worker's files, or None if the run cannot move to another machine."""
+        if task is None or not can_be_pushed(task):
+            return None
+        return self.make_push(timeline, self.settings, self.background_tasks, task)
+
     def _make_allowance(self, timeline: Timeline, settings: Settings, started: RunStarted) -> Allowance:
-        allowance = Allowance(timeline, "", settings.budget, of="")
+        explain = None
         if settings.day_budget is not None or settings.repository_day_budget is not None:
-            allowance.explain_day_budget = partial(self._day_usage.explain_used_up, settings, find_repository(started))
-        return allowance
+            explain = partial(self._day_usage.explain_used_up, settings, find_repository(started))
+        return Allowance(timeline, "", settings.budget, of="", explain_day_budget=explain)
 
 
-def _open_repository(directory: Path, run: str) -> WorkRepository:
-    from ..setup.run_repository import RunRepository  # imported here to keep start-up fast: most runs do not need it
+def _make_tracer(trace_run: TraceRun, first: Entry | None) -> Callable[[Entry], None]:
+    """Return a function that traces a run. Without `first`, the first entry that it is called with starts the trace."""
+    trace = None if first is None else trace_run(first)
 
-    return RunRepository(directory, run)
+    def apply(entry: Entry) -> None:
+        nonlocal trace
+        if trace is None:
+            trace = trace_run(entry)
+        else:
+            trace(entry)
+
+    return apply
+
+
+def _open_work(directory: Path, run: str) -> TeamWork:
+    from ..setup.git_work import GitWork  # imported here to keep start-up fast: most runs do not need it
+
+    return GitWork(directory, run)

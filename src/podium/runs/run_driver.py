@@ -8,25 +8,22 @@ from __future__ import annotations
 
 import time
 from asyncio import Event as Flag
-from asyncio import get_running_loop
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, suppress
-from functools import partial
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from math import inf
 from typing import Any
 
-from anyio import move_on_after, to_thread
+from anyio import move_on_after
 from msgspec import structs
 
 from ..core.budget import BUDGET_UNCHANGED
 from ..core.clock import PausableTimeout
 from ..core.engine import CUT_OFF_MARK
-from ..core.limit_waits import LimitWait
 from ..core.lost_members import find_lost_members
 from ..core.operation import RunContext
 from ..setup.preflight import require_prices, validate_budget
 from ..store.follower import Follower
-from ..store.mailbox import MailboxMessage, post_to_mailbox
+from ..store.mailbox import MailboxMessage
 from ..store.run_store import RunLease, RunStore
 from ..values.agent import Agent, Budget, collect_agent_names
 from ..values.errors import (
@@ -45,8 +42,6 @@ from ..values.event import (
     Entry,
     Event,
     MemberChanged,
-    MessageAcknowledged,
-    MessageReceived,
     Noticed,
     OperationEnded,
     PauseAsked,
@@ -60,15 +55,19 @@ from ..values.event import (
 from ..values.plain_text import join_words
 from ..values.request import Answer, Outcome, Part
 from ..values.result import Result
+from ..values.worker_task import WorkerTask
 from ..views.run_view import RunView
 
 RELEASE_SECONDS = 5.0
-IDLE_SECONDS = 1.0
-"""How long all agents of a run must be waiting for limits to reset before this process stops working on the run."""
+EndStep = Callable[[bool], Awaitable[str | None]]
+"""A step before a run ends. Its argument says whether the run succeeded. It returns an error message, if any."""
 
 
 class RunDriver:
-    """Executes a run whose lease this process holds, or only records events on the run's timeline."""
+    """Executes a run whose lease this process holds, or only records events on the run's timeline.
+
+    `before_end` contains the steps before the run ends, in order and keyed by what they do.
+    """
 
     def __init__(
         self,
@@ -78,7 +77,7 @@ class RunDriver:
         first: Entry,
         context: RunContext,
         tools: AbstractAsyncContextManager[object],
-        before_end: Callable[[bool], Awaitable[str]] | None = None,
+        before_end: Mapping[str, EndStep],
     ) -> None:
         self.id = lease.run
         self.store = store
@@ -87,10 +86,6 @@ class RunDriver:
         self.context = context
         self._tools = tools
         self._before_end = before_end
-        """A function to call before the run ends. Its argument says whether the run succeeded.
-
-        The function returns an error message, or an empty string if there was no error.
-        """
         started = first.started
         self.agent = started.agent
         self._root = context.root_operation(self.agent)
@@ -102,22 +97,12 @@ class RunDriver:
         self._timeout = PausableTimeout(inf)
         """The time limit for the work on the run. Cancelling its scope ends the work."""
         self._followers: list[Follower] = []
-        self.parks_at_limits = False
-        """Whether this process stops working on the run while all its agents wait for providers' limits to reset."""
-        self._wakeup: LimitWait | None = None
-        """The wait until a provider's limit resets, if it made this process stop working on the run; otherwise None.
-
-        The run continues when this wait is over.
-        """
         self.result: Result | None = None
         self._finished = Flag()
         self.has_recorded_end = False
         """Whether the run's end or pause has been recorded. Readers may see that entry before `is_over` is true."""
         self.error: BaseException | None = None
-        lease.deliver = self._deliver_mail
-        self.timeline.on_delivery = self._acknowledge
-        self.timeline.read_attachment = partial(store.read_attachment, self.id)
-        self.timeline.store_artifact = partial(store.store_artifact, lease)
+        lease.deliver = self._deliver_message
 
     @property
     def is_over(self) -> bool:
@@ -166,19 +151,17 @@ class RunDriver:
         if budget.usd is not None:
             require_prices(self.context.agents.values(), self.context.engine_for)
 
-    def record_checkout(self, base: str, *, host: str = "", also: Mapping[str, str] | None = None) -> None:
-        """Record a worker's checkout, whose branch starts at `base`, unless it is already recorded.
+    def record_checkouts(self, task: WorkerTask, *, host: str = "") -> None:
+        """Record a worker's checkouts, unless they are already recorded.
 
-        `host` is the id of this machine if the run can move to another one. `also` maps the worker's checkouts of
-        additional repositories to the commits at which the branch starts there.
+        `task` contains the commits at which the branch starts. `host` is the id of this machine if the run can move to
+        another one.
         """
         key = f"/{KINDS[WorkerPlaced]}#1"
-        if (task := self.worker_task) is not None and base and not self.timeline.has_outcome(key):
-            bases = also or {}
-            places = tuple(
-                AlsoPlaced(root=one.root, path=one.path, base=bases.get(one.path, one.base)) for one in task.also
-            )
-            placed = WorkerPlaced(path=task.path, branch=task.branch, base=base, host=host, also=places)
+        if task.has_checkout and not self.timeline.has_outcome(key):
+            first, *others = task.checkouts
+            also = tuple(AlsoPlaced(root=one.root, path=one.path, base=one.base) for one in others)
+            placed = WorkerPlaced(path=first.path, branch=task.branch, base=first.base, host=host, also=also)
             self.timeline.append(placed, scope="", key=key)
 
     async def release(self) -> None:
@@ -232,17 +215,16 @@ class RunDriver:
         return self.result
 
     async def _run_to_end(self) -> Result:
-        timeout, timeline = self._timeout, self.timeline
-        timeline.on_quiet = timeout.scope.cancel
-        if self.parks_at_limits:
-            timeline.limit_waits.on_wait = self._park_when_idle
-        timeout.set_duration(self._time_limit - timeline.earlier_seconds)
+        timeline, index = self.timeline, self.timeline.index
+        self._timeout.set_duration(self._time_limit - timeline.earlier_seconds)
         answer: Answer | None = None
         ended: RunEnded | RunPaused | None = None
-        with timeline.timeouts.track_timeout(timeout, self.agent), timeout.scope:
-            if not timeline.stop_asked:
+        with timeline.work.limit_work(self._timeout, self.agent):
+            if not (index.stop_asked or index.is_pausing):
                 try:
-                    answer = await self._answer_request()
+                    await self._report_start()
+                    async with self._tools:
+                        answer = await self._root.run(self._request)
                     ended = await self._build_end_after_answer(answer)
                 except AgentFailed as error:
                     ended = RunEnded(
@@ -258,22 +240,6 @@ class RunDriver:
         self.store.release_run(self.lease, is_over=isinstance(ended, RunEnded))
         await timeline.wait_written()
         return self._result_from_end(ended, answer)
-
-    def _park_when_idle(self, seq: int | None = None) -> None:
-        """Stop working on the run if all its agents have been idle for a while, waiting for limits to reset.
-
-        `seq` is the number of the last entry at the previous check. A check is scheduled whenever an agent starts to
-        wait.
-        """
-        timeline = self.timeline
-        wait = timeline.limit_waits.next_wait
-        if wait is None or self.is_over:
-            return
-        if seq == timeline.seq and timeline.only_waits_for_limits:
-            self._wakeup = wait
-            self._timeout.scope.cancel()
-            return
-        get_running_loop().call_later(IDLE_SECONDS, self._park_when_idle, timeline.seq)
 
     async def _build_end_after_answer(self, answer: Answer) -> RunEnded:
         """Return the event that ends a run whose first agent has answered. An incomplete answer is not a success.
@@ -303,12 +269,12 @@ class RunDriver:
 
         Such a run was stopped or paused, is waiting for a provider's limit to reset, or has reached its time limit.
         """
-        if self.timeline.stop_asked:
+        if self.timeline.index.stop_asked:
             return RunEnded(outcome="cancelled", parts=await self._collect_parts())
-        if self.timeline.is_pausing:
+        if self.timeline.index.is_pausing:
             return RunPaused()
-        if self._wakeup is not None:
-            return RunPaused(until=self._wakeup.until, reason=self._wakeup.reason)
+        if (wakeup := self.timeline.work.wakeup) is not None:
+            return RunPaused(until=wakeup.until, reason=wakeup.reason)
         message = f"the run's budget of {self._time_limit:g} s is used up"
         failure = Failure(kind="budget", agent=self.agent, message=message)
         return RunEnded(outcome=failure.outcome, failure=failure, parts=await self._collect_parts())
@@ -317,14 +283,13 @@ class RunDriver:
         """Do the remaining work before a run ends, and return the event to record.
 
         If the run succeeded, the results of ended workers are recorded; otherwise, its workers are stopped. Then
-        `before_end` is called, and undelivered messages are reported.
+        the steps in `before_end` are taken, and undelivered messages are reported.
         """
         await (self._root.record_ended_workers() if ended.outcome == "succeeded" else self._root.stop_workers())
-        if self._before_end is not None:
-            why = await self._before_end(ended.outcome == "succeeded")
-            if why and ended.outcome == "succeeded":
-                failure = Failure(kind="failed", agent=self.agent, message=why)
-                ended = RunEnded(outcome="failed", failure=failure, parts=await self._collect_parts())
+        errors = [await step(ended.outcome == "succeeded") for step in self._before_end.values()]
+        if (why := next(filter(None, errors), None)) and ended.outcome == "succeeded":
+            failure = Failure(kind="failed", agent=self.agent, message=why)
+            ended = RunEnded(outcome="failed", failure=failure, parts=await self._collect_parts())
         if (over := self.context.allowance.describe_overshoot()) is not None:
             self.timeline.append(Noticed(text=over), scope="")
         await self._report_end(ended)
@@ -334,12 +299,17 @@ class RunDriver:
     async def _report_unread_messages(self) -> None:
         """Record which messages no agent received, and tell the runs of their senders. No more mail is delivered."""
         self.lease.deliver = None
-        unread = tuple(self.timeline.messages.values())
+        unread = tuple(self.timeline.index.messages.undelivered.values())
         for message in unread:
             self.timeline.append(Noticed(text=f"{message.to} did not receive the message: {message.text}"), scope="")
             if message.attachments:
                 self.store.drop_attachments(self.lease, message.id)
-        await self._acknowledge(unread, is_delivered=False)
+        await self.timeline.links.acknowledge(unread, is_delivered=False)
+
+    async def _report_start(self) -> None:
+        """Call the hooks for the start of the run."""
+        if self.context.hooks is not None:
+            await self.context.hooks.report_run("run_started", {"agent": self.agent, "request": self._request.text})
 
     async def _report_end(self, ended: RunEnded) -> None:
         """Call the hooks for the end of the run. For a worker's run, call the hooks for the end of the worker first."""
@@ -359,30 +329,17 @@ class RunDriver:
         if self.context.hooks is not None:
             self.context.hooks.close()
 
-    async def _acknowledge(self, messages: Iterable[MessageReceived], *, is_delivered: bool = True) -> None:
-        """Tell the runs of the agents that sent these messages whether the messages were delivered."""
-        for message in messages:
-            if message.sender:
-                receipt = MessageAcknowledged(id=message.id, to=message.to, is_delivered=is_delivered)
-                with suppress(PodiumError):  # the run continues without the receipt; the store reports its failure
-                    send = partial(post_to_mailbox, self.store.path, message.sender, receipt)
-                    await to_thread.run_sync(partial(send, ref=f"receipt:{message.id}"))
-
-    async def _answer_request(self) -> Answer:
-        """Open the run's tools, run the first agent and return its answer. Raise AgentFailed if the agent fails."""
-        if self.context.hooks is not None:
-            fields = {"agent": self.agent, "request": self._request.text}
-            await self.context.hooks.report_run("run_started", fields)
-        async with self._tools:
-            return await self._root.run(self._request)
-
     @property
     def _time_limit(self) -> float:
         """The maximum total working time of the run."""
         budget = self.context.allowance.budget
         return inf if budget is None or budget.seconds is None else budget.seconds
 
-    def _deliver_mail(self, message: MailboxMessage) -> None:
+    async def deliver(self) -> None:
+        """Deliver the messages in the run's mailbox."""
+        await self.store.deliver_mail(self.lease)
+
+    def _deliver_message(self, message: MailboxMessage) -> None:
         if isinstance(message.event, BudgetChanged):
             self._apply_budget_change(message, message.event)
             return
@@ -396,13 +353,13 @@ class RunDriver:
             case StopAsked():
                 self._timeout.scope.cancel()
             case PauseAsked():
-                self.timeline.pause()
+                self.timeline.work.pause()
             case PermissionAnswered(decision="abort", by=by, channel=channel):
                 self.timeline.append(StopAsked(by=by, channel=channel), scope="")
                 self._timeout.scope.cancel()
             case PermissionAnswered(decision="deny_and_pause", by=by, channel=channel):
                 self.timeline.append(PauseAsked(by=by, channel=channel), scope="")
-                self.timeline.pause()
+                self.timeline.work.pause()
 
     def _apply_budget_change(self, message: MailboxMessage, change: BudgetChanged) -> None:
         """Apply new limits, or record why they cannot be enforced.
@@ -441,7 +398,7 @@ class RunDriver:
         return self._build_result(ended.outcome, parts=ended.parts, error=error, **given)
 
     def _build_result(self, outcome: Outcome, **rest: Any) -> Result:
-        usage = structs.replace(self.timeline.usage_below(), seconds=time.time() - self._started_at)
+        usage = structs.replace(self.timeline.index.usage_below(), seconds=time.time() - self._started_at)
         return Result(run_id=self.id, outcome=outcome, succeeded=outcome == "succeeded", usage=usage, **rest)
 
     async def _release_lease(self) -> None:

@@ -138,7 +138,7 @@ class Run:
         await self._post(lambda by: post_stop(self._store, self.id, by=by), by)
 
     def _require_request(self, id: str, kind: type[PermissionAsked | QuestionAsked]) -> PermissionAsked | QuestionAsked:
-        asked = self._timeline.asked.get(id)
+        asked = self._timeline.index.requests.asked.get(id)
         if not isinstance(asked, kind):
             what = "no permission request" if kind is PermissionAsked else "no question"
             raise Mistake(f"run {self.id} has {what} with the id {id!r}")
@@ -160,7 +160,7 @@ class Run:
             raise Mistake(f"run {self.id} has ended ({self._driver.result.outcome}) and accepts no more messages")
 
     async def _answer(self, asked: Asked, answer: NewAnswer, by: Actor, *, rule: str = "") -> bool:
-        if asked.id in self._timeline.answers:
+        if asked.id in self._timeline.index.requests.answers:
             return False
 
         def submit(by: Actor) -> object:
@@ -177,7 +177,7 @@ class Run:
         self._require_open()
         await to_thread.run_sync(act, as_actor(by, "api"))
         if not self.is_over:
-            await self._driver.store.deliver_mail(self._driver.lease)
+            await self._driver.deliver()
 
 
 def as_actor(by: str | Actor, channel: Channel) -> Actor:

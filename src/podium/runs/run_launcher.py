@@ -1,7 +1,6 @@
 """Start, take over and end the runs of one store in this process.
 
-The composition root builds one launcher for each open store and passes in four functions: they choose an
-agent's engine, place workers, commit a worker's changes before its run ends, and push them to its remote.
+The composition root builds one launcher for each open store, and passes in the parts that its runs share.
 """
 
 from __future__ import annotations
@@ -10,25 +9,20 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 from anyio import to_thread
-from anyio.abc import TaskGroup
 from msgspec import structs
 
 from .. import __version__
 from ..core.earlier_runs import load_earlier_turns
-from ..core.gate import ActingTool
 from ..core.journal_rows import JournalRow
-from ..core.operation import ExecutionPatterns
-from ..core.placement import Placement
 from ..core.redaction import Redaction
 from ..core.timeline import Timeline
 from ..engines.model.providers import REHEARSAL, find_key_names, read_provider_variables, without_credentials
-from ..patterns.registry import PATTERNS, OnDiscussion, OwnPatterns, Pattern, Patterns, find_pattern
+from ..patterns.registry import OnDiscussion, Pattern, Patterns, find_pattern
 from ..setup.agent_servers import digest_servers, require_same_servers
 from ..setup.preflight import (
     add_constraints,
@@ -48,7 +42,7 @@ from ..setup.settings import Settings
 from ..store.attachment_rows import build_attachment_copy
 from ..store.reader import RunSummary, StoreReader
 from ..store.run_integrity import require_intact_run
-from ..store.run_store import RunLease, RunStore
+from ..store.run_store import RunLease
 from ..store.sql_connection import Statement
 from ..store.worker_index import build_worker_insert
 from ..system.host_id import read_machine_boot
@@ -69,20 +63,19 @@ from ..values.event import (
     decode_entry,
 )
 from ..values.fleet_job import FleetJob
-from ..values.limits import Unattended
 from ..values.request import Request
-from ..values.store_address import PostgresAddress
 from ..values.worker_task import WorkerTask
 from ..views.phase import is_startable
 from ..workspace.git.stored_credentials import read_stored_credentials
 from .decision_context import describe_decisions_in_force
 from .limit_wakeup import describe_late_wakeup
-from .run_assembly import CommitWork, EngineFor, MakePush, RunAssembly, TraceRun
+from .run_assembly import OwnParts, RunParts
 from .run_authority import load_run_start, make_powerless
 from .run_driver import RunDriver
 from .run_options import RunOptions, apply_options, require_known_options
 from .work_location import locate_run
 
+NOTHING_OWN = OwnParts()
 BYPASS_NOTICE = (
     "Permissions are bypassed: agents act without asking, "
     "unless an ask rule, a deny rule or a built-in protection applies."
@@ -92,37 +85,15 @@ BYPASS_NOTICE = (
 class RunLauncher:
     """Starts, takes over and ends the runs of one open store."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        store: RunStore,
-        background_tasks: TaskGroup,
-        environ: Mapping[str, str],
-        *,
-        engine_for: EngineFor,
-        make_placement: MakePlacement,
-        commit_work: CommitWork,
-        make_push: MakePush,
-        trace_run: TraceRun | None = None,
-    ) -> None:
-        self.settings = settings
-        self._store = store
-        self._environ = environ
-        self._engine_for = engine_for
-        self._redaction = Redaction.from_environment(environ, find_key_names(environ))
-        self._run_agents = RunAgents(settings, environ, self._redaction, engine_for)
-        self._settings_record = settings.to_record()
-        self._assembly = RunAssembly(
-            settings,
-            store,
-            background_tasks,
-            environ,
-            engine_for=engine_for,
-            make_placement=partial(make_placement, self),
-            commit_work=commit_work,
-            make_push=make_push,
-            trace_run=trace_run,
-        )
+    def __init__(self, parts: RunParts) -> None:
+        self.settings = parts.settings
+        self._store = parts.store
+        self._environ = parts.environ
+        self._engine_for = parts.engine_for
+        self._redaction = Redaction.from_environment(parts.environ, find_key_names(parts.environ))
+        self._run_agents = RunAgents(parts.settings, parts.environ, self._redaction, parts.engine_for)
+        self._settings_record = parts.settings.to_record()
+        self._parts = parts
 
     @property
     def provider_variables(self) -> dict[str, str]:
@@ -156,14 +127,11 @@ class RunLauncher:
         validate_request(request)
         repo = options.get("repo")
         place = None if repo is None else find_repo(Path(repo))
-        team, functions, own_patterns, notices = self._select_team(agent, options, place, settings)
+        team, own, notices = self._select_team(agent, options, place, settings)
         if (decision := options.get("decision")) is not None:
             validate_decision(decision, team)
-        checkout = None if worker_task is None else Path(worker_task.path)
-        also = () if worker_task is None else worker_task.also
-        guidance, guidance_notices = await read_guidance(
-            place, team, settings, self._redaction, checkout=checkout, also=also
-        )
+        checkouts = () if worker_task is None else worker_task.checkouts
+        guidance, guidance_notices = await read_guidance(place, team, settings, self._redaction, checkouts)
         started = RunStarted(
             agent=team[0].name,
             request=Request(text=self._redaction.redact_text(request)),
@@ -181,25 +149,15 @@ class RunLauncher:
             channel=by.channel,
         )
         notices += describe_untrusted_hooks(team, place, settings.home)
-        bypass_notices = [BYPASS_NOTICE] if settings.permission_mode == "bypass" else []
-        notices = [*settings.notices, *notices, *guidance_notices, *bypass_notices, *filter(None, (notice,))]
-        lease, timeline, begun = self._write_run_start(started, id, notices, job=job)
-        return self._assembly.build_run(
-            lease,
-            timeline,
-            begun,
-            settings,
-            functions=functions,
-            for_all=len(options.get("tools", ())),
-            is_attended=options.get("is_attended", False),
-            patterns=Patterns(options.get("on_discussion"), own=own_patterns),
-            earlier_turns=earlier_turns,
-        )
+        notices = [*settings.notices, *notices, *guidance_notices]
+        notices += filter(None, (_describe_bypass(settings), notice))
+        lease, timeline, begun = self._write_run_start(started, id, notices, own, job=job)
+        return self._parts.build_driver(lease, timeline, begun, settings, own, earlier_turns=earlier_turns)
 
     def _select_team(
         self, agent: str | Agent, options: RunOptions, place: Path | None, settings: Settings
-    ) -> tuple[tuple[Agent, ...], tuple[ActingTool, ...], OwnPatterns, list[str]]:
-        """Return the agents of a new run, the functions that they use as tools and patterns, and notices."""
+    ) -> tuple[tuple[Agent, ...], OwnParts, list[str]]:
+        """Return the agents of a new run, what the program brings to the run, and notices."""
         tools = options.get("tools", ())
         first, *others = map(extract_functions, (agent, *options.get("agents", ())))
         own_patterns = index_patterns(pattern for one in (first, *others) for pattern in one.patterns)
@@ -221,17 +179,23 @@ class RunLauncher:
         find_pattern(team[0], own_patterns)
         require_repository(team, place)
         own = [function for one in (first, *others) for function in one.functions if function not in tools]
-        functions = wrap_functions(tuple(dict.fromkeys((*tools, *own))))
         for budget in (settings.budget, settings.day_budget, settings.repository_day_budget):
             self._run_agents.check_budget(budget, team, settings)
-        return team, functions, own_patterns, notices
+        parts = OwnParts(
+            functions=wrap_functions(tuple(dict.fromkeys((*tools, *own)))),
+            for_all=len(tools),
+            is_attended=options.get("is_attended", False),
+            patterns=Patterns(options.get("on_discussion"), own=own_patterns),
+        )
+        return team, parts, notices
 
     async def copy_run(self, started: RunStarted, entries: Iterable[Entry], *, id: str, source: str) -> None:
         """Write a new run with copies of these entries, in one transaction. A process can then take over the run.
 
         The attachments of the run `source` are copied too.
         """
-        lease, timeline, _ = self._write_run_start(started, id, (), beside=build_attachment_copy(source, id))
+        attachments = build_attachment_copy(source, id)
+        lease, timeline, _ = self._write_run_start(started, id, (), NOTHING_OWN, beside=attachments)
         for entry in entries:
             timeline.append_copy(entry)
         self._store.release_run(lease)
@@ -266,6 +230,9 @@ class RunLauncher:
         is_attended: bool = False,
         on_discussion: OnDiscussion | None = None,
         continues_pause: bool = True,
+        report_waiting: Callable[[str], object] | None = None,
+        read_saved_rules: Callable[[], Awaitable[tuple[str, ...]]] | None = None,
+        parks_at_limits: bool = False,
     ) -> RunDriver:
         """Claim a run that was interrupted or paused and return it, ready to be driven. `by` is who resumes it.
 
@@ -277,15 +244,16 @@ class RunLauncher:
         await to_thread.run_sync(_require_folder, id, started)
         own = index_patterns(patterns)
         self._run_agents.check_agents(started.agents, self.settings.with_record(started.settings), own)
-        return await self._claim_run(
-            id,
-            by=by,
+        parts = OwnParts(
             functions=wrap_functions(tools),
-            is_attended=is_attended,
             patterns=Patterns(on_discussion, own=own),
-            must_be_intact=True,
-            continues_pause=continues_pause,
-            started=started,
+            is_attended=is_attended,
+            report_waiting=report_waiting,
+            read_saved_rules=read_saved_rules,
+            parks_at_limits=parks_at_limits,
+        )
+        return await self._claim_run(
+            id, parts, by=by, must_be_intact=True, continues_pause=continues_pause, started=started
         )
 
     async def has_run(self, run: str) -> bool:
@@ -338,6 +306,7 @@ class RunLauncher:
         started: RunStarted,
         id: str,
         notices: Iterable[str],
+        own: OwnParts,
         *,
         beside: Statement | None = None,
         job: FleetJob | None = None,
@@ -351,7 +320,7 @@ class RunLauncher:
         started = structs.replace(started, host=socket.gethostname(), boot=read_machine_boot())
         beside = beside if started.errand is None else build_worker_insert(id, started.errand, job)
         lease = self._store.begin_run(id, beside)
-        timeline = Timeline(lease.run, lease, redaction=self._build_redaction(started))
+        timeline = self._parts.open_timeline(lease, self._build_redaction(started), own)
         begun = timeline.append(started, scope="")
         for notice in notices:
             timeline.append(Noticed(text=notice), scope="")
@@ -359,10 +328,9 @@ class RunLauncher:
 
     def _build_redaction(self, started: RunStarted) -> Redaction:
         """Return the redaction for a run: of the secrets in the environment and in its repositories' configuration."""
-        also = () if started.errand is None else (one.path for one in started.errand.also)
         found: dict[str, str] = {}
-        for folder in filter(None, (started.repo, *also)):
-            found |= read_stored_credentials(Path(folder))
+        for checkout in started.checkouts:
+            found |= read_stored_credentials(Path(checkout.path))
         return self._redaction.add_secrets(found)
 
     async def _require_unfinished(self, run: str) -> None:
@@ -381,11 +349,9 @@ class RunLauncher:
     async def _claim_run(
         self,
         id: str,
+        own: OwnParts = NOTHING_OWN,
         *,
         by: Actor,
-        functions: Sequence[ActingTool] = (),
-        is_attended: bool = False,
-        patterns: ExecutionPatterns = PATTERNS,
         must_be_intact: bool = False,
         continues_pause: bool = True,
         started: RunStarted | None = None,
@@ -406,57 +372,63 @@ class RunLauncher:
             if must_be_intact:
                 notices.append(await to_thread.run_sync(require_intact_run, self.settings.store, id, rows))
             first = decode_entry(rows[0].line)
-            recorded = first.started
-            is_executed = started is not None
-            if started is None:
-                try:
-                    started = await self._load_run_start(id)
-                except RunRefused:
-                    started = make_powerless(recorded)
-            first = structs.replace(first, event=started)
-            timeline = Timeline(id, lease, redaction=self._build_redaction(started))
-            timeline.has_foreign_entries = isinstance(self.settings.store, PostgresAddress)
-            timeline.load(rows)
-            settings = self.settings.with_record(started.settings)
-            if must_be_intact and any(row.kind == KINDS[OperationStarted] for row in rows):
-                require_same_servers(id, started.servers, settings.mcp_servers)
-            if not settings.base_url:
-                settings = settings.with_own_address(self._environ)
-                notices.append(_describe_address(recorded.settings.get("base_url", ""), settings.base_url, rows))
-            earlier_turns = await load_earlier_turns(started.after, self._store.read_rows)
-            messages = await self._recover_files(rows, first, lease.epoch) if is_executed else []
-            run = self._assembly.build_run(
-                lease,
-                timeline,
-                first,
-                settings,
-                functions=functions,
-                is_attended=is_attended,
-                patterns=patterns,
-                earlier_turns=earlier_turns,
-            )
+            first = structs.replace(first, event=started or await self._load_powerless_start(id, first.started))
+            settings, notice = self._restore_settings(first.started, rows, must_be_intact=must_be_intact)
+            messages = [] if started is None else await self._recover_files(rows, first, lease.epoch)
+            run = await self._load_run(lease, rows, first, settings, own)
             # Deliver the mail before the run is resumed. If it contains a request to pause, resuming the run then ends
             # that pause.
-            await self._store.deliver_mail(lease)
+            await run.deliver()
             resumed = RunResumed(host=socket.gethostname(), pid=os.getpid(), boot=read_machine_boot())
-            timeline.append(resumed.with_actor(by), scope="")
+            run.timeline.append(resumed.with_actor(by), scope="")
             for message in messages:
-                timeline.append(message, scope="")
-            if settings.permission_mode == "bypass":
-                notices.append(BYPASS_NOTICE)
-            for notice in filter(None, notices):
-                timeline.append(Noticed(text=notice), scope="")
-            await timeline.wait_written()
+                run.timeline.append(message, scope="")
+            for text in filter(None, (*notices, notice, _describe_bypass(settings))):
+                run.timeline.append(Noticed(text=text), scope="")
+            await run.timeline.wait_written()
         except BaseException:
             self._store.release_run(lease)
             raise
         return run
+
+    async def _load_powerless_start(self, run: str, recorded: RunStarted) -> RunStarted:
+        """Return the first event of a run to end, without its hooks if this machine may not execute the run."""
+        try:
+            return await self._load_run_start(run)
+        except RunRefused:
+            return make_powerless(recorded)
+
+    def _restore_settings(
+        self, started: RunStarted, rows: Sequence[JournalRow], *, must_be_intact: bool
+    ) -> tuple[Settings, str]:
+        """Return the settings that a run started with, and a notice if this machine calls another address."""
+        settings = self.settings.with_record(started.settings)
+        if must_be_intact and any(row.kind == KINDS[OperationStarted] for row in rows):
+            require_same_servers(rows[0].run, started.servers, settings.mcp_servers)
+        if settings.base_url:
+            return settings, ""
+        settings = settings.with_own_address(self._environ)
+        recorded = decode_entry(rows[0].line).started.settings.get("base_url", "")
+        return settings, _describe_address(recorded, settings.base_url, rows)
+
+    async def _load_run(
+        self, lease: RunLease, rows: Sequence[JournalRow], first: Entry, settings: Settings, own: OwnParts
+    ) -> RunDriver:
+        """Load the timeline of a claimed run, and return its driver."""
+        timeline = self._parts.open_timeline(lease, self._build_redaction(first.started), own, first=first)
+        timeline.load(rows)
+        earlier_turns = await load_earlier_turns(first.started.after, self._store.read_rows)
+        return self._parts.build_driver(lease, timeline, first, settings, own, earlier_turns=earlier_turns)
 
     async def _recover_files(self, rows: Sequence[JournalRow], first: Entry, epoch: int) -> list[MessageReceived]:
         """Recover the files of a run, and return the messages that tell its agents what may be missing."""
         from .checkout_recovery import recover_files  # imported here to keep start-up fast: a new run needs no recovery
 
         return await recover_files(rows, locate_run(first, self.settings.home).started, epoch)
+
+
+def _describe_bypass(settings: Settings) -> str:
+    return BYPASS_NOTICE if settings.permission_mode == "bypass" else ""
 
 
 def _require_folder(run: str, started: RunStarted) -> None:
@@ -478,11 +450,3 @@ def _describe_address(recorded: str, own: str, rows: Sequence[JournalRow]) -> st
     )
     known = (decode_entry(row.line).event for row in rows if row.kind == KINDS[Noticed])
     return "" if Noticed(text=notice) in known else notice
-
-
-MakePlacement = Callable[[RunLauncher, Settings, str, RunStarted, Unattended | None], Placement]
-"""Returns the placement for a run's workers.
-
-The arguments are the launcher, the run's settings, its id, its first event, and the policy for requests that nobody
-answers.
-"""

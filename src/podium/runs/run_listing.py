@@ -13,7 +13,7 @@ from ..values.column import Column
 from ..values.event import RunStarted
 from ..values.phase import Phase
 from ..values.plain_text import escape_for_terminal, format_countdown, truncate_line
-from ..values.usage import Usage
+from ..values.usage import NO_USAGE, Usage
 from ..views.run_groups import Arrangement, Group, GroupedRun
 from .run_lookup import find_wakeup_time
 
@@ -45,11 +45,11 @@ class RunPlace(Struct, frozen=True, kw_only=True):
 
 
 class RunTotals(Struct, frozen=True, kw_only=True):
-    """A run's number of open requests, its number of workers, and its usage."""
+    """A run's usage, its number of open requests, and its number of workers. A list of costs has only the usage."""
 
-    waiting: int
-    workers: int
     usage: Usage
+    waiting: int | UnsetType = UNSET
+    workers: int | UnsetType = UNSET
 
 
 class RunRow(Struct, frozen=True, kw_only=True):
@@ -65,6 +65,10 @@ class RunRow(Struct, frozen=True, kw_only=True):
     @property
     def request(self) -> str:
         return self.started.request.text
+
+    @property
+    def usage(self) -> Usage:
+        return NO_USAGE if self.totals is None else self.totals.usage
 
     @property
     def seconds(self) -> float:

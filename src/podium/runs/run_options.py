@@ -10,8 +10,9 @@ from msgspec import structs
 
 from ..patterns.registry import OnDiscussion
 from ..setup.settings import Settings
-from ..values.agent import Agent, Budget, Mode, as_budget
+from ..values.agent import Agent, Budget, as_budget
 from ..values.event import DecisionProposed
+from ..values.team_options import Mode
 
 
 class RunOptions(TypedDict, total=False):

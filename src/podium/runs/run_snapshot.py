@@ -12,7 +12,7 @@ from pathlib import Path
 
 from anyio import CancelScope
 
-from ..setup.run_repository import RunRepository
+from ..setup.git_work import GitWork
 from ..values.actor import Actor, act
 from ..values.errors import Mistake, OutsideFailed
 from ..values.event import (
@@ -100,7 +100,7 @@ async def _keep_commits(entries: Sequence[Entry], name: str) -> tuple[dict[str, 
     started = entries[0].started
     if not started.repo:
         return {}, "the run has no folder"
-    repository = RunRepository(Path(started.repo), entries[0].run)
+    repository = GitWork(Path(started.repo), entries[0].run)
     try:
         commits = {"": await repository.commit_checkout(), **_find_worker_commits(entries)}
         await repository.keep_snapshot(name, commits)

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from ..patterns.registry import OnDiscussion, Pattern
 from ..values.actor import Actor, act
 from ..values.agent import Agent
-from ..values.result import Result
 from .run_handle import Run, drive_run
 from .run_launcher import RunLauncher
 from .run_options import RunOptions
@@ -25,14 +24,6 @@ async def start_run(
     """
     async with drive_run(await launcher.create_run(agent, request, options, by=by, id=id), by=by) as run:
         yield run
-
-
-@act("act")
-async def run_to_end(
-    launcher: RunLauncher, agent: str | Agent, request: str, options: RunOptions, *, by: Actor
-) -> Result:
-    """Send a request to an agent and wait for the result."""
-    return await (await launcher.create_run(agent, request, options, by=by)).drive()
 
 
 @act("act")

@@ -52,7 +52,7 @@ class RunStates:
 
     def _find(self, run: str) -> _WatchedRun:
         with self._lock:
-            found = self._watched[run] = self._watched.pop(run, None) or _WatchedRun()
+            found = self._watched[run] = self._watched.pop(run) if run in self._watched else _WatchedRun()
             while len(self._watched) > MOST_RUNS:
                 del self._watched[next(iter(self._watched))]
             return found

@@ -22,6 +22,7 @@ from ..values.event import (
     Entry,
     Event,
     ModelReplied,
+    Noticed,
     OperationEnded,
     OperationStarted,
     PermissionAnswered,
@@ -87,12 +88,15 @@ class RunTraces:
     def trace_run(self, first: Entry) -> Callable[[Entry], None]:
         """Return a function that traces a run. Call it with each entry after `first`, the run's first entry.
 
-        The trace starts with the first call, so a process that only creates a run for a worker records nothing.
+        The trace starts with the first call, except for notices, so a process that only creates a run for a worker
+        records nothing.
         """
         trace: RunTrace | None = None
 
         def apply(entry: Entry) -> None:
             nonlocal trace
+            if trace is None and isinstance(entry.event, Noticed):
+                return
             if trace is None:
                 trace = self._open_trace(first)
             trace.apply(entry)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
@@ -17,26 +16,12 @@ from ..values.event import Noticed, RunStarted
 from ..values.plain_text import join_words
 from ..views.decision_record import collect_decisions
 
-BeforeEnd = Callable[[bool], Awaitable[str]]
 
-
-def add_inbox_writing(
-    before_end: BeforeEnd | None, settings: Settings, timeline: Timeline, started: RunStarted
-) -> BeforeEnd | None:
-    """Return a function that writes the run's decisions to the squad's inbox and then calls `before_end`.
-
-    It must be called before the run ends. If the decisions should not be written, return `before_end` unchanged.
-    """
+def writes_inbox(settings: Settings, started: RunStarted) -> bool:
+    """Return whether the decisions made in a run are written to the squad's inbox."""
     leads = [agent for agent in started.agents if agent.team is not None and _is_from_squad(agent)]
     asked = settings.squad_inbox or any(one.team is not None and one.team.options.get("adr") for one in leads)
-    if not (leads and asked and started.repo):
-        return before_end
-
-    async def write_then_end(succeeded: bool) -> str:
-        await _write_decisions(timeline, started)
-        return "" if before_end is None else await before_end(succeeded)
-
-    return write_then_end
+    return bool(leads and asked and started.repo)
 
 
 def _is_from_squad(agent: Agent) -> bool:
@@ -45,7 +30,7 @@ def _is_from_squad(agent: Agent) -> bool:
     return agent.path.split("/")[0] in (SQUAD_FOLDER, LEGACY_SQUAD_FOLDER)
 
 
-async def _write_decisions(timeline: Timeline, started: RunStarted) -> None:
+async def write_decisions(timeline: Timeline, started: RunStarted) -> None:
     """Write the decisions made in the run, and record a notice about the new files or about the error."""
     decisions = collect_decisions(timeline.find_entries_below(started.agent, *DECISION_EVENTS))
     if not decisions:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 from .. import __version__
 from ..store.reader import StoreReader
@@ -25,7 +27,7 @@ SKEW_SECONDS = 2.0
 """If two clocks differ by more than this, the times on timelines are misleading."""
 
 
-class Fact(NamedTuple):
+class Fact(Struct, frozen=True):
     """The result of a check: `fine`, a `note`, or a `problem` that prevents Podium from working."""
 
     what: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Protocol
@@ -11,7 +10,6 @@ from msgspec import structs
 
 from ..values.event import Entry, RunStarted
 from ..values.worker_task import WorkerTask
-from .squad_inbox import BeforeEnd
 
 
 class Push(Protocol):
@@ -40,25 +38,6 @@ def locate_run(first: Entry, home: Path) -> Entry:
     return structs.replace(first, event=structs.replace(started, errand=task, repo=task.path))
 
 
-def add_push(
-    commit: BeforeEnd | None,
-    tools: AbstractAsyncContextManager[object],
-    started: RunStarted,
-    make_push: Callable[[WorkerTask], Push],
-) -> tuple[BeforeEnd | None, AbstractAsyncContextManager[object]]:
-    """Return `commit` and `tools`, wrapped so that they also push the worker's files.
-
-    `commit` commits the worker's changes before the run ends. If the run cannot move to another machine, both are
-    returned unchanged.
-    """
-    task = started.errand
-    if commit is None or task is None or not task.has_checkout or task.origin is None or not task.origin.remote:
-        return commit, tools
-    push = make_push(task)
-
-    async def commit_then_push(succeeded: bool) -> str:
-        why = await commit(succeeded)
-        await push.push()
-        return why
-
-    return commit_then_push, push.push_during(tools)
+def can_be_pushed(task: WorkerTask) -> bool:
+    """Return whether a worker's files are pushed to a remote, so that another machine can continue the work."""
+    return task.has_checkout and task.origin is not None and bool(task.origin.remote)

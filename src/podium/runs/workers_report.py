@@ -1,26 +1,28 @@
-"""Report the results of workers, individually and in total, and return the report as JSON fields."""
+"""Report the results of workers, individually and in total."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from dataclasses import field as dataclass_field
 from pathlib import Path
-from typing import Any
 
 import anyio
-from msgspec import structs
+from msgspec import Struct, field
 
 from ..store.reader import StoreReader
 from ..store.worker_index import WorkerIndex
 from ..values.column import encode_rows
+from ..values.document import DocumentPart
 from ..values.errors import PodiumError
 from ..values.event import KINDS, Entry, WorkerReturned, WorkerSent, decode_entry
 from ..values.store_address import StoreAddress
-from ..views.workers_summary import SentWorker, WorkersSummary, list_sent_workers
+from ..values.usage import FullUsage
+from ..views.workers_summary import SentWorker, SharedFile, WorkersSummary, list_sent_workers
 from ..workspace.merging.overlap_forecast import Forecast
 from ..workspace.worktrees.worktree_status import WorktreeStatus
-from .branch_forecast import forecast_branches, forecast_fields
+from .branch_forecast import ForecastReport, build_forecast_report, forecast_branches
 from .worker_listing import WORKER_COLUMNS, make_worker_rows
 from .worker_lookup import load_readable_states, read_worktree_statuses
 
@@ -36,7 +38,7 @@ class WorkersReport:
     """
 
     summary: WorkersSummary
-    statuses: dict[str, WorktreeStatus] = field(default_factory=dict)
+    statuses: dict[str, WorktreeStatus] = dataclass_field(default_factory=dict)
     not_started: tuple[SentWorker, ...] = ()
     forecast: Forecast | None = None
     forecast_error: str = ""
@@ -86,25 +88,43 @@ def build_workers_report(
         return replace(report, forecast_error=str(error))
 
 
-def workers_report_fields(report: WorkersReport) -> dict[str, Any]:
-    """Return the report as JSON fields."""
-    return {
-        "workers": encode_rows(
-            make_worker_rows(report.summary.workers, report.statuses, now=time.time()), WORKER_COLUMNS
-        ),
-        "unsent": [
-            {"id": one.run, "branch": one.branch, "task": one.task, "why": _reason_not_started(one)}
-            for one in report.not_started
-        ],
-        "workforce": {
-            "added": report.summary.added,
-            "removed": report.summary.removed,
-            "usage": structs.asdict(report.summary.usage),
-            "seconds": report.summary.seconds,
-            "shared": [{"path": one.path, "workers": list(one.workers)} for one in report.summary.shared],
-        },
-        "forecast": None if report.forecast is None else forecast_fields(report.forecast),
-    }
+class UnsentWorker(DocumentPart, frozen=True, kw_only=True):
+    """A worker that was requested but never started, and why."""
+
+    run: str = field(name="id")
+    branch: str
+    task: str
+    why: str
+
+
+class Workforce(DocumentPart, frozen=True, kw_only=True):
+    """The totals of workers, and the files that more than one of them changed."""
+
+    added: int
+    removed: int
+    usage: FullUsage
+    seconds: float
+    shared: tuple[SharedFile, ...]
+
+
+class WorkersResults(Struct, frozen=True, kw_only=True):
+    """A report on workers as it is sent."""
+
+    workers: list[dict[str, object]]
+    unsent: list[UnsentWorker]
+    workforce: Workforce
+    forecast: ForecastReport | None
+
+
+def build_workers_results(report: WorkersReport) -> WorkersResults:
+    """Return a report as it is sent."""
+    rows = make_worker_rows(report.summary.workers, report.statuses, now=time.time())
+    return WorkersResults(
+        workers=encode_rows(rows, WORKER_COLUMNS),
+        unsent=[UnsentWorker.of(one, why=_reason_not_started(one)) for one in report.not_started],
+        workforce=Workforce.of(report.summary),
+        forecast=None if report.forecast is None else build_forecast_report(report.forecast),
+    )
 
 
 def _reason_not_started(one: SentWorker) -> str:

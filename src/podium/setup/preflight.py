@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from math import isfinite
 from pathlib import Path
-from typing import Any
 
 from msgspec import structs
 
 from ..core.engine import Engine
 from ..engines.model.tool_loop import ModelEngine
-from ..values.agent import MAX_LIMIT, Agent, Budget, Mode, Team
+from ..values.agent import MAX_LIMIT, Agent, Budget, Team
 from ..values.errors import Mistake, RunOver
 from ..values.event import DecisionProposed, Entry, RunEnded
+from ..values.team_options import MODES, Mode, TeamOptions
 
 MAX_REQUEST_BYTES = 2**20
 
@@ -116,11 +116,7 @@ def apply_team_defaults(agent: Agent) -> Agent:
     """
     if agent.team is None:
         return agent
-    defaults: dict[str, Any] = {}
-    if agent.team.mode == "orchestrate" and agent.team.options.get("dispatch") != "force":
-        defaults["answer_directly"] = True
-    if agent.team.mode == "reflect":
-        defaults["fresh"] = False
+    defaults = MODES.get(agent.team.mode, TeamOptions).choose_new_defaults(agent.team.options)
     if not defaults.keys() - agent.team.options.keys():
         return agent
     return structs.replace(agent, team=structs.replace(agent.team, options=defaults | agent.team.options))

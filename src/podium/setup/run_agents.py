@@ -18,11 +18,12 @@ from ..core.engine import Engine
 from ..core.redaction import Redaction
 from ..engines.model.providers import REHEARSAL
 from ..patterns.json_output import validate_output_schema
-from ..patterns.registry import MODES, NO_PATTERNS, OwnPatterns, Pattern, find_pattern
+from ..patterns.registry import NO_PATTERNS, OwnPatterns, Pattern, find_pattern
 from ..roster.discovery import Roster, load_roster
 from ..system.locations import find_repo
 from ..values.agent import Agent, Budget
 from ..values.errors import BadAgent, Mistake
+from ..values.team_options import MODES
 from .engine_lookup import list_models
 from .fallback_models import apply_team_fallbacks, choose_available_models, describe_unlisted_model
 from .preflight import collect_reachable_agents, require_prices, validate_budget

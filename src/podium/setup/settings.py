@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import structs
 
 if TYPE_CHECKING:
     from ..policy import Rules
@@ -24,14 +24,11 @@ from ..config.confirmed_model_servers import load_confirmed_servers
 from ..config.model_role import Role, resolve_models
 from ..config.settings_document import (
     MODES,
-    InstallSettings,
-    Launch,
-    LimitSettings,
-    NotifyTarget,
+    FileSettings,
     PermissionMode,
     ProviderLimits,
     SettingsDocument,
-    WorktreeSettings,
+    make_document,
     merge_documents,
     without_looser_budgets,
 )
@@ -50,10 +47,8 @@ from ..engines.model.providers import (
 from ..system.locations import find_home_folder, find_repo
 from ..values.agent import Agent, Budget, Permissions
 from ..values.errors import Mistake
-from ..values.hook import HookTable
 from ..values.limits import DEFAULT_TURN_LIMITS, TurnLimits, Unattended
-from ..values.mcp_server import McpServer
-from ..values.placement_address import PGQUEUER, require_known_queue
+from ..values.placement_address import require_known_queue
 from ..values.store_address import StoreAddress, is_postgres_url, make_postgres_address
 
 Origin = Literal["default", "repository file", "confirmed server", "user file", "environment", "local model", "flag"]
@@ -61,8 +56,8 @@ Origin = Literal["default", "repository file", "confirmed server", "user file", 
 NO_RULES = Permissions()
 
 
-class Settings(Struct, frozen=True, kw_only=True):
-    """The effective configuration of Podium.
+class Settings(FileSettings, frozen=True, kw_only=True):
+    """The effective configuration of Podium: the settings that files can contain, and what is derived from them.
 
     `model` is the model for agents that do not specify one, as `provider:model` or a role in `models`; empty if none is
     configured, and `rehearsal` to simulate all replies. `base_url` is the address of its provider. Keys are not
@@ -73,50 +68,13 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     home: Path
     store: StoreAddress
-    model: str = ""
     base_url: str = ""
     patience: TurnLimits = DEFAULT_TURN_LIMITS
-    models: dict[str, Role] = {}
-    permissions: Permissions = NO_RULES
     narrowing: Permissions = NO_RULES
-    permission_mode: PermissionMode = "default"
-    budget: Budget | None = None
-    day_budget: Budget | None = None
-    """The daily limits across all runs."""
-    repository_day_budget: Budget | None = None
-    """The daily limits across all runs in one repository."""
-    checks: dict[str, tuple[str, ...]] = {}
-    worktrees: WorktreeSettings = WorktreeSettings()
-    mcp_servers: dict[str, McpServer] = {}
-    engines: dict[str, Launch] = {}
-    providers: dict[str, ProviderLimits] = {}
-    limits: LimitSettings = LimitSettings()
-    approval_seconds: float = 300.0
     unattended: Unattended = "deny"
-    sandbox: bool = True
-    network: tuple[str, ...] = ()
-    """The hosts that commands in the sandbox can reach."""
-    installs: InstallSettings = InstallSettings()
-    workers: int = 4
-    max_restarts: int = 1
-    labels: tuple[str, ...] = ()
-    """The labels that a host in the fleet must have to run workers."""
-    placement: str = PGQUEUER
-    """The queue of a fleet: `pgqueuer`."""
-    notify: tuple[NotifyTarget, ...] = ()
-    squad_inbox: bool = False
-    """Whether decisions that a squad makes in runs are written to the squad's inbox."""
-    hooks: HookTable = {}
-    squad_history: bool = False
-    """Whether members of a squad can add notes to their history."""
-    forge: Literal["github", "gitlab"] | None = None
-    """The forge of the remote. If it is None, the forge is determined from the remote's host name.
-
-    For pull requests, if the host name is not sufficient, the forge is determined from the installed program.
-    """
     proposed: SettingsDocument = SettingsDocument()
     notices: tuple[str, ...] = ()
-    sources: dict[str, Origin] = {}
+    sources: dict[str, Origin] = msgspec.field(default_factory=dict)
 
     @classmethod
     def load(cls, environ: Mapping[str, str] = os.environ, repo: Path | None = None, **given: Any) -> Settings:
@@ -134,11 +92,11 @@ class Settings(Struct, frozen=True, kw_only=True):
         given = {key: value for key, value in given.items() if value is not None}
         home = find_home_folder(environ, given.get("home"))
         layers: dict[Origin, SettingsDocument] = {
-            "repository file": structs.replace(files.repo, permissions=NO_RULES),
+            "repository file": files.repo.replace(permissions=NO_RULES),
             "confirmed server": _read_confirmed_addresses(home),
             "user file": without_looser_budgets(files.user, files.repo),
             "environment": _read_environment(environ),
-            "flag": SettingsDocument(**{key: given[key] for key in FLAGS & given.keys()}),
+            "flag": make_document(**{key: given[key] for key in FLAGS & given.keys()}),
         }
         said, sources = SettingsDocument(), dict[str, Origin]()
         for origin, document in layers.items():
@@ -146,12 +104,11 @@ class Settings(Struct, frozen=True, kw_only=True):
             sources |= dict.fromkeys(document.iter_explicit_keys(), origin)
         if kept := tuple(one.rule for one in load_allowed_rules(home) if one.applies_in(repo)):
             mine = structs.replace(said.permissions, allow=(*said.permissions.allow, *kept))
-            said = structs.replace(said, permissions=mine)
-        if said.model is None and (found := _detect_model(environ, home)) is not None:
-            said, sources["model"] = structs.replace(said, model=found[0]), found[1]
+            said = said.replace(permissions=mine)
+        if not said.model and (found := _detect_model(environ, home)) is not None:
+            said, sources["model"] = said.replace(model=found[0]), found[1]
         _validate_document(said, files, sources, repo)
-        values: dict[str, Any] = {name: getattr(said, name) for name in said.__struct_fields__}
-        values = {name: value for name, value in values.items() if value is not None}
+        values = dict(said.iter_values())
         values |= {
             "store": _choose_store(said.store, home, repo, sources),
             "narrowing": structs.replace(files.repo.permissions, allow=()),
@@ -239,7 +196,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         return mode != "bypass" and "permissions.mode" not in self.sources
 
 
-FLAGS = frozenset(SettingsDocument.__struct_fields__) - {"store"}
+FLAGS = frozenset(FileSettings.__struct_fields__)
 """The arguments of `Settings.load` that are merged with the settings in files.
 
 Any other argument replaces a whole field of `Settings`.
@@ -274,7 +231,7 @@ def _read_environment(environ: Mapping[str, str]) -> SettingsDocument:
             require_known_queue(placement)
         except Mistake as error:
             raise Mistake(f"PODIUM_PLACEMENT is not valid: {error}") from None
-    return SettingsDocument(
+    return make_document(
         model=environ.get("PODIUM_MODEL") or None, permission_mode=mode, store=store, placement=placement
     )
 
@@ -286,7 +243,7 @@ def _read_confirmed_addresses(home: Path) -> SettingsDocument:
         for one in load_confirmed_servers(home)
         if one.provider in PROVIDERS
     }
-    return SettingsDocument(providers=found)
+    return make_document(providers=found)
 
 
 def _detect_model(environ: Mapping[str, str], home: Path) -> tuple[str, Origin] | None:
@@ -302,8 +259,8 @@ def _detect_model(environ: Mapping[str, str], home: Path) -> tuple[str, Origin] 
     return f"{LOCAL}:{installed.name}", "local model"
 
 
-def _choose_store(named: str | None, home: Path, repo: Path | None, sources: Mapping[str, Origin]) -> StoreAddress:
-    if named is None:
+def _choose_store(named: str, home: Path, repo: Path | None, sources: Mapping[str, Origin]) -> StoreAddress:
+    if not named:
         return home / "podium.db"
     if is_postgres_url(named):
         return make_postgres_address(named, home)

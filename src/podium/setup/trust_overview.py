@@ -16,8 +16,8 @@ from ..config.settings_keys import find_scope
 from ..config.trust import Kind, Trust
 from ..mcp_client.tool_definition import build_mcp_tool_name
 from ..values.agent import Agent
+from ..values.document import Document, DocumentPart
 from ..values.errors import Mistake
-from ..values.event import SCHEMA
 from ..values.mcp_server import build_tool_trust_name
 from .agent_hooks import propose_agent_hooks, read_agent_hooks
 from .agent_servers import find_own_servers, propose_agent_servers
@@ -150,22 +150,38 @@ def revoke_trust(name: str, overview: TrustOverview, trust: Trust) -> list[str]:
     return revoked_keys
 
 
-def overview_fields(overview: TrustOverview) -> dict[str, Any]:
-    """Return the overview as JSON fields."""
+class TrustReportItem(DocumentPart, frozen=True, kw_only=True):
+    """An item with its content and, if it has changed, the content that the user trusts."""
+
+    key: str
+    state: TrustState
+    where: str
+    value: Any
+    was: Any
+
+
+class TrustReport(Document, frozen=True, kw_only=True):
+    """An overview as it is sent."""
+
+    repo: str
+    items: list[TrustReportItem]
+    ignored: tuple[str, ...]
+
+
+def build_trust_report(overview: TrustOverview) -> TrustReport:
+    """Return an overview as it is sent."""
     items = [
-        {
-            "key": item.key,
-            "state": item.state,
-            "where": item.where,
-            "value": _parse_content(item, item.content),
-            "was": _parse_content(item, item.was) if item.was else None,
-        }
+        TrustReportItem.of(
+            item,
+            value=parse_content(item, item.content),
+            was=parse_content(item, item.was) if item.was else None,
+        )
         for item in overview.items
     ]
-    return {"schema": SCHEMA, "repo": str(overview.repo), "items": items, "ignored": overview.ignored}
+    return TrustReport.of(overview, repo=str(overview.repo), items=items)
 
 
-def _parse_content(item: TrustItem, content: str) -> Any:
+def parse_content(item: TrustItem, content: str) -> Any:
     """Parse the JSON content of an item. For a server, omit the fields `name` and `source`."""
     value = json.loads(content)
     if item.kind != "server":

@@ -8,6 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from ..core.journal_rows import JournalRow
 from ..core.open_requests import REQUEST_KINDS, RunRequests
 from ..values.errors import NoSuchRun, StoreCorrupt
@@ -55,11 +57,11 @@ class RunSummary:
         return isinstance(self.last.event, RunEnded)
 
 
-class DamagedRun(NamedTuple):
-    """A run whose first or last entry cannot be read."""
+class DamagedRun(Struct, frozen=True):
+    """A run whose first or last entry cannot be read, and why."""
 
     id: str
-    error: StoreCorrupt
+    problem: str
 
 
 class RunList(NamedTuple):
@@ -196,7 +198,7 @@ class StoreReader:
                 first_entry, last_entry = decode_entry(first, run=id), decode_entry(last, run=id)
                 started = first_entry.started
             except StoreCorrupt as error:
-                yield DamagedRun(id, error)
+                yield DamagedRun(id, str(error))
             else:
                 yield RunSummary(id=id, owner=owner, started=started, first=first_entry, last=last_entry)
 
@@ -246,5 +248,5 @@ class StoreReader:
 
 def _require_readable(run: RunSummary | DamagedRun) -> RunSummary:
     if isinstance(run, DamagedRun):
-        raise run.error
+        raise StoreCorrupt(run.problem)
     return run

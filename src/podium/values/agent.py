@@ -5,22 +5,20 @@ these references at run time. The roster reads agents from files and checks thei
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct, structs
 
 from .errors import BadAgent
-from .plain_text import split_at_commas
+from .key import Key
+from .plain_text import join_words, split_at_commas
+from .team_options import EVALUATOR, MODE_ALIASES, MODES, choose_default_mode
 
 Source = Literal["built-in", "user", "repo", "code"]
-Mode = Literal["broadcast", "sequential", "orchestrate", "reflect", "discuss", "collaborate"]
 Isolation = Literal["shared", "worktree", "process", "together"]
 """Where an agent works; `together` means a checkout that its team's members share."""
 Edge = Literal["handoff", "route", "advice", "member", "tool"]
-
-MODE_ALIASES = {"orchestrator": "orchestrate", "orchestrator-reflect": "reflect"}
-"""Names that other systems use for some of the modes."""
 
 
 class Router(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -29,9 +27,9 @@ class Router(Struct, frozen=True, kw_only=True, omit_defaults=True):
     If `is_choice_only` is true, the choice is the answer, and the chosen agent is not called.
     """
 
-    destinations: tuple[str, ...] = ()
-    fallback: str | None = None
-    max_turns: int = 1
+    destinations: Annotated[tuple[str, ...], Key(kind="agent names")] = ()
+    fallback: Annotated[str | None, Key(kind="agent name")] = None
+    max_turns: Annotated[int, Key()] = 1
     is_choice_only: bool = False
 
 
@@ -42,38 +40,54 @@ DEFAULT_REQUIRE: Literal["none"] = "none"
 class Advisors(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Agents whose advice is collected before the agent that they advise starts."""
 
-    agents: tuple[str, ...]
-    require: Literal["all", "any", "none"] | int = "any"
+    agents: Annotated[tuple[str, ...], Key(kind="agent names")]
+    require: Annotated[Literal["all", "any", "none"] | int, Key(kind="required count")] = "any"
     """How many advisors must succeed.
 
     Stored agents omit the default value, so it must never change. Advisors that are given in a file, or as a list or
     mapping in code, get DEFAULT_REQUIRE instead.
     """
-    timeout: float = 120.0
+    timeout: Annotated[float, Key()] = 120.0
 
 
 class Member(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A member of a team: its agent, and the fields that the team overrides."""
 
-    agent: str
-    name: str = ""
-    role: str = ""
-    capabilities: tuple[str, ...] = ()
-    model: str = ""
-    prompt: str = ""
-    weight: float = 1.0
+    agent: Annotated[str, Key(kind="agent name")]
+    name: Annotated[str, Key(kind="line")] = ""
+    role: Annotated[str, Key(kind="line")] = ""
+    capabilities: Annotated[tuple[str, ...], Key(kind="words")] = ()
+    model: Annotated[str, Key(kind="line")] = ""
+    prompt: Annotated[str, Key(kind="prose")] = ""
+    weight: Annotated[float, Key()] = 1.0
     """How much the member's vote counts in a weighted decision."""
 
 
 class Team(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The team that an agent leads; `options` contains the keys for its mode, as written.
+    """The team that an agent leads; `options` contains the keys for its mode, as written; see `TeamOptions`.
 
     `mode` is one of Podium's own modes, or the name of a pattern. In code, it can be the pattern itself.
     """
 
-    mode: str
-    members: tuple[Member, ...]
-    evaluator: str | None = None
+    mode: Annotated[
+        str,
+        Key(
+            "how the team works",
+            f"{join_words([f'`{mode}`' for mode in MODES], last='or')}; `orchestrator` is accepted as an alias for "
+            "`orchestrate`, and `orchestrator-reflect` for `reflect`",
+            "`discuss` if `termination` or `max_rounds` is given, otherwise `orchestrate`",
+            kind="mode",
+        ),
+    ]
+    members: Annotated[
+        tuple[Member, ...],
+        Key(
+            "the agents in the team",
+            "names, or mappings with `agent`, `name`, `role`, `capabilities`, `model`, `prompt` and `weight`",
+            kind="members",
+        ),
+    ]
+    evaluator: Annotated[str | None, EVALUATOR] = None
     options: dict[str, Any] = {}
 
     def __post_init__(self) -> None:
@@ -92,11 +106,11 @@ MAX_LIMIT = 10**12
 class Budget(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Limits on usage; None means no limit."""
 
-    usd: float | None = None
-    tokens: int | None = None
-    seconds: float | None = None
-    turns: int | None = None
-    files_changed: int | None = None
+    usd: Annotated[float | None, Key("the costs in US dollars", "an amount")] = None
+    tokens: Annotated[int | None, Key("the tokens of all model calls")] = None
+    seconds: Annotated[float | None, Key("the time")] = None
+    turns: Annotated[int | None, Key("the model calls")] = None
+    files_changed: Annotated[int | None, Key("the changed files", least=0)] = None
 
 
 def format_limits(budget: Budget | None) -> str:
@@ -108,9 +122,9 @@ def format_limits(budget: Budget | None) -> str:
 class Permissions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Permission rules as text, grouped by decision."""
 
-    allow: tuple[str, ...] = ()
-    ask: tuple[str, ...] = ()
-    deny: tuple[str, ...] = ()
+    allow: Annotated[tuple[str, ...], Key(kind="allow rules", scope="user")] = ()
+    ask: Annotated[tuple[str, ...], Key(kind="ask rules")] = ()
+    deny: Annotated[tuple[str, ...], Key(kind="deny rules")] = ()
 
 
 class Reference(Struct, frozen=True):
@@ -143,35 +157,176 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     pattern itself. If `memory` is set, the agent keeps notes for its later runs.
     """
 
-    name: str
-    description: str = ""
+    name: Annotated[
+        str,
+        Key(
+            "lower-case letters, digits and hyphens; at most 64 characters, not starting with a hyphen",
+            default="the file's name without `.md` or `.agent.md`",
+            kind="line",
+        ),
+    ]
+    description: Annotated[
+        str,
+        Key(
+            "one line, shown to people, team leads and routers",
+            default="the first sentence of the prompt",
+            kind="line",
+        ),
+    ] = ""
     prompt: str = ""
     display_name: str = ""
-    model: str = ""
-    engine: str = "model"
-    tools: tuple[str, ...] | None = None
-    disallowed_tools: tuple[str, ...] = ()
-    role: str = ""
-    capabilities: tuple[str, ...] = ()
-    permissions: Permissions | None = None
-    agents: tuple[str, ...] = ()
-    handoff: str | None = None
-    router: Router | None = None
-    advisors: Advisors | None = None
-    team: Team | None = None
-    input: Literal["text", "markdown"] | dict[str, Any] = "text"
-    output: Literal["text", "markdown"] | dict[str, Any] = "text"
-    max_turns: int | None = None
-    timeout: float | None = None
-    budget: Budget | None = None
-    isolation: Isolation = "shared"
-    fallback_models: tuple[str, ...] = ()
-    permission_mode: AgentMode = ""
-    max_tokens: int | None = None
-    expects: Expectation = ""
-    skills: tuple[str, ...] = ()
-    pattern: str = ""
-    memory: MemoryPlace = ""
+    model: Annotated[
+        str,
+        Key(
+            "`provider:model`, a [model role](settings.md#models-and-roles) from the settings, an alias such as "
+            "`sonnet`, or `inherit`",
+            default="the model from the settings",
+            kind="line",
+        ),
+    ] = ""
+    engine: Annotated[
+        str,
+        Key(
+            "the [engine](engines.md) that produces the agent's replies: `model`, `scripted`, `rehearsal`, a "
+            "[coding agent](engines.md#coding-agents) such as `goose`, or the name of an engine that your program or a "
+            "[plug-in](plugins.md) provides",
+            kind="line",
+        ),
+    ] = "model"
+    tools: Annotated[
+        tuple[str, ...] | None,
+        Key(
+            "[tools](tools.md), as a list or a comma-separated string; `Agent(name)` in `tools` has the same effect as "
+            "`name` in `agents`",
+            default="the read-only tools and [a few others](tools.md)",
+            kind="tools",
+        ),
+    ] = None
+    disallowed_tools: Annotated[tuple[str, ...], Key("tools that are taken away from `tools`", kind="tools")] = ()
+    role: Annotated[
+        str,
+        Key(
+            "a short description of what the agent does in a team, shown to the lead during planning; not related to "
+            "model roles",
+            kind="line",
+        ),
+    ] = ""
+    capabilities: Annotated[
+        tuple[str, ...],
+        Key("what the agent can do, shown to the lead during planning as the member's expertise", kind="words"),
+    ] = ()
+    permissions: Annotated[
+        Permissions | None,
+        Key(
+            "lists of [rules](permissions.md#rules) under `ask` and `deny`; each rule is a string or `{rule, match, "
+            "not_match}`. `allow` is ignored with a warning, because an agent's file can only make the rules stricter",
+            kind="agent permissions",
+        ),
+    ] = None
+    agents: Annotated[
+        tuple[str, ...],
+        Key("agents offered as tools; with `router: true`, the destinations", kind="agent names"),
+    ] = ()
+    handoff: Annotated[
+        str | None,
+        Key("the agent that gives the final answer instead of this one; a single name, not a list", kind="handoff"),
+    ] = None
+    router: Annotated[
+        Router | None,
+        Key(
+            "`true`, or a mapping with `destinations`, `fallback` (an agent) and `max_turns`, the maximum number of "
+            "model calls for one choice (default 1); if it is greater than 1, the router can use the tools that its "
+            "file lists before it chooses",
+            kind="router",
+        ),
+    ] = None
+    advisors: Annotated[
+        Advisors | None,
+        Key(
+            "a list of agents, or a mapping with `agents`, `require` (`none`, `any`, `all` or a number; default "
+            "`none`) and `timeout` (in seconds; default 120); `consult` is accepted as an alias for `advisors`, with a "
+            "warning",
+            kind="advisors",
+        ),
+    ] = None
+    team: Annotated[Team | None, Key("makes the agent the lead of a [team](teams.md); see below", kind="team")] = None
+    input: Annotated[
+        Literal["text", "markdown"] | dict[str, Any],
+        Key(
+            "`text`, `markdown`, a JSON schema, or the path of a `.json` file that contains a schema, relative to the "
+            "agent's folder",
+            kind="data format",
+        ),
+    ] = "text"
+    output: Annotated[Literal["text", "markdown"] | dict[str, Any], Key("as `input`", kind="data format")] = "text"
+    max_turns: Annotated[int | None, Key("maximum number of model calls per request to the agent", default="50")] = None
+    timeout: Annotated[float | None, Key("maximum time in seconds")] = None
+    budget: Annotated[
+        Budget | None,
+        Key(
+            "limits: a mapping with `usd`, `tokens`, `seconds`, `turns` and `files_changed`",
+            default="the budget of the model role that `model` refers to, if any",
+        ),
+    ] = None
+    isolation: Annotated[
+        Isolation,
+        Key(
+            "`shared`: the agent works in the run's own checkout. `worktree` or `process`: whenever another agent "
+            "starts it, it runs as a [worker](workers.md#agents-that-delegate) with its own checkout and process",
+            choices=("shared", "worktree", "process"),
+        ),
+    ] = "shared"
+    fallback_models: Annotated[
+        tuple[str, ...],
+        Key(
+            "models that are tried in order if `model` is not available or fails, see "
+            "[Fallback models](engines.md#fallback-models)",
+            default="the `fallbackModels` of its team, if any",
+            kind="words",
+        ),
+    ] = ()
+    permission_mode: Annotated[
+        AgentMode,
+        Key(
+            "`plan`: neither this agent nor the agents that it starts can change anything. `dontAsk`: permission "
+            "requests are denied. `acceptEdits` and `bypassPermissions` are not accepted, because an agent's file can "
+            "only make the rules stricter. They cause an error in Podium's own agent files, and a warning in the agent "
+            "files of other programs",
+            default="the mode of the run",
+            kind="permission mode",
+        ),
+    ] = ""
+    max_tokens: Annotated[int | None, Key("maximum length of each reply, in tokens")] = None
+    expects: Annotated[
+        Expectation,
+        Key(
+            "`changes`: the agent must change files. If it changes none, it fails. Only what a commit of its work would"
+            " contain counts, so caches such as `__pycache__` do not"
+        ),
+    ] = ""
+    skills: Annotated[
+        tuple[str, ...],
+        Key(
+            "[skills](skills.md) that are included in the agent's prompt from the start. An agent with this key can "
+            "also load other skills, even if its `tools` key does not list `Skill`",
+            kind="words",
+        ),
+    ] = ()
+    pattern: Annotated[
+        str,
+        Key(
+            "the name of a [pattern](patterns.md#writing-a-pattern) from a [plug-in](plugins.md) or your own program: a"
+            " function that handles the agent's requests in place of Podium's default",
+            kind="line",
+        ),
+    ] = ""
+    memory: Annotated[
+        MemoryPlace,
+        Key(
+            "`project` or `user`: where the agent keeps notes for its later runs, see [Memory](memory.md)",
+            kind="memory",
+        ),
+    ] = ""
     other: dict[str, Any] = {}
     source: Source = "code"
     path: str = ""
@@ -310,11 +465,6 @@ def _parse_mapping(written: Mapping[str, Any], kind: type[S], *, of: str) -> S:
         return parsed
     except msgspec.ValidationError as error:
         raise BadAgent(f"{of}: {error}") from None
-
-
-def choose_default_mode(options: Iterable[str]) -> Mode:
-    """Return the default mode: `discuss` if `termination` or `max_rounds` is set, otherwise `orchestrate`."""
-    return "discuss" if {"termination", "max_rounds"} & {*options} else "orchestrate"
 
 
 def as_budget(value: Budget | Mapping[str, Any]) -> Budget:

@@ -6,13 +6,11 @@ file reports every problem. The caller ignores files with errors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, Literal
 
-from .agent import Budget
 from .byte_size import parse_size
 from .diagnostic import Diagnostic, Severity
 from .located_yaml import ListNode, LocatedNode, MappingNode, ScalarNode, describe_node, quote_text
@@ -219,11 +217,6 @@ class FieldReader:
                 self.context.lines[reader.known_key] = node.line
         return found
 
-    def read_values(self, keys: Keys) -> dict[str, Any]:
-        """Return the known keys of a mapping with their values, each read with the function for its key."""
-        fields = self.read_fields(keys)
-        return {name: key.read(fields[name]) for name, key in keys.items() if name in fields}
-
     def _make_entry_reader(self, spelled: str, known: str, node: LocatedNode) -> FieldReader:
         key = f"{self.key}.{spelled}" if self.key else spelled
         known_key = f"{self.known_key}.{known}" if self.known_key else known
@@ -261,47 +254,6 @@ def _find_closest_key(word: str, known: tuple[str, ...]) -> str:
 
 
 _find_letters = cache(frozenset[str])
-
-
-Reader = Callable[[FieldReader], Any]
-KeyScope = Literal["repository", "trust", "user"]
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """A key in a file: how its value is read, and what the documentation and an editor say about it.
-
-    `value` says what can be given, `meaning` what it is for, and `default` what applies without it, all in Markdown.
-    `scope` says who can set the key: a repository, a repository that the user trusts, or only the user. `modes` lists
-    the modes of a team in which it has an effect, if these are not all. The value is a mapping with the keys `keys`,
-    or with `is_table` a mapping of names to such mappings.
-    """
-
-    read: Reader
-    value: str = ""
-    meaning: str = ""
-    default: str = ""
-    scope: KeyScope = "repository"
-    modes: tuple[str, ...] = ()
-    keys: Keys | None = None
-    is_table: bool = False
-
-
-Keys = Mapping[str, Key]
-"""The keys of a mapping in a file, as they are spelled in Python."""
-
-BUDGET_KEYS: Keys = {
-    "usd": Key(FieldReader.read_positive_number, "an amount", "the costs in US dollars"),
-    "tokens": Key(FieldReader.read_int, "an integer", "the tokens of all model calls"),
-    "seconds": Key(FieldReader.read_positive_number, "seconds", "the time"),
-    "turns": Key(FieldReader.read_int, "an integer", "the model calls"),
-    "files_changed": Key(partial(FieldReader.read_int, least=0), "an integer, 0 or more", "the changed files"),
-}
-
-
-def read_budget(reader: FieldReader) -> Budget:
-    """Return a budget; a limit that is not given does not apply."""
-    return Budget(**reader.read_values(BUDGET_KEYS))
 
 
 def read_command(reader: FieldReader) -> tuple[str, ...]:

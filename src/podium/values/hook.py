@@ -1,10 +1,10 @@
 """Hooks: commands and functions that are called when something happens in a run or before a merge."""
 
-from __future__ import annotations
-
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
 from msgspec import Struct
+
+from .key import Key
 
 HookEvent = Literal[
     "run_started", "run_ended", "before_tool", "after_tool", "permission_asked", "worker_ended", "before_merge"
@@ -28,13 +28,38 @@ class Hook(Struct, frozen=True, kw_only=True, omit_defaults=True):
     command starts in, relative to the repository; empty means the checkout in the sandbox, and an empty folder outside.
     """
 
-    command: tuple[str, ...] = ()
-    plugin: str = ""
-    tools: tuple[str, ...] = ()
-    timeout: float = DEFAULT_HOOK_TIMEOUT
-    sandbox: bool = True
+    command: Annotated[tuple[str, ...], Key("a shell command, or `[program, argument, …]`", kind="command")] = ()
+    plugin: Annotated[
+        str,
+        Key("the name of a [plug-in](plugins.md) whose function is called instead of a command", kind="line"),
+    ] = ""
+    tools: Annotated[
+        tuple[str, ...],
+        Key(
+            "the tools for which the hook runs: names such as `Bash` or `write_file`, or patterns such as `mcp__*`",
+            default="all tools",
+            kind="tool patterns",
+        ),
+    ] = ()
+    timeout: Annotated[float, Key("seconds after which the hook is terminated")] = DEFAULT_HOOK_TIMEOUT
+    sandbox: Annotated[
+        bool,
+        Key(
+            "`false`: the command runs without the [sandbox](sandbox.md). Only your own settings can turn the sandbox "
+            "off",
+            kind="hook sandbox",
+            scope="user",
+        ),
+    ] = True
     is_foreign: bool = False
-    cwd: str = ""
+    cwd: Annotated[
+        str,
+        Key(
+            "the folder that the command starts in, relative to the repository; see [Where hooks "
+            "run](#where-hooks-run)",
+            kind="line",
+        ),
+    ] = ""
 
     @property
     def label(self) -> str:

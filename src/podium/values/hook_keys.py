@@ -1,17 +1,18 @@
 """Read the key `hooks` in settings files and agent files."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator
-from functools import partial
-from typing import Any
+from typing import Annotated
 
-from .field_reader import FieldReader, Key, Keys, read_command
-from .hook import HOOK_EVENTS, Hook, HookTable
-from .key_schema import STRINGS, accepts
+from msgspec import Struct
+
+from .field_reader import FieldReader
+from .hook import DEFAULT_HOOK_TIMEOUT, HOOK_EVENTS, Hook, HookTable
+from .key import Key
+from .key_schema import BOOLEAN, STRINGS, accepts
 from .located_yaml import MappingNode, quote_text
 from .plain_text import join_words
+from .struct_reader import list_keys, read_values
 
 FOREIGN_EVENTS = {"PreToolUse": "before_tool", "PostToolUse": "after_tool"}
 """Another program's names for events, and Podium's name for each."""
@@ -19,8 +20,9 @@ FOREIGN_EVENTS = {"PreToolUse": "before_tool", "PostToolUse": "after_tool"}
 EXAMPLE = "a command, or entries such as {command: ./guard.sh, tools: Bash}"
 
 
-def read_hooks(reader: FieldReader, *, events: Collection[str] = HOOK_EVENTS, may_leave_sandbox: bool) -> HookTable:
-    """Read the hooks for each event. A hook can turn off its sandbox only if `may_leave_sandbox` is true."""
+@accepts({"type": ["string", "array"]})
+def read_hooks(reader: FieldReader, *, events: Collection[str] = HOOK_EVENTS) -> HookTable:
+    """Read the hooks for each event. Only the user's own hooks can run outside the sandbox."""
     found: HookTable = {}
     for name, entry in reader.iter_entries("events such as before_tool: {command: ./guard.sh}"):
         event = FOREIGN_EVENTS.get(name, name)
@@ -34,28 +36,21 @@ def read_hooks(reader: FieldReader, *, events: Collection[str] = HOOK_EVENTS, ma
         hooks = tuple(
             hook
             for item in entry.iter_items()
-            for hook in (_iter_foreign_hooks(item) if name in FOREIGN_EVENTS else _iter_hooks(item, may_leave_sandbox))
+            for hook in (_iter_foreign_hooks(item) if name in FOREIGN_EVENTS else _iter_hooks(item))
         )
         found[event] = found.get(event, ()) + hooks
     return {event: hooks for event, hooks in found.items() if hooks}
 
 
-def _iter_hooks(reader: FieldReader, may_leave_sandbox: bool) -> Iterator[Hook]:
+def _iter_hooks(reader: FieldReader) -> Iterator[Hook]:
     if not isinstance(reader.node, MappingNode):
         yield Hook(command=("sh", "-c", reader.read_text(EXAMPLE)))
         return
-    values = reader.read_values({**HOOK_KEYS, "sandbox": Key(partial(_read_sandbox, may_leave=may_leave_sandbox))})
+    values = read_values(reader, HOOK_KEYS)
     if ("command" in values) == ("plugin" in values):
         reader.add_error("this hook needs either a command or a plugin; set one of them")
     else:
         yield Hook(**values)
-
-
-def _read_sandbox(reader: FieldReader, *, may_leave: bool) -> bool:
-    is_sandboxed = reader.read_bool()
-    if not is_sandboxed and not may_leave:
-        reader.add_warning("ignored: only your own settings can let a hook run outside the sandbox")
-    return is_sandboxed or not may_leave
 
 
 def _iter_foreign_hooks(reader: FieldReader) -> Iterator[Hook]:
@@ -63,7 +58,7 @@ def _iter_foreign_hooks(reader: FieldReader) -> Iterator[Hook]:
     fields = reader.read_fields(("matcher", "hooks"))
     tools = _read_matcher(fields["matcher"]) if "matcher" in fields else ()
     for item in fields["hooks"].iter_items() if "hooks" in fields else ():
-        values: dict[str, Any] = item.read_values(FOREIGN_HOOK_KEYS)
+        values = read_values(item, FOREIGN_HOOK_KEYS)
         if values.pop("type", "command") != "command" or "command" not in values:
             item.add_warning("only hooks with a command are supported, so this hook has no effect")
         else:
@@ -85,7 +80,8 @@ def _read_matcher(reader: FieldReader) -> tuple[str, ...]:
 
 
 @accepts(STRINGS)
-def _read_tools(reader: FieldReader) -> tuple[str, ...]:
+def read_tool_patterns(reader: FieldReader) -> tuple[str, ...]:
+    """Read the names of tools, or patterns."""
     tools = reader.read_comma_list("a list of tools, such as Bash, Edit")
     for one in tools:
         if not _NAMES.fullmatch(one):
@@ -99,33 +95,24 @@ def _read_tools(reader: FieldReader) -> tuple[str, ...]:
 _NAMES = re.compile(r"[\w\s*-]*")
 
 
-HOOK_KEYS: Keys = {
-    "command": Key(read_command, "a shell command, or `[program, argument, …]`"),
-    "plugin": Key(
-        FieldReader.read_single_line,
-        "the name of a [plug-in](plugins.md) whose function is called instead of a command",
-    ),
-    "tools": Key(
-        _read_tools,
-        ("the tools for which the hook runs: names such as `Bash` or `write_file`, or patterns such as `mcp__*`"),
-        default="all tools",
-    ),
-    "timeout": Key(FieldReader.read_positive_number, "seconds after which the hook is terminated", default="30"),
-    "sandbox": Key(
-        FieldReader.read_bool,
-        (
-            "`false`: the command runs without the [sandbox](sandbox.md). Only your own settings can turn the"
-            " sandbox off"
-        ),
-        default="`true`",
-    ),
-    "cwd": Key(
-        FieldReader.read_single_line,
-        ("the folder that the command starts in, relative to the repository; see [Where hooks run](#where-hooks-run)"),
-    ),
-}
-FOREIGN_HOOK_KEYS: Keys = {
-    "type": Key(FieldReader.read_single_line),
-    "command": Key(read_command),
-    "timeout": Key(FieldReader.read_positive_number),
-}
+@accepts(BOOLEAN)
+def read_hook_sandbox(reader: FieldReader) -> bool:
+    """Return whether a hook runs in the sandbox. Only the user can let one run outside."""
+    is_sandboxed = reader.read_bool()
+    if not is_sandboxed and not reader.context.is_yours:
+        reader.add_warning("ignored: only your own settings can let a hook run outside the sandbox")
+    return is_sandboxed or not reader.context.is_yours
+
+
+HOOK_KEYS = list_keys(Hook, {"tool patterns": read_tool_patterns, "hook sandbox": read_hook_sandbox})
+
+
+class _ForeignHook(Struct):
+    """A hook in another program's format."""
+
+    type: Annotated[str, Key(kind="line")] = "command"
+    command: Annotated[tuple[str, ...], Key(kind="command")] = ()
+    timeout: Annotated[float, Key()] = DEFAULT_HOOK_TIMEOUT
+
+
+FOREIGN_HOOK_KEYS = list_keys(_ForeignHook)

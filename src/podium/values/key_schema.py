@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TypeVar
 
-from .field_reader import BUDGET_KEYS, FieldReader, Key, Keys, Reader, read_budget, read_command, to_camel_case
+from .field_reader import FieldReader, read_command, to_camel_case
+from .struct_reader import FileKey, Keys, Reader, read_models, read_prose, read_secrets, read_text_table
 
 Schema = Mapping[str, object]
 
@@ -15,6 +16,8 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 STRING: Schema = {"type": "string"}
 STRINGS: Schema = {"anyOf": [{"type": "array", "items": STRING}, STRING]}
 STRING_TABLE: Schema = {"type": "object", "additionalProperties": STRING}
+# Editors read YAML 1.2, in which only true and false are booleans.
+BOOLEAN: Schema = {"enum": [True, False, "on", "off", "yes", "no"]}
 POSITIVE: Schema = {"type": "number", "exclusiveMinimum": 0}
 
 Function = TypeVar("Function", bound=Reader)
@@ -40,14 +43,16 @@ _OF_READER: Mapping[object, Schema] = {
     FieldReader.read_text: STRING,
     FieldReader.read_single_line: STRING,
     FieldReader.read_url: STRING,
-    # Editors read YAML 1.2, in which only true and false are booleans.
-    FieldReader.read_bool: {"enum": [True, False, "on", "off", "yes", "no"]},
+    FieldReader.read_bool: BOOLEAN,
     FieldReader.read_positive_number: POSITIVE,
     FieldReader.read_size: {"type": ["string", "integer"]},
     FieldReader.read_texts: STRINGS,
     FieldReader.read_comma_list: STRINGS,
     read_command: STRINGS,
-    read_budget: {"type": "object", "properties": {name: {"type": "number"} for name in BUDGET_KEYS}},
+    read_models: STRINGS,
+    read_prose: STRING,
+    read_secrets: STRING_TABLE,
+    read_text_table: STRING_TABLE,
 }
 
 
@@ -61,20 +66,20 @@ def _build_mapping(keys: Keys) -> Schema:
     return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
-def _iter_spellings(keys: Keys) -> Iterator[tuple[str, Key]]:
+def _iter_spellings(keys: Keys) -> Iterator[tuple[str, FileKey]]:
     for name, key in keys.items():
         yield from ((spelled, key) for spelled in dict.fromkeys((name, to_camel_case(name))))
 
 
-def _describe(key: Key, schema: Schema) -> Schema:
-    told = ": ".join(text for text in (key.meaning, key.value) if text)
+def _describe(key: FileKey, schema: Schema) -> Schema:
+    told = ": ".join(text for text in (key.key.meaning, key.value) if text)
     return {"description": told, **schema} if told else schema
 
 
-def _build_value(key: Key) -> Schema:
+def _build_value(key: FileKey) -> Schema:
     """Return the schema of a key's value. A key without a value is treated as absent, so null is valid too."""
     options: list[object] = [{"type": "null"}]
-    if key.keys is not None:
+    if key.keys:
         mapping = _build_mapping(key.keys)
         short = [found] if (found := get_schema(key.read)) is not None else []
         one = {"anyOf": [mapping, *short]} if key.is_table else mapping

@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Struct, structs
 
 from .errors import Mistake
+from .key import Key
 from .plain_text import escape_unprintable, truncate_text
 
 Source = Literal["user", "repo"]
@@ -38,12 +39,12 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     name: str
-    command: str = ""
-    args: tuple[str, ...] = ()
-    env: dict[str, str] = {}
-    cwd: str = ""
-    url: str = ""
-    headers: dict[str, str] = {}
+    command: Annotated[str, Key()] = ""
+    args: Annotated[tuple[str, ...], Key()] = ()
+    env: Annotated[dict[str, str], Key(kind="secrets")] = {}
+    cwd: Annotated[str, Key()] = ""
+    url: Annotated[str, Key(kind="url")] = ""
+    headers: Annotated[dict[str, str], Key(kind="secrets")] = {}
     source: Source = "user"
 
     @property

@@ -5,7 +5,7 @@ Usage is recorded only with the outcomes of model calls; every total is the sum 
 
 from collections.abc import Iterable
 
-from msgspec import Struct, structs
+from msgspec import Struct, convert, structs
 
 
 class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -77,6 +77,15 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
             rehearsed_input_tokens=self.rehearsed_input_tokens + other.rehearsed_input_tokens,
             rehearsed_output_tokens=self.rehearsed_output_tokens + other.rehearsed_output_tokens,
         )
+
+
+class FullUsage(Usage, frozen=True, kw_only=True, omit_defaults=False):
+    """Model usage as it is sent to users: with all of its fields, also those that are 0."""
+
+    @classmethod
+    def of(cls, usage: Usage) -> "FullUsage":
+        """Return the same usage with all of its fields."""
+        return convert(usage, cls, from_attributes=True)
 
 
 NO_USAGE = Usage()

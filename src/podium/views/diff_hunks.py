@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from hashlib import sha256
-from typing import Any
+from typing import Literal
+
+from msgspec import UNSET, Struct, UnsetType
 
 MOST_LINES = 20_000
 """Maximum number of hunk lines to include. Further lines are only counted."""
@@ -23,29 +25,81 @@ _ESCAPED = {"a": 7, "b": 8, "t": 9, "n": 10, "v": 11, "f": 12, "r": 13}
 _NO_FILE = "/dev/null"
 
 
-def parse_diff(text: str, *, most_lines: int = MOST_LINES) -> dict[str, Any]:
-    """Return the files in a diff as JSON fields.
+class DiffLine(Struct, kw_only=True):
+    """A line of a hunk, with its numbers in the old and the new file. `cut` is the number of characters left out.
 
-    Only the first `most_lines` lines of hunks are included; `omitted` is how many were left out. All files and hunks
-    are listed, and `added` and `removed` count all changed lines. The `digest` of a file changes when anything in its
-    part of the diff changes. If `is_whole` is true, the file's hunks cannot be chosen one by one, for example
-    because it is new or a link. Bytes that are not UTF-8 are replaced.
+    If the language of the file is known, `syntax` lists the parts to highlight, such as keywords and strings: the
+    start, the end and the kind of each. Positions are measured in UTF-16 code units.
     """
-    files: list[dict[str, Any]] = []
+
+    mark: str
+    text: str
+    cut: int | UnsetType = UNSET
+    new: int | UnsetType = UNSET
+    old: int | UnsetType = UNSET
+    syntax: list[tuple[int, int, str]] | UnsetType = UNSET
+
+
+class DiffHunk(Struct, kw_only=True):
+    """A hunk. `old_count` and `new_count` are the numbers of lines that it covers in the old and the new file."""
+
+    old: int
+    old_count: int
+    new: int
+    new_count: int
+    heading: str
+    lines: list[DiffLine] = []
+
+
+class DiffFile(Struct, kw_only=True):
+    """A file in a diff. `omitted` is the number of its lines that were left out; `added` and `removed` count all.
+
+    `was` is its previous name. The `digest` changes when anything in the file's part of the diff changes. If `is_whole`
+    is true, the file's hunks cannot be chosen one by one, for example because it is new or a link.
+    """
+
+    path: str
+    was: str | None = None
+    status: Literal["changed", "added", "deleted", "renamed", "copied"] = "changed"
+    binary: bool = False
+    old_mode: str | None = None
+    mode: str | None = None
+    added: int = 0
+    removed: int = 0
+    omitted: int = 0
+    digest: str = ""
+    is_whole: bool = False
+    hunks: list[DiffHunk] = []
+
+
+class ParsedDiff(Struct, frozen=True, kw_only=True):
+    """The files in a diff, and the number of lines that were left out."""
+
+    files: list[DiffFile]
+    omitted: int
+
+
+def parse_diff(text: str, *, most_lines: int = MOST_LINES) -> ParsedDiff:
+    """Return the files in a diff.
+
+    All files and hunks are listed, but only the first `most_lines` lines of hunks are included. Bytes that are not
+    UTF-8 are replaced.
+    """
+    files: list[DiffFile] = []
     digests = []
     old = new = kept = 0
-    hunk: dict[str, Any] | None = None
+    hunk: DiffHunk | None = None
     for line in _decode(text).removesuffix("\n").split("\n"):
         if line.startswith(_START):
-            files.append(_start_file(line.removeprefix(_START)))
+            files.append(DiffFile(path=_parse_name(line.removeprefix(_START))))
             digests.append(sha256())
             hunk = None
         elif not files:
             continue
         elif found := _HUNK.match(line):
             hunk = _start_hunk(found)
-            old, new = hunk["old"], hunk["new"]
-            files[-1]["hunks"].append(hunk)
+            old, new = hunk.old, hunk.new
+            files[-1].hunks.append(hunk)
         elif hunk is None:
             _read_header(files[-1], line)
         else:
@@ -53,10 +107,10 @@ def parse_diff(text: str, *, most_lines: int = MOST_LINES) -> dict[str, Any]:
             kept += 1
         digests[-1].update(f"{line}\n".encode())
     for file, digest in zip(files, digests, strict=True):
-        file["digest"] = digest.hexdigest()[:DIGEST_LENGTH]
-        is_changed = file["status"] == "changed" and not file["old_mode"] and bool(file["hunks"])
-        file["is_whole"] = file["is_whole"] or not is_changed
-    return {"files": files, "omitted": max(0, kept - most_lines)}
+        file.digest = digest.hexdigest()[:DIGEST_LENGTH]
+        is_changed = file.status == "changed" and not file.old_mode and bool(file.hunks)
+        file.is_whole = file.is_whole or not is_changed
+    return ParsedDiff(files=files, omitted=max(0, kept - most_lines))
 
 
 def _decode(text: str) -> str:
@@ -64,37 +118,16 @@ def _decode(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def _start_file(names: str) -> dict[str, Any]:
-    return {
-        "path": _parse_name(names),
-        "was": None,
-        "status": "changed",
-        "binary": False,
-        "old_mode": None,
-        "mode": None,
-        "added": 0,
-        "removed": 0,
-        "omitted": 0,
-        "digest": "",
-        "is_whole": False,
-        "hunks": [],
-    }
-
-
-def _start_hunk(found: re.Match[str]) -> dict[str, Any]:
-    """Return a new hunk from its header, with an empty list of lines.
-
-    `old_count` and `new_count` are the numbers of lines that the hunk covers in the old and the new file.
-    """
+def _start_hunk(found: re.Match[str]) -> DiffHunk:
+    """Return a new hunk from its header, without lines."""
     old, old_count, new, new_count, heading = found.groups()
-    return {
-        "old": int(old),
-        "old_count": 1 if old_count is None else int(old_count),
-        "new": int(new),
-        "new_count": 1 if new_count is None else int(new_count),
-        "heading": heading.strip(),
-        "lines": [],
-    }
+    return DiffHunk(
+        old=int(old),
+        old_count=1 if old_count is None else int(old_count),
+        new=int(new),
+        new_count=1 if new_count is None else int(new_count),
+        heading=heading.strip(),
+    )
 
 
 def _parse_name(names: str) -> str:
@@ -105,49 +138,49 @@ def _parse_name(names: str) -> str:
     return names[2 : 2 + (len(names) - 5) // 2]
 
 
-def _read_header(file: dict[str, Any], line: str) -> None:
+def _read_header(file: DiffFile, line: str) -> None:
     """Read a line between the name of a file and its first hunk."""
-    for start, status, field in (
-        ("new file mode ", "added", "mode"),
-        ("deleted file mode ", "deleted", "old_mode"),
-        ("old mode ", "changed", "old_mode"),
-        ("new mode ", "changed", "mode"),
-    ):
-        if line.startswith(start):
-            file["status"], file[field] = status, line.removeprefix(start)
-    for start, status in (("rename ", "renamed"), ("copy ", "copied")):
-        if line.startswith(f"{start}from "):
-            file["status"], file["was"] = status, _unquote(line.removeprefix(f"{start}from "))
-        elif line.startswith(f"{start}to "):
-            file["path"] = _unquote(line.removeprefix(f"{start}to "))
+    word, _, value = line.rpartition(" mode ")
+    match word:
+        case "new file":
+            file.status, file.mode = "added", value
+        case "deleted file":
+            file.status, file.old_mode = "deleted", value
+        case "old":
+            file.old_mode = value
+        case "new":
+            file.mode = value
+    if line.startswith(("rename to ", "copy to ")):
+        file.path = _unquote(line.partition(" to ")[2])
+    elif line.startswith(("rename from ", "copy from ")):
+        file.status = "renamed" if line.startswith("rename") else "copied"
+        file.was = _unquote(line.partition(" from ")[2])
     if (found := _INDEX.match(line)) is not None:
-        file["is_whole"] = found[1] not in _REGULAR_MODES
+        file.is_whole = found[1] not in _REGULAR_MODES
     if line.startswith("Binary files ") or line == "GIT binary patch":
-        file["binary"] = True
+        file.binary = True
     elif line.startswith(("--- ", "+++ ")) and (name := _unquote(line[4:].rstrip("\t"))) != _NO_FILE:
-        file["path"] = name[2:]  # without a/ or b/; the new name comes last
+        file.path = name[2:]  # without a/ or b/; the new name comes last
 
 
-def _add_line(
-    file: dict[str, Any], hunk: dict[str, Any], line: str, old: int, new: int, *, is_kept: bool
-) -> tuple[int, int]:
+def _add_line(file: DiffFile, hunk: DiffHunk, line: str, old: int, new: int, *, is_kept: bool) -> tuple[int, int]:
     """Add a line to a hunk, or only count it, and return the numbers of the next old and new lines."""
     mark, text = line[:1] or " ", line[1:]  # with diff.suppressBlankEmpty, an unchanged empty line has no mark
-    row: dict[str, Any] = {"mark": mark, "text": text[:LONGEST_LINE]}
+    row = DiffLine(mark=mark, text=text[:LONGEST_LINE])
     if len(text) > LONGEST_LINE:
-        row["cut"] = len(text) - LONGEST_LINE
+        row.cut = len(text) - LONGEST_LINE
     if mark in "+ ":
-        row["new"] = new
+        row.new = new
         new += 1
     if mark in "- ":
-        row["old"] = old
+        row.old = old
         old += 1
-    file["added"] += mark == "+"
-    file["removed"] += mark == "-"
+    file.added += mark == "+"
+    file.removed += mark == "-"
     if is_kept:
-        hunk["lines"].append(row)
+        hunk.lines.append(row)
     else:
-        file["omitted"] += 1
+        file.omitted += 1
     return old, new
 
 

@@ -12,7 +12,7 @@ from typing import Literal
 from msgspec import Struct
 
 from ..core.open_requests import RunRequests
-from ..values.event import SCHEMA, Entry, PermissionAsked, QuestionAsked, RunEnded
+from ..values.event import Entry, PermissionAsked, QuestionAsked, RunEnded
 from ..values.plain_text import format_count
 from ..values.request import Outcome
 
@@ -40,11 +40,6 @@ class Notification(Struct, frozen=True, kw_only=True):
             verb = "is" if self.waiting == 1 else "are"
             return f"run {self.run} needs you: {format_count(self.waiting, 'request')} {verb} waiting"
         return f"run {self.run} {self.event}"
-
-    def to_fields(self) -> dict[str, str | int | float]:
-        """Return the notification as JSON fields."""
-        fields = {name: getattr(self, name) for name in self.__struct_fields__}
-        return {"schema": SCHEMA, **fields, "text": self.text}
 
 
 def notify_of_end(entry: Entry) -> Notification | None:

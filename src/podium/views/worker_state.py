@@ -7,7 +7,7 @@ process is working on the run, so the caller passes this information.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -22,6 +22,7 @@ from ..values.event import (
     ReasoningStreamed,
     TextStreamed,
     WorkCommitted,
+    WorkerPlaced,
 )
 from ..values.phase import FINAL_PHASES, Activity, Lease, Phase
 from ..values.usage import NO_USAGE, Usage
@@ -89,8 +90,12 @@ WORKERS_TOOL = "workers"
 """The tool name that is shown for a worker while it waits for workers that it started."""
 
 
-class AlsoWork(Struct, frozen=True, kw_only=True):
-    """A worker's work in an additional repository. The fields have the same meaning as in `WorkerState`."""
+class CheckoutWork(Struct, frozen=True, kw_only=True):
+    """A worker's work in one of its checkouts.
+
+    `base` is set when the worker gets the checkout; `commit`, `commits`, `files`, `added` and `removed` are set when
+    its work is committed.
+    """
 
     root: str
     name: str
@@ -103,16 +108,42 @@ class AlsoWork(Struct, frozen=True, kw_only=True):
     removed: int = 0
 
 
+def list_checkout_work(
+    worker_task: WorkerTask, placed: WorkerPlaced | None, committed: WorkCommitted | None
+) -> tuple[CheckoutWork, ...]:
+    """Return a worker's work in each of its checkouts, the primary one first, from what its timeline recorded last."""
+    bases: dict[str, str] = {}
+    if placed is not None:
+        bases = {worker_task.root: placed.base, **{one.root: one.base for one in placed.also}}
+    commits: dict[str, WorkCommitted | AlsoCommitted] = {}
+    if committed is not None:
+        commits = {worker_task.root: committed, **{one.root: one for one in committed.also}}
+    nothing = AlsoCommitted(root="", commit="")
+    return tuple(
+        CheckoutWork(
+            root=one.root,
+            name=one.name,
+            path=one.path,
+            base=bases.get(one.root, ""),
+            commit=(done := commits.get(one.root, nothing)).commit,
+            commits=done.commits,
+            files=done.files,
+            added=done.added,
+            removed=done.removed,
+        )
+        for one in worker_task.checkouts
+    )
+
+
 class WorkerState(Struct, frozen=True, kw_only=True):
     """A worker's state. If there is no answer, `answer` is None and `why` is the reason.
 
     `waiting_since` is the time of the oldest unanswered request or question, or 0 if there is none; `waiting_for`
     contains the ids of all unanswered requests and questions. `unproved` is why the work of a complete worker is
-    unproved, if it is. `base` is set when the worker gets its checkout;
-    `commit`, `commits`, `files`, `added` and `removed` are set when its work is committed. `usage` includes the
-    usage of the workers that this worker started and that have ended; `counts` contains the run ids of those workers.
-    `context` is the size of the largest open conversation of the worker's agents or, if none is open, of the last
-    conversation. `model` is the model that replied last. `also` contains the worker's work in additional repositories.
+    unproved, if it is. `works` contains its work in each of its checkouts, the primary one
+    first. `usage` includes the usage of the workers that this worker started and that have ended; `counts` contains the
+    run ids of those workers. `context` is the size of the largest open conversation of the worker's agents or, if none
+    is open, of the last conversation. `model` is the model that replied last.
     """
 
     run: str
@@ -127,12 +158,7 @@ class WorkerState(Struct, frozen=True, kw_only=True):
     answer: str | None = None
     why: str = ""
     unproved: str = ""
-    base: str = ""
-    commit: str = ""
-    commits: tuple[str, ...] = ()
-    files: tuple[str, ...] = ()
-    added: int = 0
-    removed: int = 0
+    works: tuple[CheckoutWork, ...]
     checks: tuple[CheckRun, ...] = ()
     usage: Usage = NO_USAGE
     counts: tuple[str, ...] = ()
@@ -144,7 +170,6 @@ class WorkerState(Struct, frozen=True, kw_only=True):
     model: str = ""
     wakes_at: float | None = None
     """When the worker continues, in seconds since the epoch, if it is waiting for a provider's limit to reset."""
-    also: tuple[AlsoWork, ...] = ()
     expects_changes: bool = False
     """Whether the worker's agent must change files."""
 
@@ -156,6 +181,35 @@ class WorkerState(Struct, frozen=True, kw_only=True):
     @property
     def is_over(self) -> bool:
         return self.phase in FINAL_PHASES
+
+    @property
+    def base(self) -> str:
+        """The commit that the worker's branch starts at in its primary repository."""
+        return self.works[0].base
+
+    @property
+    def commit(self) -> str:
+        """The last commit on the worker's branch in its primary repository."""
+        return self.works[0].commit
+
+    @property
+    def commits(self) -> tuple[str, ...]:
+        """The commits in all repositories."""
+        return tuple(commit for one in self.works for commit in one.commits)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The changed files in all repositories. Those in additional ones begin with the name of the repository."""
+        first, *others = self.works
+        return (*first.files, *(f"{one.name}/{file}" for one in others for file in one.files))
+
+    @property
+    def added(self) -> int:
+        return sum(one.added for one in self.works)
+
+    @property
+    def removed(self) -> int:
+        return sum(one.removed for one in self.works)
 
     @property
     def seconds(self) -> float:
@@ -199,7 +253,6 @@ class WorkerStateBuilder:
         assert started is not None, "the first entry of a run must be RunStarted"
         assert started.errand is not None, "a worker's run must have a worker task"
         result = view.build_result()
-        committed = record.committed or WorkCommitted(branch=started.errand.branch, commit="")
         asked = view.requests.list_open(now=time.time(), posted=posted)
         phase, activity = view.derive_phase(lease, is_worker=True), record.ongoing.derive_activity(asked)
         status = ACTIVITY_STATUSES[activity] if phase == "running" else PHASE_STATUSES[phase]
@@ -216,12 +269,7 @@ class WorkerStateBuilder:
             answer=result.text if result.succeeded else None,
             why=self._explain_missing_answer(status),
             unproved=result.unproved or "",
-            base="" if record.placed is None else record.placed.base,
-            commit=committed.commit,
-            commits=committed.commits,
-            files=committed.files,
-            added=committed.added,
-            removed=committed.removed,
+            works=list_checkout_work(started.errand, record.placed, record.committed),
             checks=tuple(record.checks),
             usage=view.usage,
             counts=tuple(record.returned),
@@ -232,27 +280,8 @@ class WorkerStateBuilder:
             context=self.usage.largest_context,
             model=self.usage.model,
             wakes_at=view.wakes_at if lease == "held" or phase == "waiting" else None,
-            also=tuple(self._list_also_work(started.errand)),
             expects_changes=any(one.expects_changes for one in started.agents if one.name == started.agent),
         )
-
-    def _list_also_work(self, worker_task: WorkerTask) -> Iterator[AlsoWork]:
-        placed, committed = self.record.placed, self.record.committed
-        bases = {} if placed is None else {one.root: one.base for one in placed.also}
-        commits = {} if committed is None else {one.root: one for one in committed.also}
-        for one in worker_task.also:
-            done = commits.get(one.root) or AlsoCommitted(root=one.root, commit="")
-            yield AlsoWork(
-                root=one.root,
-                name=one.name,
-                path=one.path,
-                base=bases.get(one.root, ""),
-                commit=done.commit,
-                commits=done.commits,
-                files=done.files,
-                added=done.added,
-                removed=done.removed,
-            )
 
     def _find_current_tool(self, asked: dict[str, Entry]) -> str:
         """Return the tool that is waiting for the user or, if there is none, the running tool that was started last."""

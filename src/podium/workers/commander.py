@@ -8,6 +8,7 @@ settings. If it dies, its workers exit, and the next commander resumes their run
 
 from __future__ import annotations
 
+import secrets
 import signal
 import sys
 import time
@@ -19,6 +20,7 @@ from pathlib import Path
 import msgspec
 from anyio import CancelScope, Lock, create_task_group, move_on_after, to_thread, wait_readable
 from anyio.abc import TaskGroup
+from msgspec import structs
 
 from ..engines.model.providers import find_key_names
 from ..runs.notifier import Notifier
@@ -42,11 +44,11 @@ from .spawner import ForkedProcess, FreshProcess, open_spawner
 from .unfinished_workers import load_unfinished_workers, was_paused_by
 from .wire.line_socket import ConnectionClosed
 from .wire.link import DEFAULT_LIMITS, Link, LinkLimits
-from .wire.wire_message import Cancel, Handshake, Order, Report
+from .wire.wire_message import Cancel, Handshake, Order, Report, stamp_message
 from .wire.worker_connection import WorkerTokens, serve_workers
 from .work_push import LAST_PUSH_SECONDS
 from .work_takeover import remove_pushed_clone
-from .worker_checkout import ensure_also_checkouts, ensure_worker_checkout, record_checkout_size
+from .worker_checkout import ensure_checkouts, record_checkout_size
 from .worker_logs import WorkerLogs
 from .worker_notifications import WorkerNotifications
 from .worker_process import EXIT_RUN_HELD, ProcessEnding, StartupMessage, WorkerConfig, describe_exit, without_secrets
@@ -235,7 +237,7 @@ class Commander:
         """Run a worker until it ends. If an internal error occurs, only this worker fails."""
         try:
             await self._run_with_restarts(worker)
-            for checkout in (worker.checkout, *worker.also_checkouts):
+            for checkout in worker.checkouts:
                 await record_checkout_size(self._store, checkout)
             with suppress(PodiumError):  # a clone that is not removed only takes up disk space
                 await remove_pushed_clone(self._launcher, worker.run, worker.worker_task)
@@ -259,12 +261,9 @@ class Commander:
             with worker.checkout_scope:
                 # If several workers share a checkout, the first worker creates it and the others find it.
                 async with self._shared_checkout_lock if worker.worker_task.is_shared else nullcontext():
-                    worker.checkout = await ensure_worker_checkout(
+                    worker.checkouts = await ensure_checkouts(
                         self._launcher, self._environ, worker.run, worker.worker_task
                     )
-                worker.also_checkouts = await ensure_also_checkouts(
-                    self._launcher, self._environ, worker.run, worker.worker_task
-                )
                 await self._key_receiver.wait_for_keys(worker.run)
         except PodiumError as error:
             if self._host_owner is not None:
@@ -322,31 +321,19 @@ class Commander:
 
     async def _run_process(self, worker: ActiveWorker) -> ForkedProcess | FreshProcess:
         """Run a worker's process and return it once it has exited. Raise OutsideFailed if it cannot be started."""
-        base = "" if worker.checkout is None else worker.checkout.base
         config = WorkerConfig(
-            root=worker.worker_task.root,
-            base=base,
-            also={str(one.path): one.base for one in worker.also_checkouts},
-            is_attended=not worker.worker_task.is_unattended,
-            is_reader=worker.worker_task.is_reader,
+            task=worker.worker_task.with_bases(one.base for one in worker.checkouts),
             environ=self._collect_keys(worker.run),
             owner=self._host_owner,
         )
         token = self._worker_tokens.issue_token(worker.run, msgspec.to_builtins(config))
 
         def make_input_line(parent: int) -> str:
-            hello = StartupMessage(
-                socket=str(self._socket),
-                run=worker.run,
-                token=token,
-                parent=parent,
-                task=worker.task[:200],
-                worktree=worker.worker_task.path,
-                branch=worker.worker_task.branch,
-                model=worker.model,
-                engine=worker.engine,
-            )
-            return msgspec.json.encode(hello).decode()
+            # A message has an id and a time even before it is sent.
+            own = structs.replace(worker.handshake, token=token)
+            handshake = stamp_message(own, id=secrets.token_hex(8), timestamp=time.time_ns() // 1_000_000)
+            message = StartupMessage(socket=str(self._socket), parent=parent, handshake=handshake)
+            return msgspec.json.encode(message).decode()
 
         log = self._logs.log_path(worker.run)
         process = worker.process = await self._spawner.spawn(

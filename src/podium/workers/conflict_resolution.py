@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from ..core.placement import WorkerOptions
 from ..runs.run_launcher import RunLauncher
@@ -36,12 +37,11 @@ from .delegation import NewWorker, delegate
 SUFFIX = "-resolved"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResolverRun:
+class ResolverRun(Struct, frozen=True, kw_only=True):
     """A worker that fixes `branch`, which was left out of a merge. `run` is its run, and `on` is the new branch."""
 
     branch: str
-    run: str
+    run: str = field(name="id")
     on: str
 
 

@@ -32,7 +32,7 @@ from ..values.store_address import StoreAddress, format_store_setting
 from ..values.worker_task import DEFAULT_WORKER_AGENT, WorkerTask
 from ..workspace.git.repository import Repository
 from .best_of_team import Choose, make_best_of_team
-from .checkout_placement import place_also_checkouts, place_checkout
+from .checkout_placement import place_checkouts
 from .fleet_jobs import HERE, WorkerPlace, choose_place, find_fleet, submit_job
 from .provider_keys import KeyDelivery, announce_keys, send_keys
 from .work_origin import make_origin
@@ -98,18 +98,15 @@ async def create_worker(launcher: RunLauncher, settings: Settings, new: NewWorke
     # The lock prevents other workers from taking the branch or the path before this worker is in the index.
     async with worker_index.hold_delegation_lock():
         fleet = await find_fleet(store)
-        if fleet.hosts and worker_task.has_checkout and not (options.labels or new.is_shared or options.also):
+        is_movable = worker_task.has_checkout and not new.is_shared and not options.also
+        if fleet.hosts and is_movable and not options.labels:
             options = structs.replace(options, labels=settings.labels)
         run = run or secrets.token_hex(6)
         if worker_task.has_checkout:
-            worker_task = await place_checkout(store, worker_index, repository, worker_task, settings.worktrees)
-            if options.also:
-                worker_task, settings = await place_also_checkouts(
-                    worker_index, repository, worker_task, options.also, settings
-                )
-            elif (new.can_move and not new.is_shared) or fleet.can_place(worker_task, options):
-                origin = await make_origin(repository, run, worker_task.base, settings.home)
-                worker_task = structs.replace(worker_task, origin=origin)
+            worker_task, settings = await place_checkouts(worker_index, repository, worker_task, options.also, settings)
+        if is_movable and (new.can_move or fleet.can_place(worker_task, options)):
+            origin = await make_origin(repository, run, worker_task.base, settings.home)
+            worker_task = structs.replace(worker_task, origin=origin)
         if fleet.hosts and not fleet.own_host:
             await to_thread.run_sync(publish_saved_rules, settings.home, store)
         team = await to_thread.run_sync(_find_parent_team, store, new.parent) if fleet.hosts else ""

@@ -45,6 +45,7 @@ from ..values.operation_path import parse_agent_name, parse_plan_step, parse_tea
 from ..values.worker_task import DEFAULT_WORKER_AGENT, WorkerTask
 from ..views.conversation_summary import summarise_conversation
 from ..views.run_view import RunView
+from ..views.worker_state import list_checkout_work
 from .commander_socket import commander_socket_path, is_commander_listening
 from .delegation import NewWorker, delegate, start_commander
 from .unfinished_workers import has_work
@@ -208,10 +209,12 @@ class LocalPlacement:
         left = next((entry.event for entry in reversed(entries) if isinstance(entry.event, WorkCommitted)), None)
         placed = next((entry.event for entry in entries if isinstance(entry.event, WorkerPlaced)), None)
         signals = (entry.event for entry in reversed(entries) if isinstance(entry.event, HandoverAsked | BlockerRaised))
+        assert entries[0].started.errand is not None
+        first, *others = list_checkout_work(entries[0].started.errand, placed, left)
         text = result.text or "\n\n".join(part.text for part in result.parts if part.text)
         if left is not None:
             place = f"[on branch {left.branch} at {left.commit[:12]}: {', '.join(left.files) or 'nothing changed'}]"
-            for one in left.also:
+            for one in (one for one in others if one.commit):
                 place += f"\n[in {one.root} at {one.commit[:12]}: {', '.join(one.files) or 'nothing changed'}]"
             text = f"{text}\n\n{place}" if text else place
         return WorkerReturned(
@@ -220,9 +223,9 @@ class LocalPlacement:
             text=text,
             error=result.error or "",
             usage=result.usage,
-            files=() if left is None else left.files,
-            base="" if placed is None else placed.base,
-            commit="" if left is None else left.commit,
+            files=first.files,
+            base=first.base,
+            commit=first.commit,
             signal=next(signals, None),
             summary=_summarise_plan_step(entries),
             is_unknown_model=_failed_for_unknown_model(entries[-1]),

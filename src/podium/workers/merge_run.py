@@ -1,4 +1,4 @@
-"""Merge workers' branches as a train, run the checks after each merge, and return the result as JSON fields."""
+"""Merge workers' branches as a train, run the checks after each merge, and report the result."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from ..core.gate import InvalidCall
-from ..runs.branch_forecast import forecast_branches, forecast_fields
+from ..runs.branch_forecast import ForecastReport, build_forecast_report, forecast_branches
 from ..runs.merge_candidates import MergeCandidate
 from ..setup.sandbox_choice import choose_sandbox
 from ..setup.settings import Settings
@@ -19,12 +19,12 @@ from ..tools.check_command import describe_hidden_exit, make_check_command
 from ..tools.run_checks import CHECK_OUTPUT_TAIL, CHECK_TIMEOUT
 from ..tools.shell import CommandOutput, run_command_line
 from ..values.actor import Actor
-from ..values.event import SCHEMA
+from ..values.document import Document, DocumentPart
 from ..workspace.git.repository import Repository
 from ..workspace.git.revision import HEADS, branch_tip
 from ..workspace.merging.integration_branch import name_integration_branch
-from ..workspace.merging.merge_train import CheckResult, Train, TrainBranch, build_train
-from ..workspace.merging.overlap_forecast import BranchChanges, Forecast, read_commit_changes
+from ..workspace.merging.merge_train import CheckResult, LeftOutBranch, MergedBranch, Train, TrainBranch, build_train
+from ..workspace.merging.overlap_forecast import BranchChanges, FileChange, Forecast, read_commit_changes
 from .conflict_resolution import ResolverRun
 from .merge_hooks import make_merge_permit
 
@@ -43,6 +43,47 @@ class TrainOutcome:
     changes: BranchChanges
     resolving: tuple[ResolverRun, ...] = ()
     programs: tuple[str, ...] = ()
+
+
+class MergedChanges(DocumentPart, frozen=True, kw_only=True):
+    """The changes that a merge makes to its target."""
+
+    added: int
+    removed: int
+    files: tuple[FileChange, ...]
+
+
+class MergeReport(Document, frozen=True, kw_only=True):
+    """The forecast and the result of a merge. `branch` is the integration branch, if there is one."""
+
+    target: str
+    base: str
+    commit: str
+    tree: str
+    branch: str | None
+    checks: tuple[str, ...]
+    changes: MergedChanges
+    programs: tuple[str, ...]
+    forecast: ForecastReport
+    coupled: tuple[MergedBranch, ...]
+    left_out: tuple[LeftOutBranch, ...]
+    resolving: tuple[ResolverRun, ...]
+
+    @classmethod
+    def of(cls, source: object, **computed: Any) -> Self:
+        """Return the report of the outcome of a merge."""
+        assert isinstance(source, TrainOutcome)
+        train = source.train
+        return super().of(
+            train,
+            branch=None if train.ref is None else train.ref.removeprefix(HEADS),
+            changes=MergedChanges.of(source.changes),
+            programs=source.programs,
+            forecast=build_forecast_report(source.forecast),
+            coupled=train.merged,
+            resolving=source.resolving,
+            **computed,
+        )
 
 
 async def run_merge_train(
@@ -102,7 +143,7 @@ class CheckRunner:
             return CheckResult(passed=True)
         settings = self.settings
         sandbox = await choose_sandbox(
-            path, settings.home, settings.store, is_wanted=settings.sandbox, hosts=settings.network, report=self.tell
+            [path], settings.home, settings.store, is_wanted=settings.sandbox, hosts=settings.network, report=self.tell
         )
         if sandbox.notice and sandbox.notice != self._last_notice:
             self.tell(sandbox.notice)
@@ -124,54 +165,3 @@ class CheckRunner:
         finally:
             sandbox.clean_up()
         return CheckResult(passed=True, checks=tuple(self._checks))
-
-
-def merge_fields(outcome: TrainOutcome) -> dict[str, Any]:
-    """Return the forecast and the result of the merge as JSON fields."""
-    result = outcome.train
-    return {
-        "schema": SCHEMA,
-        "target": result.target,
-        "base": result.base,
-        "commit": result.commit,
-        "tree": result.tree,
-        "branch": None if result.ref is None else result.ref.removeprefix(HEADS),
-        "checks": list(result.checks),
-        "changes": _changes_fields(outcome.changes),
-        "programs": list(outcome.programs),
-        "forecast": forecast_fields(outcome.forecast),
-        "coupled": [
-            {"branch": one.branch, "commit": one.commit, "tree": one.tree, "is_part": one.is_part}
-            for one in result.merged
-        ],
-        "left_out": [
-            {
-                "branch": one.branch,
-                "commit": one.commit,
-                "reason": one.reason,
-                "why": one.why,
-                "onto": one.onto,
-                "files": list(one.files),
-                "output": one.output,
-            }
-            for one in result.left_out
-        ],
-        "resolving": [{"branch": one.branch, "on": one.on, "id": one.run} for one in outcome.resolving],
-    }
-
-
-def _changes_fields(changes: BranchChanges) -> dict[str, Any]:
-    return {
-        "added": changes.added,
-        "removed": changes.removed,
-        "files": [
-            {
-                "path": file.path,
-                "was": file.was,
-                "added": file.added,
-                "removed": file.removed,
-                "binary": file.is_binary,
-            }
-            for file in changes.files
-        ],
-    }

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from anyio import to_thread
+from msgspec import Struct
 
 from ..core.placement import WorkerOptions
 from ..runs.run_launcher import RunLauncher
@@ -29,8 +30,7 @@ from .delegation import NewWorker, delegate
 SUFFIX = "-review"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SentReview:
+class SentReview(Struct, frozen=True, kw_only=True):
     """The run and branch of the worker that gets the review, and a sentence about when it is delivered."""
 
     run: str
@@ -77,7 +77,7 @@ async def _continue_work(
             f"{worker.name} has ended ({worker.state}) and cannot receive messages; "
             "start a new worker that continues from its branch, with the review as its task"
         )
-    if worker.also:
+    if len(worker.works) > 1:
         raise Mistake(
             f"{worker.name} worked in several repositories, so no new worker can continue from its branch; "
             "delegate a new task with --also"

@@ -1,4 +1,4 @@
-"""Create a worker's checkout, from its base or from the merged work of preceding workers, and record its size."""
+"""Create a worker's checkouts, from its base or from the merged work of preceding workers, and record their size."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 
 from anyio import CancelScope, to_thread
-from msgspec import structs
 
 from ..runs.run_launcher import RunLauncher
 from ..setup.settings import Settings
@@ -18,63 +17,52 @@ from ..values.errors import Mistake, PodiumError
 from ..values.event import WorkCommitted, WorkerPlaced
 from ..values.store_address import StoreAddress
 from ..values.worker_task import WorkerTask
+from ..views.worker_state import list_checkout_work
 from ..workspace.git.repository import Checkout, Repository, call_git
 from ..workspace.git.revision import HEADS, branch_tips, contains_commit, must_contain_commits
 from ..workspace.git.snapshot import resolve_commit, write_commit
 from ..workspace.merging.trial_merge import ConflictingMerge, MergeSide, try_merge
 from ..workspace.worktrees.disk_quota import measure_worktrees
 from ..workspace.worktrees.worktree import WorktreeHook, Worktrees, checkout_from_record
-from ..workspace.worktrees.worktree_slots import lease_slot, share_slot
+from ..workspace.worktrees.worktree_slots import share_slot
 from .work_takeover import fetch_code, restore_checkout
 
 
-async def ensure_worker_checkout(
-    launcher: RunLauncher, environ: Mapping[str, str], run: str, worker_task: WorkerTask
-) -> Checkout | None:
-    """Return a worker's checkout. Create it and its slot if necessary. Return None if the task needs no checkout.
-
-    `worker_task` contains the paths on this machine. Raise Mistake if the checkout cannot be created, and OutsideFailed
-    if the remote does not provide its commits.
-    """
-    if not worker_task.has_checkout:
-        return None
-    checkout = await _ensure_checkout(launcher, environ, run, worker_task)
-    await to_thread.run_sync(lease_slot, launcher.settings.home, checkout.path, Path(worker_task.root))
-    return checkout
-
-
-async def ensure_also_checkouts(
+async def ensure_checkouts(
     launcher: RunLauncher, environ: Mapping[str, str], run: str, worker_task: WorkerTask
 ) -> tuple[Checkout, ...]:
-    """Return a worker's checkouts of additional repositories, created if necessary. They share the worker's slot.
+    """Return a worker's checkouts, created if necessary, all with the slot of the first one.
 
-    If one cannot be created, remove all checkouts of the worker, unless it has worked in them, and raise Mistake.
+    `worker_task` contains the paths on this machine. If a checkout cannot be created, remove those before it, unless
+    the worker has worked in them, and raise Mistake, or OutsideFailed if the remote does not provide its commits.
     """
     found: list[Checkout] = []
-    share = partial(_share_slot, launcher.settings.home, Path(worker_task.path), Path(worker_task.root))
+    if not worker_task.has_checkout:
+        return ()
+    take_slot = partial(_take_slot, launcher.settings.home, worker_task)
     try:
-        for one in worker_task.also:
-            part = structs.replace(worker_task, root=one.root, path=one.path, base=one.base, also=())
-            found.append(await _ensure_checkout(launcher, environ, run, part, before_setup=share))
-            await share(found[-1])
+        for one in worker_task.checkouts:
+            part = worker_task.with_checkouts(one)
+            found.append(await _ensure_checkout(launcher, environ, run, part, before_setup=take_slot))
+            await take_slot(found[-1])
     except BaseException:
         # If the cleanup fails too, only the original error is raised.
         with CancelScope(shield=True), suppress(PodiumError):
-            if not any(isinstance(entry.event, WorkerPlaced) for entry in await launcher.read_entries(run)):
+            if found and not any(isinstance(entry.event, WorkerPlaced) for entry in await launcher.read_entries(run)):
                 await _remove_checkouts(launcher.settings.store, run, worker_task)
         raise
     return tuple(found)
 
 
-async def _share_slot(home: Path, owner: Path, repository: Path, checkout: Checkout) -> None:
-    await to_thread.run_sync(share_slot, home, checkout.path, owner, repository)
+async def _take_slot(home: Path, worker_task: WorkerTask, checkout: Checkout) -> None:
+    await to_thread.run_sync(share_slot, home, checkout.path, Path(worker_task.path), Path(worker_task.root))
 
 
 async def _remove_checkouts(store: StoreAddress, run: str, worker_task: WorkerTask) -> None:
     """Remove a worker's unused checkouts, and the branches that were created for them."""
     ledger = Ledger(store)
-    for root in worker_task.roots:
-        repository = Repository.at(Path(root))
+    for one in worker_task.checkouts:
+        repository = Repository.at(Path(one.root))
         of = Worktrees(repository=repository, ledger=ledger)
         for noted in await ledger.list_worktrees(repository.common_dir):
             if noted.run == run and noted.branch == worker_task.branch and noted.state == "ready":
@@ -90,7 +78,7 @@ async def _ensure_checkout(
     run: str,
     worker_task: WorkerTask,
     *,
-    before_setup: WorktreeHook | None = None,
+    before_setup: WorktreeHook,
 ) -> Checkout:
     travelled = None if worker_task.origin is None else await fetch_code(launcher, run, worker_task)
     repository = Repository.at(Path(worker_task.root))
@@ -129,10 +117,8 @@ async def _ensure_checkout(
     return await of.create(worker_task.branch, base=base, at=Path(worker_task.path), run=owner, setup=setup)
 
 
-async def record_checkout_size(store: StoreAddress, checkout: Checkout | None) -> None:
+async def record_checkout_size(store: StoreAddress, checkout: Checkout) -> None:
     """Record the disk usage of a worker's checkout after the worker has finished."""
-    if checkout is None:
-        return
     ledger = Ledger(store)
     # Errors do not affect the worker: the quota check measures again before it rejects a new checkout.
     with suppress(PodiumError):
@@ -186,10 +172,8 @@ async def _find_worker_side(launcher: RunLauncher, repository: Repository, root:
     branch = started.errand.branch
     now = (await branch_tips(repository, [branch])).get(branch, "")
     committed = next((one.event for one in reversed(entries) if isinstance(one.event, WorkCommitted)), None)
-    commits = {} if committed is None else {one.root: one.commit for one in committed.also}
-    if committed is not None:
-        commits[started.errand.root] = committed.commit
-    left = commits.get(root, now)
+    works = () if committed is None else list_checkout_work(started.errand, None, committed)
+    left = next((one.commit for one in works if one.root == root), "") or now
     if not left:
         raise Mistake(f"{branch}, which this worker waits for, no longer exists, and its last commit is not known")
     return MergeSide(name=branch, commit=now if now and await contains_commit(repository, now, left) else left)

@@ -159,8 +159,7 @@ class AgentLab:
         gate = Gate(
             self.judge,
             agent=name,
-            directory=str(self.repo),
-            also=self.also,
+            checkouts=(str(self.repo), *self.also),
             allowance=allowance,
             rate_limit=RateLimit(1000),
             unattended=None,
@@ -186,7 +185,8 @@ class AgentLab:
         """Wait for the next permission request without an answer, and answer it."""
         with Follower(self.store, "r") as entries, fail_after(self.patience):
             async for entry in entries:
-                if isinstance(entry.event, PermissionAsked) and entry.event.id not in self.timeline.answers:
+                answers = self.timeline.index.requests.answers
+                if isinstance(entry.event, PermissionAsked) and entry.event.id not in answers:
                     answer = PermissionAnswered(id=entry.event.id, decision=decision, by="ada", comment=comment)
                     self.timeline.append(answer, scope="")
                     return entry.event

@@ -14,7 +14,7 @@ from podium import Agent, App, Result, Run
 from podium.config.settings_document import Launch
 from podium.store.fault_injection import refuse_after
 from podium.testing import ModelServer, format_script
-from podium.values.agent import Member, Mode, Team
+from podium.values.agent import Member, Team
 from podium.values.errors import Mistake
 from podium.values.event import (
     ActionBegan,
@@ -29,6 +29,7 @@ from podium.values.event import (
     Routed,
     TurnStarted,
 )
+from podium.values.team_options import Mode
 
 from ...collaboration import Play, add_team, make_plan, make_step
 from ...installed_agents import find_goose

@@ -22,7 +22,7 @@ from ...engines.model.providers import REHEARSAL
 from ...engines.model.reply_recorder import count_tool_characters, estimate_tokens
 from ...engines.model.tool_loop import ModelEngine
 from ...engines.rehearsal import RehearsalWire
-from ...runs.run_start import run_to_end
+from ...runs.run_start import start_run
 from ...setup.settings import Settings
 from ...values.agent import Agent
 from ...values.errors import OutsideFailed
@@ -72,7 +72,8 @@ async def measure_prompt(agent: Agent, settings: Settings, repo: Path) -> Prompt
         async with App(aside, engines=engines) as app:
             with move_on_after(LONGEST_SECONDS):
                 options: RunOptions = {"repo": repo, "leaves_no_traces": True}
-                await run_to_end(app.launcher, agent, REQUEST, options, by=get_command_actor())
+                async with start_run(app.launcher, agent, REQUEST, options, by=get_command_actor()) as run:
+                    await run.result()
     return None if wire.call is None else count_prompt_tokens(wire.call, agent)
 
 

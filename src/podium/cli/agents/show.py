@@ -5,26 +5,50 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 import click
-import msgspec
+from msgspec import UNSET, UnsetType
 
 from ...core.redaction import Redaction
 from ...roster.discovery import load_roster
-from ...roster.roster_fields import agent_fields
+from ...roster.roster_listing import AgentItem
 from ...setup.run_guidance import can_load_skills, describe_guidance, read_guidance, works_in_checkout
 from ...setup.settings import Settings
 from ...system.locations import find_home_folder, find_repo
 from ...values.agent import Agent
+from ...values.document import DocumentPart
 from ...values.event import SCHEMA
-from ...values.guidance import Guidance
+from ...values.guidance import Guidance, Skill
 from ..terminal.command_options import json_option, repo_option
 from ..terminal.text import align_columns, as_json, escape_for_terminal
 
 if TYPE_CHECKING:
     from .prompt_tokens import PromptTokens
+
+
+class AgentMemory(DocumentPart, frozen=True, kw_only=True):
+    """An agent's notes from earlier runs, and their file."""
+
+    path: str
+    text: str
+
+
+class AgentDetails(AgentItem, frozen=True, kw_only=True):
+    """An agent in full, with its instructions, skills and memory for the repository."""
+
+    engine: str
+    model: str
+    tools: tuple[str, ...] | None
+    disallowed_tools: tuple[str, ...]
+    uses: list[str]
+    prompt: str
+    instructions: str
+    skills: tuple[Skill, ...]
+    memory: AgentMemory | None
+    tokens: PromptTokens | UnsetType | None
+    schema: int = SCHEMA
 
 
 @click.command("show")
@@ -45,25 +69,24 @@ def agents_show_command(name: str, counts_tokens: bool, repo: Path | None, is_js
     guidance, notices = anyio.run(read_guidance, folder, [agent], settings, Redaction())
     tokens = _measure_tokens(agent, settings, folder) if counts_tokens else None
     if is_json:
-        measured = {"tokens": None if tokens is None else msgspec.to_builtins(tokens)} if counts_tokens else {}
-        click.echo(as_json({"schema": SCHEMA, **show_fields(agent), **guidance_fields(agent, guidance), **measured}))
+        click.echo(as_json(describe_agent(agent, guidance, tokens if counts_tokens else UNSET)))
     elif counts_tokens:
         click.echo(escape_for_terminal("\n".join(format_tokens(agent, tokens))))
     else:
         click.echo(escape_for_terminal("\n".join([*format_agent(agent), *format_guidance(agent, guidance, notices)])))
 
 
-def show_fields(agent: Agent) -> dict[str, Any]:
-    """Return an agent as JSON fields."""
-    return {
-        **agent_fields(agent),
-        "engine": agent.engine,
-        "model": agent.model,
-        "tools": None if agent.tools is None else list(agent.tools),
-        "disallowed_tools": list(agent.disallowed_tools),
-        "uses": [reference.name for reference in agent.references()],
-        "prompt": agent.prompt,
-    }
+def describe_agent(agent: Agent, guidance: Guidance | None, tokens: PromptTokens | UnsetType | None) -> AgentDetails:
+    """Return an agent in full. `tokens` is unset if they were not counted."""
+    memory = None if guidance is None else guidance.memories.get(agent.name)
+    return AgentDetails.of(
+        agent,
+        uses=[reference.name for reference in agent.references()],
+        instructions=guidance.instructions if guidance is not None and works_in_checkout(agent) else "",
+        skills=() if guidance is None or not can_load_skills(agent) else guidance.skills,
+        memory=None if memory is None else AgentMemory.of(memory),
+        tokens=tokens,
+    )
 
 
 def format_agent(agent: Agent) -> Iterator[str]:
@@ -78,17 +101,6 @@ def format_agent(agent: Agent) -> Iterator[str]:
         yield f"works with: {', '.join(dict.fromkeys(uses))}"
     yield ""
     yield agent.prompt.strip()
-
-
-def guidance_fields(agent: Agent, guidance: Guidance | None) -> dict[str, Any]:
-    """Return an agent's instructions, skills and memory for the repository as JSON fields."""
-    skills = () if guidance is None or not can_load_skills(agent) else guidance.skills
-    memory = None if guidance is None else guidance.memories.get(agent.name)
-    return {
-        "instructions": guidance.instructions if guidance is not None and works_in_checkout(agent) else "",
-        "skills": msgspec.to_builtins(skills),
-        "memory": None if memory is None else {"path": memory.path, "text": memory.text},
-    }
 
 
 def format_guidance(agent: Agent, guidance: Guidance | None, notices: list[str]) -> Iterator[str]:

@@ -11,10 +11,9 @@ from pathlib import Path
 import click
 
 from ...roster.discovery import Roster, load_roster
-from ...roster.roster_fields import format_shadowed_name, roster_fields
+from ...roster.roster_listing import format_shadowed_name, list_agents
 from ...system.locations import find_home_folder, find_repo
 from ...values.diagnostic import filter_errors
-from ...values.event import SCHEMA
 from ..lazy_group import LazyCommandGroup, require_no_group_options
 from ..terminal.text import as_json, escape_for_terminal, fit_columns
 
@@ -36,7 +35,9 @@ def agents_command(ctx: click.Context, repo: Path | None, is_json: bool) -> None
     home = find_home_folder()
     roster = load_roster(repo or find_repo(Path.cwd(), home=home), home)
     click.echo(
-        format_agents_json(roster) if is_json else format_agents_table(roster, most=shutil.get_terminal_size().columns)
+        as_json(list_agents(roster))
+        if is_json
+        else format_agents_table(roster, most=shutil.get_terminal_size().columns)
     )
 
 
@@ -51,8 +52,3 @@ def format_agents_table(roster: Roster, *, most: int) -> str:
         for agent in roster.shadowed
     ]
     return "\n".join(fit_columns([list(map(escape_for_terminal, row)) for row in rows], most=most))
-
-
-def format_agents_json(roster: Roster) -> str:
-    """Return the agents as JSON."""
-    return as_json({"schema": SCHEMA, **roster_fields(roster)})

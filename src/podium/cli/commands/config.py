@@ -11,13 +11,21 @@ from typing import Any
 import click
 from msgspec import Struct, structs, to_builtins
 
-from ...config.settings_document import describe_notify_target
+from ...config.settings_document import (
+    SPELLED,
+    FileSettings,
+    Launch,
+    ProviderLimits,
+    describe_notify_target,
+    iter_explicit_fields,
+)
 from ...config.settings_files import MCP_FILE, REPO_FILE, USER_FILE
 from ...engines.model.providers import without_credentials
 from ...setup.settings import Settings
 from ...setup.settings_diagnostics import check_settings
 from ...system.locations import find_home_folder, find_repo
 from ...values.event import SCHEMA
+from ...values.mcp_server import McpServer
 from ...values.plain_text import format_count
 from ..terminal import exit_codes
 from ..terminal.command_options import json_option, repo_option
@@ -106,10 +114,10 @@ def config_schema_command(kind: str) -> None:
     """Print the JSON schema of settings files, or of the keys in an agent's file, for editors."""
     # Imported here to keep start-up fast: the tables of keys are long.
     from ...config.settings_keys import KEYS
-    from ...roster.agent_keys import FILE_KEYS
+    from ...roster.agent_keys import KEYS as AGENT_KEYS
     from ...values.key_schema import build_file_schema
 
-    title, keys = ("Podium settings", KEYS) if kind == "settings" else ("Podium agent", FILE_KEYS)
+    title, keys = ("Podium settings", KEYS) if kind == "settings" else ("Podium agent", AGENT_KEYS)
     click.echo(as_json(build_file_schema(title, keys)))
 
 
@@ -118,58 +126,40 @@ def list_effective_settings(settings: Settings) -> list[dict[str, Any]]:
     values: dict[str, Any] = {
         "home": str(settings.home),
         "store": str(settings.store),
-        "model": settings.model,
         "base_url": without_credentials(settings.base_url),
-        "permissions.mode": settings.permission_mode,
-        "sandbox": settings.sandbox,
-        "network": list(settings.network),
-        "installs.ask": settings.installs.ask is not False,
-        "installs.hosts": list(settings.installs.hosts),
-        "workers": settings.workers,
-        "max_restarts": settings.max_restarts,
-        "labels": list(settings.labels),
-        "placement": settings.placement,
-        "squad_inbox": settings.squad_inbox,
-        "squad_history": settings.squad_history,
-        "forge": settings.forge or "auto",
+    }
+    for name in FileSettings.__struct_fields__:
+        values |= _list_values(SPELLED.get(name, name), getattr(settings, name))
+    values |= {
         "approvals.timeout": "never" if math.isinf(settings.approval_seconds) else settings.approval_seconds,
+        "forge": settings.forge or "auto",
+        "installs.ask": settings.installs.ask is not False,
+        "installs.hosts": settings.installs.hosts,
         "notify": [describe_notify_target(target) for target in settings.notify],
-    }
-    values |= {
-        f"permissions.{key}": list(rules) for key, rules in _struct_fields(settings.permissions).items() if rules
-    }
-    values |= {f"narrowing.{key}": list(rules) for key, rules in _struct_fields(settings.narrowing).items() if rules}
-    values |= {f"models.{name}": role for name, role in settings.models.items()}
-    budgets = {
-        "budget": settings.budget,
-        "budget.per_day": settings.day_budget,
-        "budget.per_repository_day": settings.repository_day_budget,
-    }
-    for place, budget in budgets.items():
-        values |= {f"{place}.{key}": limit for key, limit in _struct_fields(budget).items() if limit is not None}
-    values |= {f"limits.{key}": value for key, value in _struct_fields(settings.limits).items() if value}
-    values |= {f"checks.{name}": list(argv) for name, argv in settings.checks.items()}
-    values |= {f"hooks.{event}": hooks for event, hooks in settings.hooks.items()}
-    values |= {f"worktrees.{key}": value for key, value in settings.worktrees.explicit_fields().items()}
-    values |= {
-        f"providers.{name}.{key}": without_credentials(limit) if isinstance(limit, str) else limit
-        for name, limits in settings.providers.items()
-        for key, limit in _struct_fields(limits).items()
-        if limit is not None
-    }
-    values |= {f"engines.{name}": _without_secrets(_struct_fields(one)) for name, one in settings.engines.items()}
-    values |= {
-        f"mcpServers.{name}": _without_secrets(_struct_fields(one)) for name, one in settings.mcp_servers.items()
+        **_list_values("narrowing", settings.narrowing),
     }
     return [{"key": key, "value": value, "source": _find_source(key, settings)} for key, value in values.items()]
 
 
+def _list_values(key: str, value: Any) -> dict[str, Any]:
+    """Return the values of a setting: one, or one for each entry of a mapping and each field that is set."""
+    if isinstance(value, dict):
+        return {name: one for entry in value for name, one in _list_entry(f"{key}.{entry}", value[entry]).items()}
+    if isinstance(value, Struct):
+        return {f"{key}.{name}": one for name, one in iter_explicit_fields(value)}
+    return {} if value is None else {key: value}
+
+
+def _list_entry(key: str, value: Any) -> dict[str, Any]:
+    if isinstance(value, ProviderLimits):
+        url = value.base_url and without_credentials(value.base_url)
+        return _list_values(key, structs.replace(value, base_url=url))
+    is_program = isinstance(value, McpServer | Launch)
+    return {key: _without_secrets(structs.asdict(value)) if is_program else value}
+
+
 def _find_source(key: str, settings: Settings) -> str:
     return "repository file" if key.startswith("narrowing.") else settings.sources.get(key, "default")
-
-
-def _struct_fields(value: Struct | None) -> dict[str, Any]:
-    return {} if value is None else structs.asdict(value)
 
 
 def _without_secrets(fields: dict[str, Any]) -> dict[str, Any]:

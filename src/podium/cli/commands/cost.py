@@ -11,7 +11,8 @@ from typing import NamedTuple
 import click
 
 from ...runs import find
-from ...runs.run_cost import RunCost, cost_tree_fields, costs_fields, node_usage, read_run_cost
+from ...runs.run_cost import build_cost_tree, list_costs, node_usage, read_run_cost
+from ...runs.run_listing import RunRow
 from ...runs.run_lookup import NO_RUNS, open_reader
 from ...setup.settings import Settings
 from ...store.reader import DamagedRun
@@ -50,13 +51,13 @@ def cost_command(run: str | None, is_json: bool) -> int:
     if run is None:
         costs, damaged = _read_costs(store)
         if is_json:
-            click.echo(as_json(costs_fields(costs, damaged)))
+            click.echo(as_json(list_costs(costs, damaged)))
         elif costs:
             click.echo("\n".join(format_costs_table(costs, now=time.time(), most=most)))
         elif not damaged:
             print_to_stderr(NO_RUNS)
         for one in damaged:
-            print_to_stderr(f"run {one.id} is not counted: {one.error}")
+            print_to_stderr(f"run {one.id} is not counted: {one.problem}")
         return exit_codes.INTEGRITY if damaged else exit_codes.GOAL_MET
     with open_reader(store) as reader:
         id = find.resolve(reader, run).run
@@ -64,7 +65,7 @@ def cost_command(run: str | None, is_json: bool) -> int:
         run_view = RunView.from_entries(reader.read_entries(id))
     now = time.time() if word == "running" else run_view.at
     if is_json:
-        click.echo(as_json(cost_tree_fields(word, run_view, now=now)))
+        click.echo(as_json(build_cost_tree(run_view, state=word, now=now)))
     else:
         click.echo("\n".join(format_cost_tree(run_view, now=now, most=most, signs=choose_symbols(sys.stdout.encoding))))
     return exit_codes.GOAL_MET
@@ -73,27 +74,27 @@ def cost_command(run: str | None, is_json: bool) -> int:
 # All runs
 
 
-def _read_costs(store: StoreAddress) -> tuple[list[RunCost], list[DamagedRun]]:
+def _read_costs(store: StoreAddress) -> tuple[list[RunRow], list[DamagedRun]]:
     """Return the costs of the runs that can be read, and the runs that cannot be read, each newest first."""
     if not store.exists():
         return [], []
-    costs: list[RunCost] = []
+    costs: list[RunRow] = []
     with open_reader(store) as reader:
         runs, damaged = reader.read_run_list()
         for summary in runs:
             try:
                 costs.append(read_run_cost(reader, summary, now=time.time()))
             except StoreCorrupt as error:
-                damaged.append(DamagedRun(summary.id, error))
+                damaged.append(DamagedRun(summary.id, str(error)))
     return costs, damaged
 
 
-def format_costs_table(costs: Sequence[RunCost], *, now: float, most: int) -> list[str]:
+def format_costs_table(costs: Sequence[RunRow], *, now: float, most: int) -> list[str]:
     """Return a table of the runs and their total. The agent column takes the remaining width."""
     usages = [cost.usage for cost in costs]
-    names = [*(cost.run.summary.id for cost in costs), f"total of {format_count(len(costs), 'run')}"]
-    started = Column("STARTED", [*(format_age(now - cost.run.summary.first.at) for cost in costs), ""], spare=5)
-    agents = ["AGENT", *(escape_for_terminal(cost.run.started.agent) for cost in costs), ""]
+    names = [*(cost.summary.id for cost in costs), f"total of {format_count(len(costs), 'run')}"]
+    started = Column("STARTED", [*(format_age(now - cost.summary.first.at) for cost in costs), ""], spare=5)
+    agents = ["AGENT", *(escape_for_terminal(cost.started.agent) for cost in costs), ""]
     columns = [started, *build_usage_columns([*usages, sum_usage(usages)])]
     lines = format_usage_table("RUN", [TreeLabel(name, "") for name in names], columns, most=most - NARROWEST_NAME - 2)
     room = max(most - display_width(lines[0]) - 2, NARROWEST_NAME)

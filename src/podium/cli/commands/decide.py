@@ -18,7 +18,7 @@ from ...system.locations import find_repo
 from ..terminal.command_options import read_text_argument, repo_option
 from ..terminal.follow_run import RunEnding, work_on_run
 from ..terminal.global_options import get_command_actor
-from ..terminal.outcome_text import result_fields
+from ..terminal.outcome_text import ResultDocument
 from ..terminal.run_output import OutputOptions, output_options
 from ..terminal.terminal_input import is_attended, no_input_option
 from ..terminal.text import as_json, print_to_stderr
@@ -85,7 +85,7 @@ def decide_command(
     if ending.is_parked:
         _print_waiting(settings, ending)
     if shown.is_json:
-        click.echo(as_json(result_fields(ending.result)))
+        click.echo(as_json(ResultDocument.of(ending.result)))
     return code
 
 

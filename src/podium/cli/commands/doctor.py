@@ -30,7 +30,7 @@ def doctor_command(is_json: bool) -> int:
     """
     facts = [*collect_facts(os.environ, Path.cwd()), *_check_queue(), *_check_schedules(), *_check_known_servers()]
     if is_json:
-        click.echo(as_json({"schema": SCHEMA, "facts": [fact._asdict() for fact in facts]}))
+        click.echo(as_json({"schema": SCHEMA, "facts": facts}))
     else:
         click.echo("\n".join(format_facts(facts)))
     return exit_codes.GOAL_NOT_MET if any(fact.level == "problem" for fact in facts) else exit_codes.GOAL_MET
@@ -81,5 +81,5 @@ def format_facts(facts: list[Fact]) -> list[str]:
     marks = {"fine": "ok", "note": "--", "problem": "!!"}
     return [
         escape_for_terminal("  ".join(row))
-        for row in align_columns([[marks[level], what, text] for what, level, text in facts])
+        for row in align_columns([[marks[fact.level], fact.what, fact.text] for fact in facts])
     ]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import anyio
 import click
 
-from ...runs.engine_listing import collect_engine_fields, confirm_engine
+from ...runs.engine_listing import EngineItem, EngineList, confirm_engine, list_engines
 from ...setup.settings import Settings
 from ...system.locations import find_home_folder, find_repo
 from ..lazy_group import require_no_group_options
@@ -31,7 +29,7 @@ def engines_command(ctx: click.Context, repo: Path | None, is_json: bool) -> Non
     if ctx.invoked_subcommand is not None:
         return require_no_group_options(ctx, repo=repo, json=is_json)
     settings = Settings.load(os.environ, repo or find_repo(Path.cwd(), home=find_home_folder()))
-    found = anyio.run(collect_engine_fields, settings, os.environ)
+    found = anyio.run(list_engines, settings, os.environ)
     return click.echo(as_json(found) if is_json else format_engines(found))
 
 
@@ -47,27 +45,27 @@ def engines_use_command(name: str, repo: Path | None) -> None:
     print_to_stderr(confirm_engine(settings, name))
 
 
-def format_engines(found: Mapping[str, Any]) -> str:
+def format_engines(found: EngineList) -> str:
     """Return the coding agents as text: a table, how to install the missing ones, and their known limitations."""
-    engines = found["engines"]
-    rows = [[one["name"], _format_version(one), _format_consent(one), " ".join(one["command"])] for one in engines]
+    engines = found.engines
+    rows = [[one.name, _format_version(one), _format_consent(one), " ".join(one.command)] for one in engines]
     lines = ["Coding agents", *(f"  {'  '.join(row)}" for row in align_columns(rows))]
-    missing = [[one["name"], one["install"]] for one in engines if one["executable"] is None and one["install"]]
+    missing = [[one.name, one.install] for one in engines if one.executable is None and one.install]
     if missing:
         lines += ["", "To install", *(f"  {'  '.join(row)}" for row in align_columns(missing))]
-    lines += ["", "Known limits", *(f"  {one['name']}: {text}" for one in engines for text in one["open"])]
+    lines += ["", "Known limits", *(f"  {one.name}: {text}" for one in engines for text in one.open)]
     return escape_for_terminal("\n".join(lines))
 
 
-def _format_version(engine: Mapping[str, Any]) -> str:
-    if engine["executable"] is None:
+def _format_version(engine: EngineItem) -> str:
+    if engine.executable is None:
         return "not installed"
-    tested = engine["tested_version"]
-    other = f", tested with {tested}" if tested and engine["version"] != tested else ""
-    return f"{engine['version'] or 'unknown version'}{other}"
+    tested = engine.tested_version
+    other = f", tested with {tested}" if tested and engine.version != tested else ""
+    return f"{engine.version or 'unknown version'}{other}"
 
 
-def _format_consent(engine: Mapping[str, Any]) -> str:
-    if engine["is_own"]:
+def _format_consent(engine: EngineItem) -> str:
+    if engine.is_own:
         return "in your settings"
-    return "confirmed" if engine["is_confirmed"] else "not confirmed"
+    return "confirmed" if engine.is_confirmed else "not confirmed"

@@ -18,7 +18,7 @@ from ...store.reader import StoreReader
 from ...values.store_address import StoreAddress
 from ...views.run_view import RunView
 from ..terminal.follow_run import REFRESH_SECONDS, RunEnding
-from ..terminal.outcome_text import result_fields
+from ..terminal.outcome_text import ResultDocument
 from ..terminal.run_display import ProgressView
 from ..terminal.run_output import OutputOptions, output_options
 from ..terminal.terminal_notifier import make_terminal_notifier
@@ -47,7 +47,7 @@ def follow_command(run: str, **output: bool) -> int:
     ending = build_ending(run_view, view)
     code = shown.print_ending(ending)
     if shown.is_json:
-        click.echo(as_json(result_fields(ending.result)))
+        click.echo(as_json(ResultDocument.of(ending.result)))
     return code
 
 

@@ -24,7 +24,7 @@ from ..terminal.command_options import (
     read_text_argument,
 )
 from ..terminal.global_options import get_command_actor
-from ..terminal.outcome_text import result_fields
+from ..terminal.outcome_text import ResultDocument
 from ..terminal.run_output import OutputOptions, output_options
 from ..terminal.terminal_input import no_input_option
 from ..terminal.text import as_json, print_to_stderr
@@ -117,7 +117,7 @@ def work_on_fork(settings: Settings, create_fork: CreateFork, shown: OutputOptio
     ending = follow_resumed_run(settings, forked.id, shown, overrides)
     code = shown.print_ending(ending)
     if shown.is_json:
-        click.echo(as_json(result_fields(ending.result)))
+        click.echo(as_json(ResultDocument.of(ending.result)))
     return code
 
 

@@ -7,11 +7,10 @@ from pathlib import Path
 import click
 
 from ...roster.discovery import load_roster
-from ...roster.roster_fields import graph_fields
+from ...roster.roster_listing import build_graph
 from ...roster.workflow_graph import render_mermaid, render_tree
 from ...roster.workflow_svg import render_svg
 from ...system.locations import find_home_folder, find_repo
-from ...values.event import SCHEMA
 from ..terminal.text import as_json, escape_for_terminal
 
 
@@ -30,7 +29,7 @@ def graph_command(agent: str, repo: Path | None, is_mermaid: bool, is_svg: bool,
     agents = {member.name: member for member in team}
     name = team[0].name
     if is_json:
-        click.echo(as_json({"schema": SCHEMA, **graph_fields(agents, name)}))
+        click.echo(as_json(build_graph(agents, name)))
     elif is_svg:
         click.echo(render_svg(agents, name))
     else:

@@ -62,9 +62,7 @@ def ps_command(is_all: bool, is_flat: bool, is_json: bool) -> int:
     if is_json:
         groups = [GroupRow(group=part.group) for part in parts if is_all or not part.group.is_archived]
         run_items, group_items = encode_rows(rows, RUN_COLUMNS), encode_rows(groups, GROUP_COLUMNS)
-        damaged_items = [{"id": run.id, "problem": str(run.error)} for run in damaged]
-        fields = {"schema": SCHEMA, "runs": run_items, "groups": group_items, "damaged": damaged_items}
-        click.echo(as_json(fields))
+        click.echo(as_json({"schema": SCHEMA, "runs": run_items, "groups": group_items, "damaged": damaged}))
     elif runs:
         if is_flat and parts:
             parts = [GroupSection(parts[0].group, [run.id for run in short])]
@@ -76,7 +74,7 @@ def ps_command(is_all: bool, is_flat: bool, is_json: bool) -> int:
     if not is_json and (warning := describe_unattended_wakeups(settings.store, short)):
         print_to_stderr(warning)
     for run in damaged:
-        print_to_stderr(f"run {run.id} is not listed: {run.error}")
+        print_to_stderr(f"run {run.id} is not listed: {run.problem}")
     return exit_codes.INTEGRITY if damaged else 0
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import click
-from msgspec import Struct, to_builtins
+from msgspec import Struct, structs, to_builtins
 
 from ...runs import find
 from ...runs.run_lookup import open_reader
 from ...runs.worker_listing import NO_WORKERS
 from ...runs.worker_lookup import RepoContext
-from ...runs.workers_report import build_sent_workers_report, build_workers_report, workers_report_fields
+from ...runs.workers_report import build_sent_workers_report, build_workers_report, build_workers_results
 from ...setup.settings import Settings
 from ...values.event import SCHEMA, Evaluated, ReflectEnd
 from ...values.phase import FINAL_PHASES, IDLE_PHASES, Phase
@@ -108,14 +108,14 @@ def results_command(
 
 def _print_synthesis(page: ResultsPage, author: SynthesisAuthor, *, is_json: bool, is_markdown: bool) -> int:
     """Have an agent summarise a report, print the summary and return the exit code."""
-    synthesis = results_synthesis.run_synthesis(author, page.blocks)
+    synthesis, code = results_synthesis.run_synthesis(author, page.blocks)
     if is_json:
-        click.echo(as_json({**page.fields, "synthesis": synthesis.as_fields()}))
+        click.echo(as_json({**page.fields, "synthesis": synthesis}))
     elif is_markdown:
         click.echo("\n" + "\n\n".join(synthesis.format_markdown()))
     else:
         click.echo(format_output(["", *synthesis.format_lines()], sys.stdout))
-    return synthesis.code
+    return code
 
 
 def build_run_page(run: str, repo: Path | None) -> ResultsPage:
@@ -131,7 +131,7 @@ def build_run_page(run: str, repo: Path | None) -> ResultsPage:
         build_sent_workers_report(store, entries),
     )
     return ResultsPage(
-        fields={**report_fields(run_state, report), **workers_report_fields(workers)},
+        fields={**report_fields(run_state, report), **structs.asdict(build_workers_results(workers))},
         lines=format_report(run_state, report, choose_icon_index(sys.stdout.encoding))
         + workers_report.format_workers_report(workers),
         blocks=format_report_markdown(run_state, report) + workers_report.format_workers_markdown(workers),
@@ -144,7 +144,7 @@ def build_workers_page(context: RepoContext) -> ResultsPage:
     """Build the report on all workers in a repository."""
     workers = build_workers_report(context.store, (worker.run for worker in context.load_workers()))
     return ResultsPage(
-        fields={"schema": SCHEMA, "repo": context.root, **workers_report_fields(workers)},
+        fields={"schema": SCHEMA, "repo": context.root, **structs.asdict(build_workers_results(workers))},
         lines=workers_report.format_workers_report(workers)[1:],
         blocks=workers_report.format_workers_markdown(workers),
         has_results=workers.has_results,

@@ -26,7 +26,7 @@ from ..terminal import exit_codes
 from ..terminal.command_options import build_overrides, no_sandbox_option, park_option, permissions_option
 from ..terminal.follow_run import RunEnding, work_on_run
 from ..terminal.global_options import get_command_actor
-from ..terminal.outcome_text import result_fields
+from ..terminal.outcome_text import ResultDocument
 from ..terminal.resumable_runs import (
     choose_runs,
     describe_nothing_to_resume,
@@ -89,12 +89,12 @@ def resume_command(
         if shown.is_verbose:
             print_to_stderr(format_resumed_workers(workers))
         if shown.is_json:
-            click.echo(as_json({"schema": SCHEMA, "runs": [], "workers": _worker_id_fields(workers)}))
+            _print_resumed([], workers)
         return exit_codes.GOAL_MET
     ending = follow_resumed_run(settings, id, shown, overrides)
     code = shown.print_ending(ending)
     if shown.is_json:
-        click.echo(as_json(result_fields(ending.result)))
+        click.echo(as_json(ResultDocument.of(ending.result)))
     return code
 
 
@@ -139,8 +139,9 @@ def _load_workers(store: StoreAddress, runs: list[str]) -> list[WorkerState]:
         return load_worker_states(store, [run for run in runs if reader.read_summary(run).is_worker])
 
 
-def _worker_id_fields(workers: Sequence[WorkerState]) -> list[dict[str, str]]:
-    return [{"id": worker.run, "branch": worker.worker_task.branch} for worker in workers]
+def _print_resumed(runs: Sequence[ResultDocument | None], workers: Sequence[WorkerState]) -> None:
+    resumed = [{"id": worker.run, "branch": worker.worker_task.branch} for worker in workers]
+    click.echo(as_json({"schema": SCHEMA, "runs": runs, "workers": resumed}))
 
 
 def _finish_interrupted_merges(settings: Settings) -> None:
@@ -198,11 +199,11 @@ def _resume_runs(
             codes += [exit_codes.USAGE] if isinstance(error, Mistake) else []
             continue
         codes.append(shown.print_ending(ending))
-        results.append(result_fields(ending.result))
+        results.append(ResultDocument.of(ending.result))
         if ending.signal is not None:
             break
     if shown.is_json:
-        click.echo(as_json({"schema": SCHEMA, "runs": results, "workers": _worker_id_fields(workers)}))
+        _print_resumed(results, workers)
     return next(
         (code for code in reversed(codes) if code > exit_codes.SIGNALLED),
         next(filter(None, codes), exit_codes.GOAL_MET),

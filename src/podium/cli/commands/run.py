@@ -7,18 +7,19 @@ from pathlib import Path
 
 import anyio
 import click
+from msgspec import structs
 
 from ...app import RunOptions
 from ...engines.model.providers import REHEARSAL, find_provider
-from ...roster.team_keys import MODES
 from ...runs.dry_run_estimate import estimate_dry_run
 from ...runs.run_lookup import open_reader
 from ...runs.run_start import start_run
 from ...setup.settings import Settings
 from ...system.locations import find_repo
-from ...values.agent import Budget, Mode
+from ...values.agent import Budget
 from ...values.event import SCHEMA
 from ...values.store_address import StoreAddress
+from ...values.team_options import MODES, Mode
 from ..terminal import exit_codes
 from ..terminal.budget_text import BudgetParamType
 from ..terminal.command_options import (
@@ -32,7 +33,7 @@ from ..terminal.dry_run_output import format_estimate
 from ..terminal.follow_run import RunEnding, work_on_run
 from ..terminal.global_options import get_command_actor
 from ..terminal.model_options import choose_model
-from ..terminal.outcome_text import result_fields
+from ..terminal.outcome_text import ResultDocument
 from ..terminal.run_output import OutputOptions, output_options
 from ..terminal.terminal_input import is_attended, is_input_disabled, no_input_option
 from ..terminal.text import as_json, print_to_stderr
@@ -49,7 +50,7 @@ from ..terminal.text import as_json, print_to_stderr
 @click.option("--force-model", help="Model for all agents, in place of the models in their files.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Simulate the whole run without calling a model.")
 @click.option("--budget", type=BudgetParamType(), help="Limits for the run, e.g. usd=2,tokens=200000,seconds=600.")
-@click.option("--mode", type=click.Choice(MODES), help="Mode of the agent's team; overrides the one in its file.")
+@click.option("--mode", type=click.Choice([*MODES]), help="Mode of the agent's team; overrides the one in its file.")
 @click.option("--constraint", "constraints", multiple=True, metavar="TEXT", help="Constraint on the team's work.")
 @click.option("--reflect", "reflects", is_flag=True, help="Repeat until the goal is met; also works without a team.")
 @click.option("--max", "most", type=click.IntRange(min=1), help="Maximum number of iterations (with --reflect).")
@@ -130,14 +131,15 @@ def follow_new_run(
 def _print_ending(shown: OutputOptions, ending: RunEnding, store: StoreAddress, real_settings: Settings | None) -> int:
     """Print how a run ended and return the exit code. With `real_settings`, also print what the real run would cost."""
     code = shown.print_ending(ending)
-    fields = result_fields(ending.result)
-    if real_settings is not None and fields is not None:
+    document = ResultDocument.of(ending.result)
+    answer = None if document is None else structs.asdict(document)
+    if real_settings is not None and answer is not None:
         with open_reader(store) as reader:
-            estimate = estimate_dry_run(reader, fields["run_id"], real_settings)
-        fields["estimate"] = estimate.to_fields()
+            estimate = estimate_dry_run(reader, answer["run_id"], real_settings)
+        answer["estimate"] = estimate
         print_to_stderr(format_estimate(estimate))
     if shown.is_json:
-        click.echo(as_json(fields))
+        click.echo(as_json(answer))
     return code
 
 

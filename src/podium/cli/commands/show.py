@@ -22,7 +22,7 @@ from ...values.plain_text import format_countdown, format_utc_time
 from ...views.run_view import OperationNode, RunView
 from ..terminal.agent_text import format_agent_text, format_output
 from ..terminal.entry_text import format_entry
-from ..terminal.outcome_text import format_parts, result_fields
+from ..terminal.outcome_text import ResultDocument, format_parts
 from ..terminal.run_file import file_option, open_run
 from ..terminal.run_tree import Row, Style, build_tree_rows, choose_symbols, format_plain_row
 from ..terminal.text import (
@@ -92,7 +92,7 @@ def format_run_header(run_state: Phase, run_view: RunView, *, now: float, most: 
         ["request", truncate_line(started.request.text, most - 9)],
         *([["fork of", describe_origin(started)]] if started.forked_from else []),
         ["folder", started.repo],
-        *([["also in", one.path] for one in started.errand.also] if started.errand is not None else []),
+        *(["also in", one.path] for one in started.checkouts[1:]),
         [
             "started",
             f"{began} ({format_age(time.time() - run_view.started_at)}), took "
@@ -160,7 +160,7 @@ def run_fields(run_state: Phase, run_view: RunView, requests: Iterable[Entry]) -
         "notices": run_view.notices,
         "requests": request_fields(run_view, requests),
         "tree": None if run_view.root is None else operation_fields(run_view.root),
-        "result": None if run_view.ended is None else result_fields(run_view.build_result()),
+        "result": None if run_view.ended is None else ResultDocument.of(run_view.build_result()),
     }
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import click
 
-from ...roster.roster_fields import list_teams
+from ...roster.roster_listing import TeamItem, list_teams
 from ...values.agent import Source
 from ...values.event import SCHEMA
 from ...values.plain_text import format_count
@@ -38,19 +37,19 @@ def teams_command(repo: Path | None, is_json: bool) -> None:
         context.print_notices()
 
 
-def format_teams(rows: list[dict[str, Any]], *, most: int) -> Iterator[str]:
+def format_teams(rows: list[TeamItem], *, most: int) -> Iterator[str]:
     """Yield lines that list the teams in sections. Descriptions are truncated to fit `most` columns."""
     for source, title in SECTIONS:
         yield title
         cells = [
             [
-                f"  {escape_for_terminal(row['name'])}",
-                row["mode"],
-                format_count(len(row["members"]), "member" if row["mode"] != "router" else "destination"),
-                escape_for_terminal(f"{'(shadowed) ' if row['shadowed'] else ''}{row['description']}"),
+                f"  {escape_for_terminal(row.name)}",
+                row.mode,
+                format_count(len(row.members), "member" if row.mode != "router" else "destination"),
+                escape_for_terminal(f"{'(shadowed) ' if row.shadowed else ''}{row.description}"),
             ]
             for row in rows
-            if row["source"] == source
+            if row.source == source
         ]
         yield from fit_columns(cells, most=most)
         if not cells:

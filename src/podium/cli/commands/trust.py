@@ -23,10 +23,10 @@ from ...setup.agent_servers import SERVERS
 from ...setup.trust_overview import (
     TrustItem,
     TrustOverview,
-    _parse_content,
     build_trust_overview,
+    build_trust_report,
     find_item,
-    overview_fields,
+    parse_content,
     revoke_trust,
     trust_item,
 )
@@ -89,7 +89,7 @@ def trust_command(
         prompt_for_trust(overview, trust)
     overview = build_trust_overview(read_settings_files(home, place), place, trust, agents)
     if is_json:
-        click.echo(as_json(overview_fields(overview)))
+        click.echo(as_json(build_trust_report(overview)))
     else:
         click.echo(
             escape_for_terminal(
@@ -171,7 +171,7 @@ def _find_meaning(key: str) -> str:
 
 def _format_content(item: TrustItem, content: str) -> list[str]:
     """Format JSON content as one line for each key. Line breaks are escaped."""
-    value = _parse_content(item, content)
+    value = parse_content(item, content)
     if not isinstance(value, dict):
         return [json.dumps(value)]
     return [f"{_escape_line_breaks(key)}: {json.dumps(inner)}" for key, inner in value.items()]

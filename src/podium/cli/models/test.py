@@ -54,7 +54,7 @@ def models_test_command(
         click.echo(escape_for_terminal(f"{target.name} at {target.url}"))
     test = _run_test(target, settings, seconds=seconds, is_json=is_json)
     if is_json:
-        click.echo(as_json(test.to_fields()))
+        click.echo(as_json(test.to_report()))
     elif test.has_shown_anything:
         print_to_stderr("the result is saved; run podium models to list it")
     else:

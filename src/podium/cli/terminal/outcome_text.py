@@ -1,23 +1,26 @@
-"""Format the result of a run as JSON fields and as text."""
+"""Format the result of a run as JSON and as text."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from msgspec import structs, to_builtins
+from msgspec import structs
 
 from ...values.event import SCHEMA
 from ...values.request import Part
 from ...values.result import Result
+from ...values.usage import FullUsage
 from .agent_text import AgentText
 
 
-def result_fields(result: Result | None) -> dict[str, Any] | None:
-    """Return the JSON fields of a result, including all usage fields. Return None if the run did not start."""
-    if result is None:
-        return None
-    fields: dict[str, Any] = to_builtins(result)
-    return {"schema": SCHEMA, **fields, "usage": structs.asdict(result.usage)}
+class ResultDocument(Result, frozen=True, kw_only=True):
+    """A result as it is sent."""
+
+    schema: int = SCHEMA
+    usage: FullUsage
+
+    @classmethod
+    def of(cls, result: Result | None) -> ResultDocument | None:
+        """Return a result as it is sent, or None if the run did not start."""
+        return None if result is None else cls(**structs.asdict(result) | {"usage": FullUsage.of(result.usage)})
 
 
 def format_parts(parts: tuple[Part, ...]) -> list[str]:

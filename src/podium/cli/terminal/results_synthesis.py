@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from msgspec import Struct, field
 
 from ...core.member_change import apply_change
 from ...roster.discovery import load_roster
@@ -39,28 +40,15 @@ class SynthesisAuthor:
     settings: Settings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Synthesis:
-    """A synthesis and its outcome. `run` is empty if the run could not be started."""
+class Synthesis(Struct, frozen=True, kw_only=True):
+    """A synthesis and its outcome. `run` is None if the run could not be started."""
 
-    by: str
+    run: str | None = None
+    by: str = field(name="agent")
     outcome: Outcome
-    code: int
-    run: str = ""
     text: str = ""
-    error: str = ""
+    error: str | None = None
     left_out: int = 0
-
-    def as_fields(self) -> dict[str, Any]:
-        """Return the synthesis as JSON fields."""
-        return {
-            "run": self.run or None,
-            "agent": self.by,
-            "outcome": self.outcome,
-            "text": self.text,
-            "error": self.error or None,
-            "left_out": self.left_out,
-        }
 
     def format_lines(self) -> list[str]:
         """Return the synthesis as lines of text."""
@@ -120,8 +108,8 @@ def _find_agent(place: Path, settings: Settings, name: str) -> Agent:
     return load_roster(place, settings.home).resolve_team(name)[0]
 
 
-def run_synthesis(author: SynthesisAuthor, report: Iterable[str]) -> Synthesis:
-    """Run an agent that summarises a report, and return its synthesis. Podium's errors are returned, not raised."""
+def run_synthesis(author: SynthesisAuthor, report: Iterable[str]) -> tuple[Synthesis, int]:
+    """Run an agent that summarises a report, and return its synthesis and the exit code. Return Podium's errors."""
     # Imported here for start-up time: most reports need no synthesis.
     from ...patterns.report_synthesis import as_writer, make_synthesis_request
     from ...runs.run_start import start_run
@@ -145,16 +133,16 @@ def run_synthesis(author: SynthesisAuthor, report: Iterable[str]) -> Synthesis:
         if not isinstance(cause, PodiumError):
             raise
         print_to_stderr(f"podium: {cause}")
-        return Synthesis(by=by, outcome="failed", error=str(cause), code=exit_codes.error_exit_code(cause))
+        return Synthesis(by=by, outcome="failed", error=str(cause)), exit_codes.error_exit_code(cause)
     code, result = output.print_ending(ending), ending.result
     if result is None:
-        return Synthesis(by=by, outcome="interrupted", error="interrupted before the run started", code=code)
-    return Synthesis(
+        return Synthesis(by=by, outcome="interrupted", error="interrupted before the run started"), code
+    synthesis = Synthesis(
         by=by,
         run=result.run_id,
         outcome=result.outcome,
         text=result.text,
-        error="" if result.succeeded else result.error or f"the run was {result.outcome}",
-        code=code,
+        error=None if result.succeeded else result.error or f"the run was {result.outcome}",
         left_out=request.left_out,
     )
+    return synthesis, code

@@ -5,11 +5,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+
+from msgspec import UNSET, UnsetType
 
 from ...values.errors import PodiumError
 from ...values.plain_text import format_count
-from ...workers.merge_run import merge_fields
+from ...workers.merge_run import MergeReport
 from ...workers.merging import CheckedMerge
 from ...workspace.git.revision import HEADS, SHORT
 from ...workspace.merging.merge_train import Train
@@ -123,21 +125,41 @@ def format_kept_results(checked: CheckedMerge) -> list[str]:
     return [] if train is None or train.ref is None else [f"{_get_branch(train)} contains the merged result"]
 
 
+class RepositoryReport(MergeReport, frozen=True, kw_only=True):
+    """The merge in one repository, with its remaining integration branches. `repo` is set if there are several."""
+
+    integration_branches: list[str]
+    repo: str | UnsetType = UNSET
+
+
+class MergeAnswer(RepositoryReport, frozen=True, kw_only=True):
+    """A merge: that in the primary repository, and in `also` those in the others, if there are any."""
+
+    moved: bool
+    error: str | None
+    joint_tree: str | UnsetType = UNSET
+    also: list[RepositoryReport] | UnsetType = UNSET
+
+
 def build_merge_answer(
     checked: CheckedMerge, left: Sequence[list[str]], *, is_moved: bool, error: PodiumError | None
-) -> dict[str, Any]:
-    """Return the merge as JSON fields: those of the primary repository, with the others in the list `also`."""
-    ending: dict[str, Any] = {"moved": is_moved, "error": None if error is None else str(error)}
-    parts = [
-        {**merge_fields(one), "integration_branches": branches}
-        for (_, one), branches in zip(checked.parts, left, strict=True)
+) -> MergeAnswer:
+    """Return the merge as it is printed with `--json`. `left` lists the remaining branches of each repository."""
+    (primary, outcome), *others = checked.parts
+    answer = partial(
+        MergeAnswer.of,
+        outcome,
+        integration_branches=left[0],
+        moved=is_moved,
+        error=None if error is None else str(error),
+    )
+    if not others:
+        return answer()
+    also = [
+        RepositoryReport.of(one, integration_branches=branches, repo=part.context.root)
+        for (part, one), branches in zip(others, left[1:], strict=True)
     ]
-    if len(parts) == 1:
-        return {**parts[0], **ending}
-    first, *others = [
-        {**fields, "repo": part.context.root} for (part, _), fields in zip(checked.parts, parts, strict=True)
-    ]
-    return {**first, "joint_tree": checked.tree, **ending, "also": others}
+    return answer(repo=primary.context.root, joint_tree=checked.tree, also=also)
 
 
 def _get_single_train(checked: CheckedMerge) -> Train | None:

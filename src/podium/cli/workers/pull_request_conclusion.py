@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 import anyio
 import click
+from msgspec import structs
 
 from ...runs.pull_requests import RequestPlace, open_pull_requests
 from ...runs.worker_lookup import RepoContext
 from ...system.username import get_local_actor
 from ...values.errors import PodiumError
 from ...values.plain_text import join_words
-from ...workers.merge_run import TrainOutcome, merge_fields
+from ...workers.merge_run import MergeReport, TrainOutcome
 from ...workers.merging import CheckedMerge
 from ...workspace.travel.forge import OpenedRequest
 from ..terminal import exit_codes
@@ -35,9 +36,8 @@ def conclude_with_requests(there: RepoContext, checked: CheckedMerge, place: Req
     if refusal is None:
         error = anyio.run(_open_requests, there, outcome, place, opened, options)
     if options.is_json:
-        fields = [{"branch": one.branch, "url": one.url, "new": one.is_new} for one in opened]
-        ending = {"moved": False, "error": None if error is None else str(error), "pull_requests": fields}
-        click.echo(as_json({**merge_fields(outcome), **ending, "branch": None}))
+        ending = {"moved": False, "error": None if error is None else str(error), "pull_requests": opened}
+        click.echo(as_json({**structs.asdict(MergeReport.of(outcome)), **ending, "branch": None}))
     if error is not None:
         raise error
     return get_left_out_code(checked) if refusal is None else refusal

@@ -204,7 +204,7 @@ class AcpSession:
         """Send a prompt as soon as the budget has room for it. Raise AgentFailed if there can never be room for it."""
         estimate = CallEstimate(prompt=Usage(calls=1, input_tokens=estimate_tokens(len(words))))
         allowance = self._spec.allowance
-        with turn.timeline.limit_waits.track_activity():
+        with turn.timeline.work.limit_waits.track_activity():
             if allowance is None:
                 return await self._send_prompt(words, place, turn, pieces, group)
             await allowance.require_day_budget(self._spec.agent.name)
@@ -219,7 +219,7 @@ class AcpSession:
     ) -> ModelReplied:
         """Send a prompt and record the reply. If the agent's process dies, restart it and let it continue."""
         for restarts_left in range(MAX_RESTARTS, -1, -1):
-            await turn.timeline.wait_while_paused()
+            await turn.timeline.work.wait_while_paused()
             await turn.timeline.wait_written()
             handler = PromptHandler(
                 self._program,

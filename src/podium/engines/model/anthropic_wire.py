@@ -21,7 +21,7 @@ from ...values.attachment import Image
 from ...values.event import ToolUse
 from ...values.usage import Usage
 from .http_wire import Endpoint, build_call_url
-from .model_wire import Message, ModelCall, ReplyPart
+from .model_wire import Message, ModelCall, ModelServer, ReplyPart, Wire
 from .schema_fallback import RefusedSchemas, SchemaFallback
 from .stream_events import ReplyStop, StreamChange, StreamEnd, ToolCallArguments, ToolCallStart, encode, read_sealed
 
@@ -31,6 +31,19 @@ REPLY_TOOL = "reply"
 """The tool that a model must call if its reply has to match a schema. The call's arguments become the reply's text."""
 
 _CACHED = {"cache_control": {"type": "ephemeral"}}
+
+
+def make_wire(server: ModelServer) -> Wire:
+    """Return the adapter for a server."""
+    return AnthropicWire(
+        server.get_client,
+        server.url,
+        server.key,
+        key_name=server.key_name,
+        provider=server.provider.name,
+        proxy=server.proxy,
+        refused_schemas=server.refused_schemas,
+    )
 
 
 class AnthropicWire:

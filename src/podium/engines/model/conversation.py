@@ -158,7 +158,7 @@ class Conversation:
 
 
 def _load_images(text: str, place: Scope) -> tuple[Image, ...]:
-    found = map(place.timeline.read_attachment, find_image_digests(text))
+    found = map(place.timeline.links.read_attachment, find_image_digests(text))
     return tuple(Image(detect_media_type(data), data) for data in found if data is not None)
 
 

@@ -179,18 +179,19 @@ class _SilenceTimer:
         self._seconds, self._setting = self._limits.silence, "silence_timeout"
         self._started_at = time.monotonic()
 
-    async def limit(self, waiting: Awaitable[T]) -> T:
-        """Await `waiting` and return its result. Raise OutsideFailed if the server sends nothing for too long.
+    def limit(self, waiting: Awaitable[T]) -> Awaitable[T]:
+        """Return `waiting`, limited so that it raises OutsideFailed if the server sends nothing for too long.
 
         The time is measured from the start of the call or, once the reply has begun, from its latest part.
         """
-        if self._seconds is None:
-            return await waiting
         # A cancel scope costs as much time as parsing a part, so it is used only if a limit is set.
-        with anyio.CancelScope(deadline=self._started_at + self._seconds):
+        return waiting if self._seconds is None else self._wait(waiting, self._seconds)
+
+    async def _wait(self, waiting: Awaitable[T], seconds: float) -> T:
+        with anyio.CancelScope(deadline=self._started_at + seconds):
             return await waiting
         raise self._make_failure(
-            f"sent nothing for {self._seconds:g} s ({self._setting} in the settings)", retryable=True, is_silent=True
+            f"sent nothing for {seconds:g} s ({self._setting} in the settings)", retryable=True, is_silent=True
         )
 
 

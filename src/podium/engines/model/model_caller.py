@@ -185,8 +185,8 @@ class ModelCaller:
         )
         await at.timeline.wait_written()
         wait = LimitWait(until=until, reason=f"the limit of {model.label}")
-        with at.timeline.timeouts.pause_timeouts(at.path):
-            await at.timeline.limit_waits.wait(at.path, wait, sleep=self._retry.sleep)
+        with at.timeline.work.timeouts.pause_timeouts(at.path):
+            await at.timeline.work.limit_waits.wait(at.path, wait, sleep=self._retry.sleep)
         model.throttle.clear_limit(model.name)
 
     def _report_other_model(self, place: Scope, reply: ModelReplied) -> None:
@@ -241,7 +241,7 @@ class ModelCaller:
             if delay:
                 yield Postponed(delay)
             slot = throttle.reserve_slot(expected.tokens, partial(self._report_queue, at, model))
-            async with slot, at.timeline.effect:
+            async with slot, at.timeline.work.effect:
                 if delay or model.limits != NO_CALL_LIMITS:
                     yield _allow_silence(model.limits)
                 try:
@@ -328,7 +328,7 @@ class ModelCaller:
     async def _has_room(self, at: Scope, estimate: CallEstimate) -> bool:
         """Return whether the budget has room for the call now. Raise AgentFailed if it never will."""
         allowance = self._spec.allowance
-        await at.timeline.wait_while_paused()  # a budget that is changed during a pause applies to this call
+        await at.timeline.work.wait_while_paused()  # a budget that is changed during a pause applies to this call
         if allowance is None:
             return True
         await allowance.require_day_budget(self._spec.agent.name)

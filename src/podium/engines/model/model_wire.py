@@ -1,14 +1,16 @@
 """Define the interface of provider adapters, which the tool loop uses to call models.
 
 An adapter (`Wire`) is one way to call models, such as a provider's HTTP API or a script. It makes the
-call and yields the reply; agents, timelines and retries are handled elsewhere.
+call and yields the reply; agents, timelines and retries are handled elsewhere. The function `make_wire` in the
+module `X_wire` makes the adapter for the providers whose `wire` is X.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator
-from typing import Any, Literal, Protocol
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import Struct
 
@@ -17,6 +19,12 @@ from ...values.attachment import Image
 from ...values.event import ToolUse
 from ...values.limits import NO_CALL_LIMITS, CallLimits
 from ...values.usage import NO_USAGE, Usage
+from .providers import Provider
+
+if TYPE_CHECKING:
+    from aiohttp import ClientSession
+
+    from .schema_fallback import RefusedSchemas
 
 IMAGE_CHARACTERS = 6_000
 """The estimated size of an image in characters. Providers count its pixels, never its bytes."""
@@ -116,3 +124,26 @@ class Wire(Protocol):
         Closing the generator early ends the call.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ModelServer:
+    """A provider's server that an adapter calls. There is no repr, because it would show the key.
+
+    `get_client` returns the shared HTTP client, which its owner closes. `takes_schema` says whether the server accepts
+    schemas for replies, or is None if that has not been tested. If the server refuses a schema, this is recorded in
+    `refused_schemas`, and the call is repeated without the schema. If `refused_schemas` is None, the call fails.
+    """
+
+    provider: Provider
+    url: str
+    key: str
+    get_client: Callable[[], ClientSession]
+    proxy: str | None
+    takes_schema: bool | None = None
+    refused_schemas: RefusedSchemas | None = None
+
+    @property
+    def key_name(self) -> str:
+        """What messages call the key."""
+        return self.provider.key_name or "a key"

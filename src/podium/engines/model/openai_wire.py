@@ -18,9 +18,26 @@ from ...values.attachment import Image
 from ...values.event import ToolUse
 from ...values.usage import Usage
 from .http_wire import Endpoint, build_call_url
-from .model_wire import Message, ModelCall, ReplyPart
+from .model_wire import Message, ModelCall, ModelServer, ReplyPart, Wire
 from .schema_fallback import RefusedSchemas, SchemaFallback
 from .stream_events import ReplyStop, StreamChange, StreamEnd, ToolCallArguments, ToolCallStart, encode, read_sealed
+
+
+def make_wire(server: ModelServer) -> Wire:
+    """Return the adapter for a server."""
+    provider = server.provider
+    return OpenAIWire(
+        server.get_client,
+        server.url,
+        server.key,
+        key_name=server.key_name,
+        provider=provider.name,
+        proxy=server.proxy,
+        asks_usage=provider.asks_usage,
+        takes_schema=provider.takes_schema if server.takes_schema is None else server.takes_schema,
+        refused_schemas=server.refused_schemas,
+        limit_name=provider.limit_name,
+    )
 
 
 class OpenAIWire:

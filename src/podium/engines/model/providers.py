@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Literal
 
 from msgspec import Struct, structs
 
@@ -20,7 +19,8 @@ LOCAL = "local"
 class Provider(Struct, frozen=True, kw_only=True):
     """A model provider.
 
-    `key_name` is the environment variable with the API key, or None if no key is needed.
+    `wire` names its API, which the module `WIRE_wire` calls. `key_name` is the environment variable with the API key,
+    or None if no key is needed.
     `default_model` is empty if the user has to name a model. `asks_usage` is false if the provider
     rejects requests for usage; `takes_schema` is false if it does not support response schemas.
     `host_name` is the environment variable that the server itself uses for its listening address.
@@ -30,7 +30,7 @@ class Provider(Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    wire: Literal["openai", "anthropic", "local"]
+    wire: str
     base_url: str
     key_name: str | None = None
     default_model: str = ""

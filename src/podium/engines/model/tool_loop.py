@@ -165,7 +165,7 @@ class ModelSession:
     async def _receive_reply(self, place: Scope, progress: AnswerProgress) -> AsyncGenerator[Piece | ModelReplied]:
         """Call the model; yield the pieces and finally the reply. A conversation that is too long is compacted."""
         tries = 0 if self._needs_compaction(place) else None
-        with place.timeline.limit_waits.track_activity():
+        with place.timeline.work.limit_waits.track_activity():
             while True:
                 if tries is not None:
                     async with aclosing(self._compact_conversation(place, tries)) as signs:

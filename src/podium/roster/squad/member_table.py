@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...values.agent import Mode
+from ...values.team_options import Mode
 from .squad_markdown import Row, Table, get_cell, normalise_heading, parse_heading, render_row
 from .squad_name import is_worker, make_member_key
 from .team_file import (

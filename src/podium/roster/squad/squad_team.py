@@ -11,8 +11,8 @@ from pathlib import Path
 
 from msgspec import Struct, structs
 
-from ...values.agent import Mode
 from ...values.request import replace_surrogates
+from ...values.team_options import Mode
 
 ACTIVE = "Active"
 

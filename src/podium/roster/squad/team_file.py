@@ -8,8 +8,7 @@ from typing import cast
 
 from msgspec import Struct
 
-from ...values.agent import MODE_ALIASES, Mode
-from ..team_keys import MODES
+from ...values.team_options import MODE_ALIASES, MODES, Mode
 from .squad_markdown import (
     Row,
     Table,

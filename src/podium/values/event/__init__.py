@@ -18,6 +18,7 @@ from .decision_events import (
     BallotCast,
     BallotRefused,
     DecisionCommitted,
+    DecisionEvent,
     DecisionProposed,
     VoteClosed,
 )
@@ -28,6 +29,7 @@ from .operation_events import (
     HandedOff,
     MemoryChanged,
     OperationEnded,
+    OperationEvent,
     OperationStarted,
     Routed,
     RouteRefused,
@@ -41,6 +43,7 @@ from .permission_events import (
     Decision,
     PermissionAnswered,
     PermissionAsked,
+    PermissionEvent,
     QuestionAnswered,
     QuestionAsked,
     QuestionKind,
@@ -53,6 +56,7 @@ from .plan_events import (
     HandoverAsked,
     PlanCommitted,
     PlanDrafted,
+    PlanEvent,
     PlanRefused,
     PlanReviewed,
     PlanStepBlocked,
@@ -79,6 +83,7 @@ from .run_events import (
     Noticed,
     PauseAsked,
     RunEnded,
+    RunEvent,
     RunPaused,
     RunResumed,
     RunStarted,
@@ -98,6 +103,7 @@ from .team_events import (
     ReflectEnd,
     ReflectEnded,
     RoundEnded,
+    TeamEvent,
     TeamPlanned,
     Voted,
     WorkRestored,
@@ -118,6 +124,7 @@ from .turn_events import (
     ToolCalled,
     ToolUse,
     TurnEnded,
+    TurnEvent,
     TurnResumed,
     TurnStarted,
 )
@@ -126,6 +133,7 @@ from .worker_events import (
     AlsoPlaced,
     PushFailed,
     WorkCommitted,
+    WorkerEvent,
     WorkerPlaced,
     WorkerReturned,
     WorkerSent,
@@ -250,97 +258,15 @@ SCHEMA = 1
 
 
 Event = (
-    RunStarted
-    | RunResumed
-    | RunPaused
-    | RunEnded
-    | StopAsked
-    | PauseAsked
-    | BudgetChanged
-    | MessageReceived
-    | MessagesDelivered
-    | MessageSent
-    | MessageAcknowledged
-    | CheckoutSaved
-    | PermissionAsked
-    | PermissionAnswered
-    | QuestionAsked
-    | QuestionAnswered
-    | ActionBegan
-    | ActionRefused
+    RunEvent
+    | PermissionEvent
     | HookRan
-    | StatusReported
-    | StepEnded
-    | MemoryChanged
-    | OperationStarted
-    | OperationEnded
-    | TurnStarted
-    | TurnResumed
-    | TurnEnded
-    | SessionRevived
-    | AgentSessionOpened
-    | TextStreamed
-    | ReasoningStreamed
-    | TextSuperseded
-    | ModelReplied
-    | ModelAskedAgain
-    | CallFailed
-    | LimitReached
-    | ContextCompacted
-    | CallCut
-    | ToolCalled
-    | ToolAnswered
-    | Advised
-    | ChangesExpected
-    | RouteRefused
-    | Routed
-    | HandedOff
-    | TeamPlanned
-    | Evaluated
-    | Checked
-    | AdjustmentProposed
-    | MemberChanged
-    | IterationFailed
-    | ReflectEnded
-    | Broadcast
-    | Voted
-    | RoundEnded
-    | DiscussionEnded
-    | CandidateChosen
-    | WorkRestored
-    | WorkerPlaced
-    | WorkCommitted
-    | WorkPushed
-    | PushFailed
-    | WorkMoved
-    | WorkerSent
-    | WorkerReturned
-    | Noticed
-    | TeamFormed
-    | WorkStateChanged
-    | PlanDrafted
-    | PlanRefused
-    | PlanReviewed
-    | PlanCommitted
-    | PlanStepStarted
-    | HandoverAsked
-    | BlockerRaised
-    | PlanStepHandedOver
-    | PlanStepBlocked
-    | PlanStepUnblocked
-    | PlanStepSubmitted
-    | PlanStepReviewed
-    | PlanStepReopened
-    | PlanStepCompleted
-    | PlanStepFailed
-    | ArtifactStored
-    | SnapshotTaken
-    | WorkEnded
-    | DecisionProposed
-    | BallotCast
-    | BallotRefused
-    | VoteClosed
-    | DecisionCommitted
+    | OperationEvent
+    | TurnEvent
+    | TeamEvent
+    | WorkerEvent
+    | PlanEvent
+    | DecisionEvent
 )
 
 

@@ -78,3 +78,6 @@ class DecisionCommitted(EventBase, frozen=True, kw_only=True, tag="decision_comm
     rationale: str = ""
     participants: tuple[str, ...] = ()
     consequences: str = ""
+
+
+DecisionEvent = DecisionProposed | BallotCast | BallotRefused | VoteClosed | DecisionCommitted

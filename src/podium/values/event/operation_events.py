@@ -91,3 +91,17 @@ class StepEnded(EventBase, frozen=True, kw_only=True, tag="step_ended"):
 
     name: str
     result: Any = None
+
+
+OperationEvent = (
+    StatusReported
+    | StepEnded
+    | MemoryChanged
+    | OperationStarted
+    | OperationEnded
+    | Advised
+    | ChangesExpected
+    | RouteRefused
+    | Routed
+    | HandedOff
+)

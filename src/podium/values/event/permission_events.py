@@ -108,3 +108,6 @@ class ActionRefused(EventBase, frozen=True, kw_only=True, tag="action_refused"):
 
     action: Action
     reason: str
+
+
+PermissionEvent = PermissionAsked | PermissionAnswered | QuestionAsked | QuestionAnswered | ActionBegan | ActionRefused

@@ -215,3 +215,27 @@ class WorkEnded(EventBase, frozen=True, kw_only=True, tag="work_ended"):
     decisions: tuple[str, ...] = ()
     branch: str = ""
     commit: str = ""
+
+
+PlanEvent = (
+    TeamFormed
+    | WorkStateChanged
+    | PlanDrafted
+    | PlanRefused
+    | PlanReviewed
+    | PlanCommitted
+    | PlanStepStarted
+    | HandoverAsked
+    | BlockerRaised
+    | PlanStepHandedOver
+    | PlanStepBlocked
+    | PlanStepUnblocked
+    | PlanStepSubmitted
+    | PlanStepReviewed
+    | PlanStepReopened
+    | PlanStepCompleted
+    | PlanStepFailed
+    | ArtifactStored
+    | SnapshotTaken
+    | WorkEnded
+)

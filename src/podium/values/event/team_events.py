@@ -192,3 +192,20 @@ class WorkRestored(EventBase, frozen=True, kw_only=True, tag="work_restored"):
     commit: str
     branch: str = ""
     iteration: int = 0
+
+
+TeamEvent = (
+    TeamPlanned
+    | Evaluated
+    | Checked
+    | AdjustmentProposed
+    | MemberChanged
+    | IterationFailed
+    | ReflectEnded
+    | Broadcast
+    | Voted
+    | RoundEnded
+    | DiscussionEnded
+    | CandidateChosen
+    | WorkRestored
+)

@@ -175,3 +175,23 @@ class ToolAnswered(EventBase, frozen=True, kw_only=True, tag="tool_answered"):
     text: str
     is_error: bool = False
     is_timed_out: bool = False
+
+
+TurnEvent = (
+    TurnStarted
+    | TurnResumed
+    | TurnEnded
+    | SessionRevived
+    | AgentSessionOpened
+    | TextStreamed
+    | ReasoningStreamed
+    | TextSuperseded
+    | ModelReplied
+    | ModelAskedAgain
+    | CallFailed
+    | LimitReached
+    | ContextCompacted
+    | CallCut
+    | ToolCalled
+    | ToolAnswered
+)

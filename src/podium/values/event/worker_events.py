@@ -135,3 +135,6 @@ class WorkerReturned(EventBase, frozen=True, kw_only=True, tag="worker_returned"
     unread: tuple[str, ...] = ()
     """The texts of the messages that the worker did not receive before it ended."""
     unproved: str = ""
+
+
+WorkerEvent = WorkerPlaced | WorkCommitted | WorkPushed | PushFailed | WorkMoved | WorkerSent | WorkerReturned

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from hashlib import sha256
-from typing import Any
+from typing import TypeVar, cast
 
 import msgspec
 from anyio import to_thread
@@ -12,7 +12,7 @@ from anyio import to_thread
 from ...store.command_keys import claim_command_key, store_command_reply
 from ...values.store_address import StoreAddress
 
-Reply = dict[str, Any]
+Reply = TypeVar("Reply")
 
 
 async def run_once(
@@ -29,8 +29,7 @@ async def run_once(
     digest = sha256(msgspec.json.encode(arguments)).hexdigest()
     claimed = await to_thread.run_sync(claim_command_key, store, key, digest)
     if claimed.reply is not None:
-        stored: Reply = msgspec.json.decode(claimed.reply)
-        return stored
+        return cast(Reply, msgspec.Raw(claimed.reply))  # sent as it is, so it need not be decoded
     reply = await command(claimed.id)
     await to_thread.run_sync(store_command_reply, store, key, msgspec.json.encode(reply))
     return reply

@@ -9,9 +9,11 @@ from typing import Any
 
 import msgspec
 from anyio import Lock
+from msgspec import UNSET
 
 from ...system.child_process import OutputBuffer, build_environment, run_process
 from ...system.process_group import ProgramNotStarted
+from ...views.diff_hunks import DiffFile, DiffHunk
 
 PROGRAM = Path(__file__).with_name("_syntax_program.py")
 SECONDS = 5.0
@@ -61,8 +63,8 @@ LANGUAGES = {
 }
 """The known languages, keyed by file extension or whole file name, in lower case."""
 
-HunkSpans = list[list[list[Any]]]
-"""The spans of each line of a hunk. Each span is a list of its start, end and kind."""
+HunkSpans = list[list[tuple[int, int, str]]]
+"""The spans of each line of a hunk. Each span is its start, end and kind."""
 
 
 class DiffSyntax:
@@ -77,12 +79,12 @@ class DiffSyntax:
         """The spans of each file, keyed by path and digest, most recently used last. Unfinished files have none."""
         self._lock = Lock()
 
-    async def add_to(self, files: list[dict[str, Any]]) -> None:
-        """Add `syntax` to the lines of each file whose language is known. `files` comes from `parse_diff`."""
+    async def add_to(self, files: list[DiffFile]) -> None:
+        """Add `syntax` to the lines of each file whose language is known."""
         async with self._lock:
             chosen = list(_choose_files(files))
             new = [file for file in chosen if _key_of(file) not in self._known]
-            found = await _run_program([_make_input(file) for file in new], self._seconds) if new else []
+            found = await _run_program([_build_input(file) for file in new], self._seconds) if new else []
             for number, file in enumerate(new):
                 self._known[_key_of(file)] = found[number] if number < len(found) else []
             for file in chosen:
@@ -99,41 +101,41 @@ def find_language(path: str) -> str | None:
     return LANGUAGES.get(name.suffix) or LANGUAGES.get(name.name)
 
 
-def _key_of(file: dict[str, Any]) -> tuple[str, str]:
-    return file["path"], file["digest"]
+def _key_of(file: DiffFile) -> tuple[str, str]:
+    return file.path, file.digest
 
 
-def _choose_files(files: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _choose_files(files: list[DiffFile]) -> Iterator[DiffFile]:
     """Yield the files whose language is known, until MOST_CHARACTERS is reached. Skip files that are incomplete."""
     left = MOST_CHARACTERS
     for file in files:
-        lines = [line for hunk in file["hunks"] for line in hunk["lines"]]
-        if find_language(file["path"]) is None or file["omitted"] or any("cut" in line for line in lines):
+        lines = [line for hunk in file.hunks for line in hunk.lines]
+        if find_language(file.path) is None or file.omitted or any(line.cut is not UNSET for line in lines):
             continue
-        left -= sum(len(line["text"]) for line in lines)
+        left -= sum(len(line.text) for line in lines)
         if left >= 0:
             yield file
 
 
-def _make_input(file: dict[str, Any]) -> dict[str, Any]:
-    texts = [_join_side(hunk, mark) for hunk in file["hunks"] for mark in "-+"]
-    return {"language": find_language(file["path"]), "texts": texts}
+def _build_input(file: DiffFile) -> dict[str, Any]:
+    texts = [_join_side(hunk, mark) for hunk in file.hunks for mark in "-+"]
+    return {"language": find_language(file.path), "texts": texts}
 
 
-def _join_side(hunk: dict[str, Any], mark: str) -> str:
+def _join_side(hunk: DiffHunk, mark: str) -> str:
     """Return the old side of a hunk (`-`) or the new one (`+`) as text."""
-    return "\n".join(line["text"] for line in hunk["lines"] if line["mark"] in (mark, " "))
+    return "\n".join(line.text for line in hunk.lines if line.mark in (mark, " "))
 
 
-def _add_spans(file: dict[str, Any], spans: list[HunkSpans]) -> None:
+def _add_spans(file: DiffFile, spans: list[HunkSpans]) -> None:
     """Add syntax spans to the lines of a file's hunks. Unchanged lines get their spans from the new side."""
-    for hunk, old, new in zip(file["hunks"], spans[::2], spans[1::2], strict=True):
+    for hunk, old, new in zip(file.hunks, spans[::2], spans[1::2], strict=True):
         sides = {"-": iter(old), "+": iter(new)}
-        for line in hunk["lines"]:
-            if line["mark"] == " ":
+        for line in hunk.lines:
+            if line.mark == " ":
                 next(sides["-"])
-            if line["mark"] in "+- " and (found := next(sides["-" if line["mark"] == "-" else "+"])):
-                line["syntax"] = found
+            if line.mark in "+- " and (found := next(sides["-" if line.mark == "-" else "+"])):
+                line.syntax = found
 
 
 async def _run_program(files: list[dict[str, Any]], seconds: float) -> list[list[HunkSpans]]:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from msgspec import Struct, structs
+
 from ...values.actor import Actor
 from ...values.dependency_cycle import find_cycle
 from ...values.errors import Mistake, OutsideFailed
@@ -72,8 +74,7 @@ Permit = Callable[[TrainBranch, str], Awaitable[str]]
 """Returns why a branch must not be merged onto a commit, or an empty string if it may be."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MergedBranch:
+class MergedBranch(Struct, frozen=True, kw_only=True):
     """A merged branch, with the commit in the train that contains it and the tree of that commit.
 
     `is_part` says whether only a part of the branch's changes was merged.
@@ -85,8 +86,7 @@ class MergedBranch:
     is_part: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOutBranch:
+class LeftOutBranch(Struct, frozen=True, kw_only=True):
     """A branch that was not merged, and the reason.
 
     `onto` was the head of the train at that point, and `files` lists the files with conflicts or remaining conflict
@@ -292,7 +292,7 @@ class _TrainBuilder:
         outcome = await try_merge(self._place, ours, theirs)
         if isinstance(outcome, ConflictingMerge):
             left_out = await leave_out_conflict(self._place, outcome, ours, theirs)
-            return replace(left_out, commit=reviewed.commit)
+            return structs.replace(left_out, commit=reviewed.commit)
         tree = await link_records(self._place, self.head, outcome.tree)
         message = f"Merge {'a part of ' if is_part else ''}branch '{branch}'"
         commit = await write_commit(self._place, tree, [self.head, theirs.commit], message)

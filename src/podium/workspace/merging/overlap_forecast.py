@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
+
+from msgspec import Struct, field, structs
 
 from ..git.repository import GitLocation, call_git, read_git_output
 from ..git.revision import branch_tip, contains_commit, decode_path, resolve_location
@@ -17,15 +19,14 @@ from ..git.snapshot import resolve_commit
 from .trial_merge import Conflict, ConflictingMerge, MergeOutcome, MergeSide, try_merges
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileChange:
+class FileChange(Struct, frozen=True, kw_only=True):
     """The changes to one file; `was` is its previous name if it was renamed."""
 
     path: str
     added: int = 0
     removed: int = 0
     was: str | None = None
-    is_binary: bool = False
+    is_binary: bool = field(name="binary", default=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +44,11 @@ class BranchChanges:
         return frozenset(name for file in self.files for name in (file.path, file.was) if name is not None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overlap:
+class Overlap(Struct, frozen=True, kw_only=True):
     """The files that both sides changed, and the conflicts between the sides.
 
     The sides are two branches, or a branch and the target. If one side is based on a third branch and the conflicts
-    come from that branch, `through` is the name of the third branch; otherwise it is empty. `is_in` says whether the
+    come from that branch, `through` is the name of the third branch; otherwise it is None. `is_in` says whether the
     target already contains the branch; for two branches, it is always False.
     """
 
@@ -57,7 +57,7 @@ class Overlap:
     files: tuple[str, ...]
     conflicts: tuple[Conflict, ...]
     merges: bool
-    through: str = ""
+    through: str | None = None
     is_in: bool = False
 
     @property
@@ -130,7 +130,7 @@ async def forecast_merges(
     for side in sides:
         meanwhile = await read_commit_changes(place, side.commit, target.commit)
         overlap = _make_overlap(side, target, changes[side.name].all_paths & meanwhile.all_paths, next(tried))
-        onto_target.append(replace(overlap, is_in=await contains_commit(place, target.commit, side.commit)))
+        onto_target.append(structs.replace(overlap, is_in=await contains_commit(place, target.commit, side.commit)))
     below = {
         name: [other for other, change in changes.items() if other != name and base in change.commits]
         for name, base in bases.items()
@@ -157,7 +157,7 @@ def _trace_conflict_origin(
         for earlier in below.get(built, ()):
             same = clashes.get(frozenset((earlier, other)))
             if same is not None and set(one.conflict_files) <= set(same.conflict_files):
-                return replace(one, through=_trace_conflict_origin(same, clashes, below).through or earlier)
+                return structs.replace(one, through=_trace_conflict_origin(same, clashes, below).through or earlier)
     return one
 
 

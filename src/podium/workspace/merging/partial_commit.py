@@ -11,13 +11,12 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
-from typing import Any
 
 from msgspec import Struct
 
 from ...values.errors import Mistake
 from ...values.plain_text import escape_unprintable
-from ...views.diff_hunks import parse_diff
+from ...views.diff_hunks import DiffFile, DiffHunk, parse_diff
 from ..git.repository import GitLocation, call_git, read_git_output, split_nul_paths
 from ..git.revision import resolve_location, resolve_tree
 from ..git.snapshot import TreeEntry, read_person, write_blob, write_commit, write_tree_entries
@@ -45,16 +44,16 @@ class ChosenFile(Struct, frozen=True, forbid_unknown_fields=True):
 class ChangedFile:
     """A file that differs between two commits. `was` is its old name if it was renamed.
 
-    `old` is None for a new file, and `new` for a deleted one. `hunks` contains the hunks that can be chosen one by one,
-    as JSON fields. If there are none, `reason` says why. If `is_ambiguous` is true, another file is shown under the
-    same name, because the names are not valid UTF-8.
+    `old` is None for a new file, and `new` for a deleted one. `hunks` contains the hunks that can be chosen one by one.
+    If there are none, `reason` says why. If `is_ambiguous` is true, another file is shown under the same name, because
+    the names are not valid UTF-8.
     """
 
     path: bytes
     was: bytes | None
     old: TreeEntry | None
     new: TreeEntry | None
-    hunks: tuple[Mapping[str, Any], ...]
+    hunks: tuple[DiffHunk, ...]
     reason: str
     is_ambiguous: bool = False
 
@@ -100,7 +99,7 @@ async def write_part_tree(place: GitLocation, base: str, commit: str, chosen: Se
 
 async def list_changed_files(place: GitLocation, base: str, commit: str) -> dict[str, ChangedFile]:
     """Return the files that differ between two commits, keyed by the names that the diff shows for them."""
-    shown = {file["path"]: file for file in parse_diff(await read_patch(place, base, commit))["files"]}
+    shown = {file.path: file for file in parse_diff(await read_patch(place, base, commit)).files}
     listed = await read_git_output(place, "diff", "--raw", "-z", "--no-abbrev", base, commit, "--", timeout=LONGEST)
     words = iter(split_nul_paths(listed))
     found: dict[str, ChangedFile] = {}
@@ -108,7 +107,7 @@ async def list_changed_files(place: GitLocation, base: str, commit: str) -> dict
         old_mode, mode, old, new, state = word.removeprefix(":").split(" ")
         names = [os.fsencode(next(words)) for _ in range(2 if state[0] in "RC" else 1)]
         name = names[-1].decode(errors="replace")
-        hunks, reason = _find_choosable_hunks(shown.get(name, {}), (old_mode, mode), state)
+        hunks, reason = _find_choosable_hunks(shown.get(name), (old_mode, mode), state)
         found[name] = ChangedFile(
             path=names[-1],
             was=names[0] if state[0] == "R" else None,
@@ -131,16 +130,16 @@ _REASONS = {
 
 
 def _find_choosable_hunks(
-    file: Mapping[str, Any], modes: tuple[str, str], state: str
-) -> tuple[tuple[Mapping[str, Any], ...], str]:
+    file: DiffFile | None, modes: tuple[str, str], state: str
+) -> tuple[tuple[DiffHunk, ...], str]:
     """Return the hunks in a file that can be chosen one by one. If there are none, also return the reason."""
     if reason := _REASONS.get(state[0]):
         return (), reason
     if modes[0] != modes[1]:
         return (), "changed its mode"
-    if file.get("is_whole", True):
+    if file is None or file.is_whole:
         return (), "has no lines to choose from"
-    return tuple(file["hunks"]), ""
+    return tuple(file.hunks), ""
 
 
 def find_changed_file(changed: Mapping[str, ChangedFile], path: str) -> ChangedFile:
@@ -179,18 +178,18 @@ async def _read_blob(place: GitLocation, id: str) -> bytes:
     return done.out
 
 
-def splice_hunks(old: bytes, new: bytes, hunks: Iterable[Mapping[str, Any]]) -> bytes:
+def splice_hunks(old: bytes, new: bytes, hunks: Iterable[DiffHunk]) -> bytes:
     """Return the old content with only these hunks applied. Their lines are copied from the new content."""
     old_lines, new_lines = BytesIO(old).readlines(), BytesIO(new).readlines()
     parts: list[bytes] = []
     done = 0
     for hunk in hunks:
         # If a hunk has no lines on one side, git gives the number of the line before it.
-        start = hunk["old"] - (hunk["old_count"] > 0)
-        first = hunk["new"] - (hunk["new_count"] > 0)
+        start = hunk.old - (hunk.old_count > 0)
+        first = hunk.new - (hunk.new_count > 0)
         parts += old_lines[done:start]
-        parts += new_lines[first : first + hunk["new_count"]]
-        done = start + hunk["old_count"]
+        parts += new_lines[first : first + hunk.new_count]
+        done = start + hunk.old_count
     return b"".join((*parts, *old_lines[done:]))
 
 

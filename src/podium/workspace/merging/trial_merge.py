@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from msgspec import Struct
+
 from ...values.errors import OutsideFailed
 from ...values.plain_text import escape_unprintable, truncate_text
 from ..git.repository import GitLocation, call_git
@@ -26,8 +28,7 @@ USAGE = 129
 """Git's exit code for an unknown option."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conflict:
+class Conflict(Struct, frozen=True, kw_only=True):
     """A conflict in a merge; `kind` is git's term for it, such as `rename/rename`."""
 
     kind: str

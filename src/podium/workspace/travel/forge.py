@@ -14,7 +14,7 @@ from typing import Literal, TypeVar, cast
 from urllib.parse import urlsplit
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from ...values.errors import Mistake, OutsideFailed
 from ...values.plain_text import truncate_text
@@ -41,13 +41,12 @@ class PullRequest:
     description: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenedRequest:
+class OpenedRequest(Struct, frozen=True, kw_only=True):
     """The URL of the open request for a branch. `is_new` is false if the request already existed."""
 
     branch: str
     url: str
-    is_new: bool
+    is_new: bool = field(name="new")
 
 
 class _GithubRequest(Struct, rename="camel"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from litestar import get, post
 from litestar.params import FromPath, JSONBody
@@ -15,8 +14,8 @@ from ....runs.run_lookup import NO_RUNS
 from ....store.group_rows import Groups
 from ....store.reader import StoreReader
 from ....values.column import encode_row
+from ....values.document import Document
 from ....values.errors import Mistake, NoSuchRun
-from ....values.event import SCHEMA
 from ....views.run_groups import describe_target
 from ..route_parameters import RunPrefix, Server
 from ..scopes import may_act, may_read
@@ -38,11 +37,24 @@ class NewPlace(Struct, forbid_unknown_fields=True):
     group: str
 
 
+class GroupList(Document, frozen=True, kw_only=True):
+    """The groups of runs, and the place of each run."""
+
+    groups: list[dict[str, object]]
+    runs: dict[str, dict[str, object]]
+
+
+class DoneChange(Struct, frozen=True, kw_only=True):
+    """A sentence that says what was changed."""
+
+    text: str
+
+
 @get("/api/groups", guards=[may_read], sync_to_thread=True)
-def read_groups(server: Server) -> dict[str, Any]:
+def read_groups(server: Server) -> GroupList:
     """List the groups of runs, and the group of each run."""
     if not server.store.exists():
-        return {"schema": SCHEMA, "groups": [], "runs": {}}
+        return GroupList(groups=[], runs={})
     with StoreReader(server.store) as reader, Groups(server.store) as groups:
         summaries, arrangement = reader.read_run_list().readable, groups.load_arrangement()
     now = time.time()
@@ -51,15 +63,14 @@ def read_groups(server: Server) -> dict[str, Any]:
         for one in summaries
         if arrangement.group_of(one.id)
     ]
-    return {
-        "schema": SCHEMA,
-        "groups": [encode_row(GroupRow(group=one), GROUP_COLUMNS) for one in arrangement.groups.values()],
-        "runs": {row.summary.id: encode_row(row, PLACE_COLUMNS) for row in rows},
-    }
+    return GroupList(
+        groups=[encode_row(GroupRow(group=one), GROUP_COLUMNS) for one in arrangement.groups.values()],
+        runs={row.summary.id: encode_row(row, PLACE_COLUMNS) for row in rows},
+    )
 
 
 @post("/api/groups/{target:str}", guards=[may_act], status_code=200, sync_to_thread=True)
-def change_group(target: FromPath[str], data: JSONBody[GroupChange], server: Server) -> dict[str, Any]:
+def change_group(target: FromPath[str], data: JSONBody[GroupChange], server: Server) -> DoneChange:
     """Rename, pin or archive a group or a run. `target` is a group's name or id, or a run."""
     said: list[str] = []
     with _open_groups(server) as groups:
@@ -77,18 +88,18 @@ def change_group(target: FromPath[str], data: JSONBody[GroupChange], server: Ser
             said.append("is archived" if data.archived else "is no longer archived")
     if not said:
         raise Mistake("nothing would change; give name, pinned or archived")
-    return {"text": f"{describe_target(thing)} {' and '.join(said)}"}
+    return DoneChange(text=f"{describe_target(thing)} {' and '.join(said)}")
 
 
 @post("/api/runs/{run:str}/group", guards=[may_act], status_code=200, sync_to_thread=True)
-def move_run(run: RunPrefix, data: JSONBody[NewPlace], server: Server) -> dict[str, Any]:
+def move_run(run: RunPrefix, data: JSONBody[NewPlace], server: Server) -> DoneChange:
     """Move a run to another group. The runs of a team stay together and cannot be moved."""
     with _open_groups(server) as groups:
         arrangement = groups.load_arrangement()
         id = find.resolve(server.store, run, repo=server.repo).run
         grouped_run, target = arrangement.get_listed_run(id), arrangement.find_group(data.group)
         groups.move(grouped_run, target)
-    return {"text": f"{describe_target(grouped_run)} is now in {describe_target(target)}"}
+    return DoneChange(text=f"{describe_target(grouped_run)} is now in {describe_target(target)}")
 
 
 def _open_groups(server: Server) -> Groups:

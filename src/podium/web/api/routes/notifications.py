@@ -6,7 +6,7 @@ The command line uses the same settings.
 from __future__ import annotations
 
 import time
-from typing import Any, Literal
+from typing import Literal
 
 from anyio import to_thread
 from litestar import get, post
@@ -19,8 +19,8 @@ from ....config.settings_files import USER_FILE
 from ....runs.notifier import open_notifier
 from ....setup.settings import Settings
 from ....system.locations import format_path
+from ....values.document import Document
 from ....values.errors import Mistake
-from ....values.event import SCHEMA
 from ....views.notification import Notification
 from ..route_parameters import Server
 from ..scopes import may_act, may_approve, may_read
@@ -39,21 +39,37 @@ class TerminalWays(Struct, forbid_unknown_fields=True):
     words: tuple[Literal["bell", "title", "desktop"], ...]
 
 
+class NotificationSettings(Document, frozen=True, kw_only=True):
+    """How the user is notified: in terminals, by webhooks and by commands. `file` is the user's own settings file."""
+
+    file: str
+    terminal: dict[str, bool]
+    webhooks: list[str]
+    commands: list[str]
+
+
+class SentTest(Struct, frozen=True, kw_only=True):
+    """The number of test notifications that were sent, and what went wrong with the others."""
+
+    sent: int
+    problems: list[str]
+
+
 @get("/api/notifications", guards=[may_read], sync_to_thread=True)
-def read_notifications(server: Server) -> dict[str, Any]:
+def read_notifications(server: Server) -> NotificationSettings:
     """Return how the user is notified: in terminals, by webhooks and by commands."""
-    return _notification_fields(server)
+    return _load_notification_settings(server)
 
 
 @post("/api/notifications", guards=[may_approve], status_code=200, sync_to_thread=True)
-def change_notifications(data: JSONBody[TerminalWays], server: Server) -> dict[str, Any]:
+def change_notifications(data: JSONBody[TerminalWays], server: Server) -> NotificationSettings:
     """Set how terminals notify the user, in the user's own settings file."""
     set_notify_words(server.settings.home / USER_FILE, data.words)
-    return _notification_fields(server)
+    return _load_notification_settings(server)
 
 
 @post("/api/notifications/test", guards=[may_act], status_code=200)
-async def test_notifications(server: Server) -> dict[str, Any]:
+async def test_notifications(server: Server) -> SentTest:
     """Send a test notification to every webhook and command, and say which of them failed."""
     targets = [one for one in await to_thread.run_sync(_load_targets, server) if one not in NOTIFY_WORDS]
     if not targets:
@@ -61,18 +77,17 @@ async def test_notifications(server: Server) -> dict[str, Any]:
     problems: list[str] = []
     async with open_notifier(lambda: targets, home=server.settings.home, tell=problems.append) as notifier:
         notifier.send(Notification(event="finished", run=TEST_RUN, at=time.time(), outcome="succeeded"))
-    return {"sent": len(targets) - len(problems), "problems": problems}
+    return SentTest(sent=len(targets) - len(problems), problems=problems)
 
 
-def _notification_fields(server: ServerContext) -> dict[str, Any]:
+def _load_notification_settings(server: ServerContext) -> NotificationSettings:
     targets = _load_targets(server)
-    return {
-        "schema": SCHEMA,
-        "file": format_path(server.settings.home / USER_FILE),
-        "terminal": {word: word in targets for word in NOTIFY_WORDS},
-        "webhooks": [describe_notify_target(one) for one in targets if _is_webhook(one)],
-        "commands": [describe_notify_target(one) for one in targets if isinstance(one, NotifyCommand)],
-    }
+    return NotificationSettings(
+        file=format_path(server.settings.home / USER_FILE),
+        terminal={word: word in targets for word in NOTIFY_WORDS},
+        webhooks=[describe_notify_target(one) for one in targets if _is_webhook(one)],
+        commands=[describe_notify_target(one) for one in targets if isinstance(one, NotifyCommand)],
+    )
 
 
 def _load_targets(server: ServerContext) -> tuple[NotifyTarget, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import anyio
 from anyio import to_thread
@@ -15,19 +14,19 @@ from ....runs import find
 from ....runs.run_lookup import open_reader
 from ....runs.worker_diff import read_worker_diff, require_own_branch
 from ....runs.worker_lookup import RepoContext, load_worker_state
+from ....values.document import Document
 from ....values.errors import Mistake
-from ....values.event import SCHEMA
-from ....views.diff_hunks import parse_diff
+from ....views.diff_hunks import DiffFile, parse_diff
 from ....views.review_message import LineComment, format_review
 from ....views.worker_state import WorkerState
 from ....workers.merging import build_merge, plan_partial_merge
-from ....workers.review_round import ReviewRequest, send_review
+from ....workers.review_round import ReviewRequest, SentReview, send_review
 from ....workspace.merging.partial_commit import ChosenFile
 from ..command_once import run_once
 from ..route_parameters import CurrentActor, IdempotencyKey, RunPrefix, Server
 from ..scopes import ApiRequest, may, may_read
 from ..server_context import ServerContext
-from .workers import must_allow_checks, preview_plan
+from .workers import EmptyMerge, MergePreview, must_allow_checks, preview_plan
 
 
 class NewReview(Struct, forbid_unknown_fields=True):
@@ -51,33 +50,36 @@ class NewPartialMerge(Struct, forbid_unknown_fields=True):
     checks: tuple[str, ...] = ()
 
 
-@get("/api/workers/{run:str}/diff", guards=[may_read])
-async def read_diff(run: RunPrefix, server: Server) -> dict[str, Any]:
-    """Return a worker's changes since its base, as files, hunks and lines.
+class WorkerDiff(Document, frozen=True, kw_only=True):
+    """A worker's changes since its base, as files, hunks and lines.
 
     If `is_committed` is true, `commit` and `tree` are those of its branch; otherwise they are a snapshot of its
-    checkout. `digest` identifies exactly these changes. If the language of a file is known, the field `syntax` of a
-    line lists the parts to highlight, such as keywords and strings: the start, the end and the kind of each. Positions
-    are measured in UTF-16 code units.
+    checkout. `digest` identifies exactly these changes. `omitted` is the number of lines that were left out.
     """
+
+    run: str
+    branch: str
+    base: str
+    commit: str
+    tree: str
+    is_committed: bool
+    digest: str
+    files: list[DiffFile]
+    omitted: int
+
+
+@get("/api/workers/{run:str}/diff", guards=[may_read])
+async def read_diff(run: RunPrefix, server: Server) -> WorkerDiff:
+    """Return a worker's changes since its base, as files, hunks and lines."""
     worker = await _load_worker(server, run)
     require_own_branch(worker)
     is_here = await anyio.Path(worker.worker_task.path).is_dir()
     context = _make_context(server, worker)
     diff = await read_worker_diff(context, worker, in_checkout=not worker.is_over and is_here)
     parsed = await to_thread.run_sync(parse_diff, diff.text)
-    await server.diff_syntax.add_to(parsed["files"])
-    return {
-        "schema": SCHEMA,
-        "run": worker.run,
-        "branch": worker.worker_task.branch,
-        "base": diff.base,
-        "commit": diff.commit,
-        "tree": diff.tree,
-        "is_committed": diff.is_committed,
-        "digest": diff.digest,
-        **parsed,
-    }
+    await server.diff_syntax.add_to(parsed.files)
+    branch = worker.worker_task.branch
+    return WorkerDiff.of(diff, run=worker.run, branch=branch, files=parsed.files, omitted=parsed.omitted)
 
 
 @post("/api/workers/{run:str}/review", guards=[may(send_review)], status_code=200)
@@ -87,16 +89,15 @@ async def review_changes(
     actor: CurrentActor,
     server: Server,
     idempotency_key: IdempotencyKey = None,
-) -> dict[str, Any]:
+) -> SentReview:
     """Send line comments on a worker's diff, as one message, to the worker or to a new one that continues its work."""
     worker = await _load_worker(server, run)
     text = format_review(worker.worker_task.branch, data.comments, data.note)
 
-    async def send(id: str) -> dict[str, Any]:
+    async def send(id: str) -> SentReview:
         review = ReviewRequest(text=text, continues=data.continues, ref=idempotency_key or "")
         settings = _make_context(server, worker).settings
-        sent = await send_review(server.launcher, settings, worker, review, by=actor, run=id)
-        return {"run": sent.run, "branch": sent.branch, "text": sent.text}
+        return await send_review(server.launcher, settings, worker, review, by=actor, run=id)
 
     return await run_once(server.store, idempotency_key, data, send)
 
@@ -109,7 +110,7 @@ async def preview_partial_merge(
     actor: CurrentActor,
     server: Server,
     idempotency_key: IdempotencyKey = None,
-) -> dict[str, Any]:
+) -> MergePreview | EmptyMerge:
     """Merge chosen files and hunks of a worker's diff into a new branch, and run the checks.
 
     The target branch is not changed. Nothing is merged if the worker's changes differ from the diff that was shown.
@@ -119,7 +120,7 @@ async def preview_partial_merge(
     context = _make_context(server, worker)
     must_allow_checks(request, context, data.checks)
 
-    async def build(_: str) -> dict[str, Any]:
+    async def build(_: str) -> MergePreview | EmptyMerge:
         notices: list[str] = []
         plan = await plan_partial_merge(
             context, worker, data.files, onto=data.onto, shown=data.shown, notice=notices.append

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from typing import Annotated, Any
+from typing import Annotated
 
 from anyio import to_thread
 from litestar import get, post
 from litestar.exceptions import NotFoundException
 from litestar.params import FromQuery, JSONBody, PathParameter, QueryParameter
-from litestar.response import Response
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, convert
 
 from ....core.journal_rows import GENESIS
 from ....runs import find, run_steering
-from ....runs.run_cost import cost_tree_fields
+from ....runs.run_cost import CostNode, build_cost_tree
 from ....runs.run_fork import NewFork, NewRetry, fork_run, retry_run
 from ....runs.run_listing import RUN_COLUMNS, make_run_row
 from ....runs.run_lookup import open_reader
@@ -27,12 +26,14 @@ from ....setup.settings import Settings
 from ....store.entry_feed import EntryFeed
 from ....store.reader import RunSummary
 from ....values.actor import Actor
-from ....values.agent import Budget, Mode
+from ....values.agent import Budget
 from ....values.attachment import as_attached_files
 from ....values.column import encode_row
+from ....values.document import Document, DocumentPart
 from ....values.errors import NoSuchRun
-from ....values.event import SCHEMA
 from ....values.phase import Phase
+from ....values.team_options import Mode
+from ....values.usage import FullUsage
 from ....views.run_view import RunView
 from ....workers.background_run import BackgroundRun, enqueue_background_run
 from ..command_once import run_once
@@ -75,28 +76,88 @@ class NewMessage(Struct, forbid_unknown_fields=True):
     files: tuple[NewFile, ...] = ()
 
 
-class RunDocument(Struct):
-    """The state of a run after an entry as a document, to which the changes of later entries can be applied."""
+class RunDetails(Document, frozen=True, kw_only=True):
+    """A run: its row in a list, its request and the costs of its operations at the time `now`."""
 
-    schema: int
+    id: str
+    state: Phase
+    agent: str
+    request: str
+    repo: str
+    forked_from: str
+    started_at: float
+    wakes_at: float | None
+    seconds: float
+    entries: int
+    worker: bool
+    usage: FullUsage
+    tree: CostNode | None
+    now: float
+
+
+class EntryPage(Document, frozen=True, kw_only=True):
+    """Entries of a run, and the cursor where the stream continues.
+
+    Each entry is as it is stored, with a sentence about it in `text`, the same as in `podium logs`. `has_more` means
+    that the page is full, and more entries may follow.
+    """
+
     run: str
     state: Phase
-    document: Any
+    cursor: str
+    has_more: bool
+    entries: list[Raw]
 
 
-class RunChanges(Struct):
+class HashedEntry(Document, frozen=True, kw_only=True):
+    """An entry of a run, with its hash and the hash of the entry before it."""
+
+    run: str
+    hash: str
+    previous_hash: str
+    entry: Raw
+
+
+class StartedRun(DocumentPart, frozen=True, kw_only=True):
+    """A run that was started."""
+
+    id: str
+
+
+class StartedFork(StartedRun, frozen=True, kw_only=True):
+    """A fork that was started, at a position of the original run."""
+
+    at: int
+    notices: tuple[str, ...] = ()
+
+
+class SteeredRun(DocumentPart, frozen=True, kw_only=True):
+    """A run that was steered, and what happens next."""
+
+    run: str
+    text: str
+
+
+class RunDocument(Document, frozen=True, kw_only=True):
+    """The state of a run after an entry as a document, to which the changes of later entries can be applied."""
+
+    run: str
+    state: Phase
+    document: Raw
+
+
+class RunChanges(Document, frozen=True, kw_only=True):
     """What entries of a run change in its document: a list for each entry after the entry `after`, in order.
 
     A change is `[PLACE, "set", FIELDS]`, `[PLACE, "add", TEXT_OR_ITEMS]` or `[PLACE, "drop"]`, where PLACE is a list of
     keys. `has_more` means that more entries follow.
     """
 
-    schema: int
     run: str
     state: Phase
     after: int
     has_more: bool
-    changes: list[Any]
+    changes: list[Raw]
 
 
 @get("/api/runs", guards=[may_read], sync_to_thread=True)
@@ -133,33 +194,23 @@ def list_runs(
 
 
 @get("/api/runs/{run:str}", guards=[may_read], sync_to_thread=True)
-def read_run(run: RunPrefix, server: Server) -> dict[str, Any]:
+def read_run(run: RunPrefix, server: Server) -> RunDetails:
     """Return a run: its state, its request and the costs of its operations."""
     now = time.time()
     with open_reader(server.store) as reader:
         summary = reader.read_summary(find.resolve(reader, run, repo=server.repo).run)
         view = RunView.from_entries(reader.read_entries(summary.id))
     state = summary.phase
-    costs = cost_tree_fields(state, view, now=now if state == "running" else view.at)
-    return encode_row(make_run_row(summary, now=now), RUN_COLUMNS) | {
-        "schema": SCHEMA,
-        "worker": summary.is_worker,
-        "usage": costs["usage"],
-        "tree": costs["tree"],
-        "now": now,
-    }
+    costs = build_cost_tree(view, state=state, now=now if state == "running" else view.at)
+    row = encode_row(make_run_row(summary, now=now), RUN_COLUMNS)
+    return convert(
+        row | {"worker": summary.is_worker, "usage": costs.usage, "tree": costs.tree, "now": now}, RunDetails
+    )
 
 
 @get("/api/runs/{run:str}/entries", guards=[may_read], sync_to_thread=True)
-def read_entries(
-    run: RunPrefix, server: Server, after: FromQuery[int] = 0, until: FromQuery[int] = 0
-) -> Response[bytes]:
-    """Return a run's entries after a sequence number, and the cursor where the stream continues.
-
-    Each entry is as it is stored, with a sentence about it in `text`, the same as in `podium logs`.
-    `until` is the last sequence number to return; 0 means no limit. `has_more` means that the page is full, and
-    more entries may follow.
-    """
+def read_entries(run: RunPrefix, server: Server, after: FromQuery[int] = 0, until: FromQuery[int] = 0) -> EntryPage:
+    """Return a run's entries after a sequence number. `until` is the last one to return; 0 means no limit."""
     with open_reader(server.store) as reader, EntryFeed(server.store) as feed:
         id = find.resolve(reader, run, repo=server.repo).run
         # Read the cursor before the entries, so that no entry is missed: an entry that is written in between is both in
@@ -168,17 +219,14 @@ def read_entries(
         first = max(after, 0)
         rows = reader.read_rows(id, first, min(max(until - first, 0), MOST_ENTRIES) if until else MOST_ENTRIES)
         state = reader.read_summary(id).phase
-    lines = b",".join(add_sentence(row.line, row.kind, user=server.user) for row in rows)
     cursor = "" if last is None else last.cursor
-    body = b'{"schema":%d,"run":"%s","state":"%s","cursor":"%s","has_more":%s,"entries":[%s]}' % (
-        SCHEMA,
-        id.encode(),
-        state.encode(),
-        cursor.encode(),
-        b"true" if len(rows) == MOST_ENTRIES else b"false",
-        lines,
+    return EntryPage(
+        run=id,
+        state=state,
+        cursor=cursor,
+        has_more=len(rows) == MOST_ENTRIES,
+        entries=[Raw(add_sentence(row.line, row.kind, user=server.user)) for row in rows],
     )
-    return Response(body, media_type="application/json")
 
 
 @get("/api/runs/{run:str}/state", guards=[may_read], sync_to_thread=True)
@@ -187,7 +235,7 @@ def read_state(run: RunPrefix, server: Server, at: FromQuery[int] = 0) -> RunDoc
     with open_reader(server.store) as reader:
         id = find.resolve(reader, run, repo=server.repo).run
         document = server.run_states.read_state(reader, id, at=max(at, 0))
-        return RunDocument(SCHEMA, id, reader.read_summary(id).phase, Raw(document))
+        return RunDocument(run=id, state=reader.read_summary(id).phase, document=Raw(document))
 
 
 @get("/api/runs/{run:str}/changes", guards=[may_read], sync_to_thread=True)
@@ -201,7 +249,6 @@ def read_changes(run: RunPrefix, server: Server, after: FromQuery[int] = 0, unti
         first = max(after, 0)
         changes = server.run_states.read_changes(reader, id, after=first, until=max(until, 0))
         return RunChanges(
-            schema=SCHEMA,
             run=id,
             state=reader.read_summary(id).phase,
             after=first,
@@ -211,9 +258,7 @@ def read_changes(run: RunPrefix, server: Server, after: FromQuery[int] = 0, unti
 
 
 @get("/api/runs/{run:str}/entries/{seq:int}", guards=[may_read], sync_to_thread=True)
-def read_entry(
-    run: RunPrefix, seq: Annotated[int, PathParameter(ge=1, le=LARGEST_SEQ)], server: Server
-) -> dict[str, Any]:
+def read_entry(run: RunPrefix, seq: Annotated[int, PathParameter(ge=1, le=LARGEST_SEQ)], server: Server) -> HashedEntry:
     """Return one entry of a run, with its hash and the hash of the entry before it.
 
     A hash covers its entry, without the sentence in `text`, and all entries before it. For the first entry,
@@ -227,13 +272,12 @@ def read_entry(
         if wanted not in hashes:
             raise NotFoundException(f"run {id} has no entry {wanted}")
     wanted_row = next(row for row in rows if row.seq == seq)
-    return {
-        "schema": SCHEMA,
-        "run": id,
-        "hash": hashes[seq].hex(),
-        "previous_hash": hashes[seq - 1].hex(),
-        "entry": Raw(add_sentence(wanted_row.line, wanted_row.kind, user=server.user)),
-    }
+    return HashedEntry(
+        run=id,
+        hash=hashes[seq].hex(),
+        previous_hash=hashes[seq - 1].hex(),
+        entry=Raw(add_sentence(wanted_row.line, wanted_row.kind, user=server.user)),
+    )
 
 
 @post("/api/runs", guards=[may(enqueue_background_run)])
@@ -243,7 +287,7 @@ async def start_run(
     actor: CurrentActor,
     server: Server,
     idempotency_key: IdempotencyKey = None,
-) -> dict[str, Any]:
+) -> StartedRun:
     """Start a run in the background, in its own process."""
     place = await to_thread.run_sync(lambda: server.find_place(data.repo, by=get_token(request)))
     settings = Settings.load(
@@ -257,8 +301,8 @@ async def start_run(
     }
     new = BackgroundRun(agent=data.agent, request=data.request, place=place, options=options)
 
-    async def start(id: str) -> dict[str, Any]:
-        return {"id": await enqueue_background_run(server.launcher, settings, new, by=actor, run=id)}
+    async def start(id: str) -> StartedRun:
+        return StartedRun(id=await enqueue_background_run(server.launcher, settings, new, by=actor, run=id))
 
     return await run_once(server.store, idempotency_key, data, start)
 
@@ -270,40 +314,40 @@ def send(
     actor: CurrentActor,
     server: Server,
     idempotency_key: IdempotencyKey = None,
-) -> dict[str, Any]:
+) -> SteeredRun:
     """Send a message to an agent in a run."""
     files = as_attached_files((one.name, one.data) for one in data.files)
     message = run_steering.NewMessage(text=data.text, agent=data.agent, files=files, ref=idempotency_key or "")
-    return _steered_fields(run_steering.send_message(server.store, _read_summary(server, run), message, by=actor))
+    return SteeredRun.of(run_steering.send_message(server.store, _read_summary(server, run), message, by=actor))
 
 
 @post("/api/runs/{run:str}/pause", guards=[may(run_steering.pause_run)], status_code=200)
-async def pause(run: RunPrefix, actor: CurrentActor, server: Server) -> dict[str, Any]:
+async def pause(run: RunPrefix, actor: CurrentActor, server: Server) -> SteeredRun:
     """Pause a run; its current steps finish first."""
-    return _steered_fields(await run_steering.pause_run(server.launcher, _find_run(server, run), by=actor))
+    return SteeredRun.of(await run_steering.pause_run(server.launcher, _find_run(server, run), by=actor))
 
 
 @post("/api/runs/{run:str}/resume", guards=[may(resume_run)], status_code=200)
-async def resume(run: RunPrefix, actor: CurrentActor, server: Server) -> dict[str, Any]:
+async def resume(run: RunPrefix, actor: CurrentActor, server: Server) -> SteeredRun:
     """Resume a paused or interrupted run. Workers are resumed by a commander, other runs by the server itself."""
     id = _find_run(server, run)
     await server.resume_run(id, by=actor)
-    return {"run": id, "text": f"run {id} continues"}
+    return SteeredRun(run=id, text=f"run {id} continues")
 
 
 @post("/api/runs/{run:str}/stop", guards=[may(run_steering.stop_run)], status_code=200)
-async def stop(run: RunPrefix, actor: CurrentActor, server: Server) -> dict[str, Any]:
+async def stop(run: RunPrefix, actor: CurrentActor, server: Server) -> SteeredRun:
     """Stop a run and keep its partial results."""
-    return _steered_fields(await run_steering.stop_run(server.launcher, _find_run(server, run), by=actor))
+    return SteeredRun.of(await run_steering.stop_run(server.launcher, _find_run(server, run), by=actor))
 
 
 @post("/api/runs/{run:str}/budget", guards=[may(run_steering.change_budget)], status_code=200, sync_to_thread=True)
-def change_budget(run: RunPrefix, data: JSONBody[Budget], actor: CurrentActor, server: Server) -> dict[str, Any]:
+def change_budget(run: RunPrefix, data: JSONBody[Budget], actor: CurrentActor, server: Server) -> SteeredRun:
     """Change a run's limits. A time limit applies at once; other limits apply from the next model call.
 
     Limits that are not given do not change.
     """
-    return _steered_fields(run_steering.change_budget(server.store, _read_summary(server, run), data, by=actor))
+    return SteeredRun.of(run_steering.change_budget(server.store, _read_summary(server, run), data, by=actor))
 
 
 @post("/api/runs/{run:str}/fork", guards=[may(fork_run)])
@@ -314,7 +358,7 @@ async def fork(
     actor: CurrentActor,
     server: Server,
     idempotency_key: IdempotencyKey = None,
-) -> dict[str, Any]:
+) -> StartedFork:
     """Start a run that shares the timeline of another one up to a position.
 
     Changing a decision is an answer in the person's name, so `decision` needs the scope `approve`.
@@ -323,12 +367,12 @@ async def fork(
         require_scope(request, "approve", to="changing a decision")
     source = _find_run(server, run)
 
-    async def start(id: str) -> dict[str, Any]:
+    async def start(id: str) -> StartedFork:
         if (known := await _continue_fork(server, id, by=actor)) is not None:
             return known
         forked = await fork_run(server.launcher, source, data, by=actor, id=id)
         await server.resume_run(forked.id, by=actor)
-        return {"id": forked.id, "at": forked.at, "notices": list(forked.notices)}
+        return StartedFork.of(forked)
 
     return await run_once(server.store, idempotency_key, (source, data), start)
 
@@ -340,21 +384,21 @@ async def retry(
     actor: CurrentActor,
     server: Server,
     idempotency_key: IdempotencyKey = None,
-) -> dict[str, Any]:
+) -> StartedFork:
     """Retry a run from just before it failed or was stopped, or from a plan step or an agent."""
     source = _find_run(server, run)
 
-    async def start(id: str) -> dict[str, Any]:
+    async def start(id: str) -> StartedFork:
         if (known := await _continue_fork(server, id, by=actor)) is not None:
             return known
         forked = await retry_run(server.launcher, source, data, by=actor, id=id)
         await server.resume_run(forked.id, by=actor)
-        return {"id": forked.id, "at": forked.at, "notices": list(forked.notices)}
+        return StartedFork.of(forked)
 
     return await run_once(server.store, idempotency_key, (source, data), start)
 
 
-async def _continue_fork(server: ServerContext, id: str, *, by: Actor) -> dict[str, Any] | None:
+async def _continue_fork(server: ServerContext, id: str, *, by: Actor) -> StartedFork | None:
     """Continue and return the fork with this id, which an earlier attempt at the same request created.
 
     Return None if there is no such fork.
@@ -367,12 +411,7 @@ async def _continue_fork(server: ServerContext, id: str, *, by: Actor) -> dict[s
         return None
     if summary.phase == "resumable":
         await server.resume_run(id, by=by)
-    started = summary.started
-    return {"id": id, "at": int(started.forked_from.rpartition("@")[2]), "notices": []}
-
-
-def _steered_fields(steered: run_steering.Steered) -> dict[str, Any]:
-    return {"run": steered.run, "text": steered.text}
+    return StartedFork(id=id, at=int(summary.started.forked_from.rpartition("@")[2]))
 
 
 def _find_run(server: ServerContext, run: str) -> str:

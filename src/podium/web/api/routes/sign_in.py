@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from litestar import delete, get, post
 from litestar.exceptions import NotAuthorizedException, TooManyRequestsException
 from litestar.params import FromPath, JSONBody
 from msgspec import Struct
 
 from ....values.actor import AccessScope
-from ....values.event import SCHEMA
-from ..access_tokens import FAILURE_SECONDS, MOST_FAILURES, SESSION_SECONDS, AccessToken
+from ....values.document import Document, DocumentPart
+from ..access_tokens import FAILURE_SECONDS, MOST_FAILURES, SESSION_SECONDS
 from ..route_parameters import Server
 from ..scopes import ApiRequest, get_token, may_act, may_read, require_scope
 
@@ -31,6 +29,38 @@ class NewToken(Struct):
     token: str
     scopes: list[AccessScope]
     expires: float
+
+
+class TokenItem(DocumentPart, frozen=True, kw_only=True):
+    """A token in a list, without its secret. `expires` is 0 if it is valid until it is revoked."""
+
+    id: str
+    name: str
+    scopes: tuple[AccessScope, ...]
+    created: float
+    expires: float
+    last_used: float
+
+
+class Session(Document, frozen=True, kw_only=True):
+    """The token with its scopes, the user's name, and the server's repository and home folder."""
+
+    token: TokenItem
+    user: str
+    repo: str
+    home: str
+
+
+class TokenList(Document, frozen=True, kw_only=True):
+    """The valid tokens."""
+
+    tokens: list[TokenItem]
+
+
+class RevokedToken(Struct, frozen=True, kw_only=True):
+    """The id of a token that was revoked."""
+
+    revoked: str
 
 
 @post("/api/login", status_code=200, sync_to_thread=False)
@@ -57,48 +87,31 @@ def sign_in(data: JSONBody[Login], request: ApiRequest, server: Server) -> NewTo
 
 
 @get("/api/session", guards=[may_read], sync_to_thread=False)
-def read_session(request: ApiRequest, server: Server) -> dict[str, Any]:
+def read_session(request: ApiRequest, server: Server) -> Session:
     """Return the token with its scopes, the user's name, and the server's repository and home folder."""
-    token = get_token(request)
-    return {
-        "schema": SCHEMA,
-        "token": _token_fields(token),
-        "user": server.user,
-        "repo": str(server.repo),
-        "home": str(server.settings.home),
-    }
+    token, home = TokenItem.of(get_token(request)), str(server.settings.home)
+    return Session(token=token, user=server.user, repo=str(server.repo), home=home)
 
 
 @post("/api/session/end", guards=[may_read], sync_to_thread=False)
-def sign_out(request: ApiRequest, server: Server) -> dict[str, Any]:
+def sign_out(request: ApiRequest, server: Server) -> RevokedToken:
     """Revoke the token used for this request."""
-    return {"revoked": server.tokens.revoke_token(get_token(request).id).id}
+    return RevokedToken(revoked=server.tokens.revoke_token(get_token(request).id).id)
 
 
 @get("/api/tokens", guards=[may_act], sync_to_thread=False)
-def list_tokens(server: Server) -> dict[str, Any]:
+def list_tokens(server: Server) -> TokenList:
     """List the valid tokens, without their secrets."""
-    return {"schema": SCHEMA, "tokens": [_token_fields(one) for one in server.tokens.list_tokens()]}
+    return TokenList(tokens=[TokenItem.of(one) for one in server.tokens.list_tokens()])
 
 
 @delete("/api/tokens/{token_id:str}", guards=[may_act], status_code=200, sync_to_thread=False)
-def revoke_token(token_id: FromPath[str], request: ApiRequest, server: Server) -> dict[str, Any]:
+def revoke_token(token_id: FromPath[str], request: ApiRequest, server: Server) -> RevokedToken:
     """Revoke a token. A token that may approve can be revoked only by another one that may."""
     found = server.tokens.get_token(token_id)
     if "approve" in found.scopes and found.id != get_token(request).id:
         require_scope(request, "approve", to="revoking a token that may approve")
-    return {"revoked": server.tokens.revoke_token(found.id).id}
-
-
-def _token_fields(token: AccessToken) -> dict[str, Any]:
-    return {
-        "id": token.id,
-        "name": token.name,
-        "scopes": list(token.scopes),
-        "created": token.created,
-        "expires": token.expires,
-        "last_used": token.last_used,
-    }
+    return RevokedToken(revoked=server.tokens.revoke_token(found.id).id)
 
 
 ROUTES = (sign_in, read_session, sign_out, list_tokens, revoke_token)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-import msgspec
 from litestar import get
 from litestar.params import FromPath, PathParameter
 from litestar.response import Response
+from msgspec import Struct
 
 from ....runs import find
 from ....runs.decision_lookup import find_decision, find_decision_repo, list_decisions
@@ -16,8 +16,9 @@ from ....runs.run_lookup import open_reader
 from ....runs.work_lookup import iter_work_runs
 from ....store.reader import StoreReader
 from ....values.column import encode_rows
+from ....values.document import Document
 from ....values.errors import Mistake, NoSuchRun, StoreCorrupt
-from ....values.event import KINDS, SCHEMA, TeamFormed
+from ....values.event import KINDS, SCHEMA, ArtifactStored, TeamFormed
 from ....views.decision_fields import DECISION_COLUMNS, list_decision_rows, whole_decision_fields
 from ..route_parameters import RepoFolder, RunPrefix, Server
 from ..scopes import ApiRequest, get_token, may_read
@@ -25,39 +26,76 @@ from ..scopes import ApiRequest, get_token, may_read
 MOST_PLANS = 50
 
 
+class RunPlans(Struct, frozen=True, kw_only=True):
+    """The plans of a run's collaborating teams and the states of their steps."""
+
+    run: str
+    teams: list[dict[str, Any]]
+
+    @classmethod
+    def read(cls, reader: StoreReader, run: str) -> Self:
+        """Return the plans of a run."""
+        return cls(run=run, teams=[one for work in iter_work_runs(reader, run) for one in work.iter_team_fields()])
+
+
+class PlanList(Document, frozen=True, kw_only=True):
+    """The newest runs whose teams have a plan, or are making one."""
+
+    plans: list[RunPlans]
+
+
+class PlanDocument(RunPlans, frozen=True, kw_only=True):
+    """The plans of one run."""
+
+    schema: int = SCHEMA
+
+
+class ArtifactList(Document, frozen=True, kw_only=True):
+    """The artifacts that the steps of a run produced."""
+
+    run: str
+    artifacts: list[ArtifactStored]
+
+
+class DecisionList(Document, frozen=True, kw_only=True):
+    """A repository's decisions, newest first."""
+
+    decisions: list[dict[str, object]]
+
+
+class DecisionDocument(Document, frozen=True, kw_only=True):
+    """A decision with its ballots and the text of its record."""
+
+    decision: dict[str, Any]
+
+
 @get("/api/plans", guards=[may_read], sync_to_thread=True)
-def list_plans(server: Server) -> dict[str, Any]:
+def list_plans(server: Server) -> PlanList:
     """List the newest runs whose teams have a plan, or are making one, with the states of all steps."""
-    found: list[dict[str, Any]] = []
+    found: list[RunPlans] = []
     if server.store.exists():
         with StoreReader(server.store) as reader:
             for run in (one.id for one in reader.read_run_list().readable):
                 if len(found) < MOST_PLANS and reader.read_rows_of_kinds(run, (KINDS[TeamFormed],)):
                     with suppress(StoreCorrupt):  # one damaged run must not hide the others
-                        found.append(_plan_fields(reader, run))
-    return {"schema": SCHEMA, "plans": found}
+                        found.append(RunPlans.read(reader, run))
+    return PlanList(plans=found)
 
 
 @get("/api/runs/{run:str}/plan", guards=[may_read], sync_to_thread=True)
-def read_plan(run: RunPrefix, server: Server) -> dict[str, Any]:
+def read_plan(run: RunPrefix, server: Server) -> PlanDocument:
     """Return the plans of a run's collaborating teams and the states of their steps."""
     with open_reader(server.store) as reader:
-        id = find.resolve(reader, run, repo=server.repo).run
-        return {"schema": SCHEMA, **_plan_fields(reader, id)}
-
-
-def _plan_fields(reader: StoreReader, run: str) -> dict[str, Any]:
-    teams = [one for work in iter_work_runs(reader, run) for one in work.iter_team_fields()]
-    return msgspec.to_builtins({"run": run, "teams": teams})  # type: ignore[no-any-return]
+        return PlanDocument.read(reader, find.resolve(reader, run, repo=server.repo).run)
 
 
 @get("/api/runs/{run:str}/artifacts", guards=[may_read], sync_to_thread=True)
-def list_artifacts(run: RunPrefix, server: Server) -> dict[str, Any]:
+def list_artifacts(run: RunPrefix, server: Server) -> ArtifactList:
     """List the artifacts that the steps of a run produced."""
     with open_reader(server.store) as reader:
         id = find.resolve(reader, run, repo=server.repo).run
         artifacts = [one for work in iter_work_runs(reader, id) for one in work.plans.artifacts]
-    return {"schema": SCHEMA, "run": id, "artifacts": msgspec.to_builtins(artifacts)}
+    return ArtifactList(run=id, artifacts=artifacts)
 
 
 @get("/api/artifacts/{digest:str}", guards=[may_read], sync_to_thread=True)
@@ -73,12 +111,12 @@ def read_artifact(digest: FromPath[str], server: Server) -> Response[bytes]:
 
 
 @get("/api/decisions", guards=[may_read], sync_to_thread=True)
-def read_decisions(request: ApiRequest, server: Server, repo: RepoFolder = "") -> dict[str, Any]:
+def read_decisions(request: ApiRequest, server: Server, repo: RepoFolder = "") -> DecisionList:
     """List a repository's decisions, newest first."""
     place = find_decision_repo(server.find_place(repo, by=get_token(request)))
     decisions = list_decisions(server.store, place)
     rows = reversed(list_decision_rows(decisions))
-    return {"schema": SCHEMA, "decisions": encode_rows(rows, DECISION_COLUMNS)}
+    return DecisionList(decisions=encode_rows(rows, DECISION_COLUMNS))
 
 
 @get("/api/decisions/{run:str}/{decision_id:str}", guards=[may_read], sync_to_thread=True)
@@ -88,13 +126,13 @@ def read_decision(
     request: ApiRequest,
     server: Server,
     repo: RepoFolder = "",
-) -> dict[str, Any]:
+) -> DecisionDocument:
     """Return a decision with its ballots and the text of its record."""
     if not run:
         raise Mistake("the run id is empty; give the id of a run and the id of a decision")
     place = find_decision_repo(server.find_place(repo, by=get_token(request)))
     record = find_decision(server.store, place, f"{run}/{decision_id}")
-    return {"schema": SCHEMA, "decision": msgspec.to_builtins(whole_decision_fields(record))}
+    return DecisionDocument(decision=whole_decision_fields(record))
 
 
 ROUTES = (list_plans, read_plan, list_artifacts, read_artifact, read_decisions, read_decision)

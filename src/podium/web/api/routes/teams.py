@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
 from litestar import get, post
 from litestar.exceptions import ClientException
 from litestar.params import FromPath, JSONBody
@@ -13,10 +10,19 @@ from ....roster.agent_name import to_agent_name
 from ....roster.discovery import Roster, load_roster
 from ....roster.new_team import NewTeam, build_new_team
 from ....roster.presets import Preset
-from ....roster.roster_fields import graph_fields, list_teams, roster_fields, team_fields
+from ....roster.roster_listing import (
+    AgentGraph,
+    AgentList,
+    TeamDetails,
+    TeamItem,
+    build_graph,
+    describe_team,
+    list_agents,
+    list_teams,
+)
 from ....roster.team_definition import describe_save_losses, find_overridden_builtin, find_team, save_team
 from ....values.agent import Source
-from ....values.event import SCHEMA
+from ....values.document import Document
 from ..route_parameters import RepoFolder, Server
 from ..scopes import ApiRequest, get_token, may_approve, may_read
 
@@ -32,40 +38,47 @@ class TeamToSave(NewTeam, frozen=True, kw_only=True, forbid_unknown_fields=True)
     repo: str = ""
 
 
+class TeamList(Document, frozen=True, kw_only=True):
+    """The teams that are available in a repository."""
+
+    teams: list[TeamItem]
+
+
+class SavedTeam(Document, frozen=True, kw_only=True):
+    """The name under which a saved team can be run, and the built-in team that it overrides, if any."""
+
+    name: str
+    overrides: str
+
+
 @get("/api/agents", guards=[may_read], sync_to_thread=True)
-def list_agents(request: ApiRequest, server: Server, repo: RepoFolder = "") -> dict[str, Any]:
+def read_agents(request: ApiRequest, server: Server, repo: RepoFolder = "") -> AgentList:
     """List the agents that are available in a repository."""
-    fields: dict[str, Any] = msgspec.to_builtins(roster_fields(_load_roster(request, server, repo)))
-    return {"schema": SCHEMA, **fields}
+    return list_agents(_load_roster(request, server, repo))
 
 
 @get("/api/teams", guards=[may_read], sync_to_thread=True)
-def read_teams(request: ApiRequest, server: Server, repo: RepoFolder = "") -> dict[str, Any]:
+def read_teams(request: ApiRequest, server: Server, repo: RepoFolder = "") -> TeamList:
     """List the teams that are available in a repository."""
-    roster = _load_roster(request, server, repo)
-    return {"schema": SCHEMA, "teams": msgspec.to_builtins(list(list_teams(roster)))}
+    return TeamList(teams=list(list_teams(_load_roster(request, server, repo))))
 
 
 @get("/api/teams/{name:str}", guards=[may_read], sync_to_thread=True)
-def read_team(name: FromPath[str], request: ApiRequest, server: Server, repo: RepoFolder = "") -> dict[str, Any]:
+def read_team(name: FromPath[str], request: ApiRequest, server: Server, repo: RepoFolder = "") -> TeamDetails:
     """Return a team: its mode, its options and its members."""
     place, home = server.find_place(repo, by=get_token(request)), server.settings.home
-    fields: dict[str, Any] = msgspec.to_builtins(
-        team_fields(find_team(name, load_roster(place, home), repo=place, home=home))
-    )
-    return {"schema": SCHEMA, **fields}
+    return describe_team(find_team(name, load_roster(place, home), repo=place, home=home))
 
 
 @get("/api/agents/{name:str}/graph", guards=[may_read], sync_to_thread=True)
-def read_graph(name: FromPath[str], request: ApiRequest, server: Server, repo: RepoFolder = "") -> dict[str, Any]:
+def read_graph(name: FromPath[str], request: ApiRequest, server: Server, repo: RepoFolder = "") -> AgentGraph:
     """Return an agent, the agents that it needs, and how they are connected."""
     team = _load_roster(request, server, repo).resolve_team(name)
-    fields: dict[str, Any] = msgspec.to_builtins(graph_fields({one.name: one for one in team}, team[0].name))
-    return {"schema": SCHEMA, **fields}
+    return build_graph({one.name: one for one in team}, team[0].name)
 
 
 @post("/api/teams", guards=[may_approve], sync_to_thread=True)
-def create_team(data: JSONBody[TeamToSave], request: ApiRequest, server: Server) -> dict[str, Any]:
+def create_team(data: JSONBody[TeamToSave], request: ApiRequest, server: Server) -> SavedTeam:
     """Save a new team of existing agents, among the person's own presets. This changes what later runs do.
 
     If another team would be replaced or settings would be lost, and `agreed` is not set, reply 409 with a question.
@@ -78,11 +91,10 @@ def create_team(data: JSONBody[TeamToSave], request: ApiRequest, server: Server)
         raise ClientException(f"{' '.join(losses)} Save {preset.name}?", status_code=409)
     save_team(preset, repo=target, home=home)
     roster = load_roster(place, home)
-    return {
-        "schema": SCHEMA,
-        "name": _find_saved_name(preset, roster, "user" if data.mine else "repo"),
-        "overrides": find_overridden_builtin(preset.name, roster) or "",
-    }
+    return SavedTeam(
+        name=_find_saved_name(preset, roster, "user" if data.mine else "repo"),
+        overrides=find_overridden_builtin(preset.name, roster) or "",
+    )
 
 
 def _find_saved_name(preset: Preset, roster: Roster, source: Source) -> str:
@@ -99,4 +111,4 @@ def _load_roster(request: ApiRequest, server: Server, repo: str) -> Roster:
     return load_roster(server.find_place(repo, by=get_token(request)), server.settings.home)
 
 
-ROUTES = (list_agents, read_teams, read_team, read_graph, create_team)
+ROUTES = (read_agents, read_teams, read_team, read_graph, create_team)

@@ -13,7 +13,7 @@ from litestar.params import JSONBody
 from msgspec import Meta, Struct, structs
 
 from ....core.placement import WorkerOptions
-from ....runs.branch_forecast import forecast_branches, forecast_fields, read_current_branch
+from ....runs.branch_forecast import ForecastReport, build_forecast_report, forecast_branches, read_current_branch
 from ....runs.context_window import add_context_windows
 from ....runs.merge_candidates import (
     MergeCandidate,
@@ -26,15 +26,15 @@ from ....runs.worktree_listing import WORKTREE_COLUMNS, WorktreeRow
 from ....setup.settings import Settings
 from ....store.worker_index import WorkerIndex
 from ....values.actor import Actor
-from ....values.column import encode_rows, list_page_columns
+from ....values.column import PageColumn, encode_rows, list_page_columns
+from ....values.document import Document, DocumentPart
 from ....values.errors import Mistake
-from ....values.event import SCHEMA
 from ....values.plain_text import truncate_text
 from ....values.worker_task import DEFAULT_WORKER_AGENT
 from ....views.worker_state import WorkerState
 from ....workers.best_of_team import MOST_TIMES, Choose
 from ....workers.delegation import NewWorker, delegate
-from ....workers.merge_run import merge_fields
+from ....workers.merge_run import MergeReport
 from ....workers.merging import (
     MergePlan,
     MergeRequest,
@@ -46,6 +46,7 @@ from ....workers.merging import (
     plan_merge,
 )
 from ....workspace.git.repository import Repository
+from ....workspace.merging.merge_train import LeftOutBranch, MergedBranch
 from ....workspace.worktrees.cleanup import list_worktrees
 from ..command_once import run_once
 from ..route_parameters import CurrentActor, IdempotencyKey, RepoFolder, Server
@@ -88,8 +89,70 @@ class ReviewedMerge(Struct, forbid_unknown_fields=True):
     repo: str = ""
 
 
+class WorkerList(Document, frozen=True, kw_only=True):
+    """Workers, with the columns to draw."""
+
+    columns: list[PageColumn]
+    workers: list[dict[str, Any]]
+
+
+class Candidate(DocumentPart, frozen=True, kw_only=True):
+    """A branch that may be merged, and the run whose work is on it."""
+
+    branch: str
+    run: str
+    notice: str
+
+
+class RepositoryForecast(Document, frozen=True, kw_only=True):
+    """How the branches of a repository would merge into the checked-out branch.
+
+    `skipped` contains the reason for each branch that is not a candidate.
+    """
+
+    forecast: ForecastReport | None
+    candidates: list[Candidate]
+    skipped: list[str]
+
+
+class WorktreeList(Document, frozen=True, kw_only=True):
+    """The worktrees of a repository."""
+
+    worktrees: list[dict[str, object]]
+
+
+class StartedWorker(Struct, frozen=True, kw_only=True):
+    """A worker that was started, with its run and its branch."""
+
+    id: str
+    branch: str
+
+
+class MergePreview(MergeReport, frozen=True, kw_only=True):
+    """The result of a merge that can be applied, with the notices about it."""
+
+    notices: list[str]
+
+
+class EmptyMerge(Document, frozen=True, kw_only=True):
+    """A merge without any branches that can be merged, with the notices that say why."""
+
+    target: str
+    notices: list[str]
+    coupled: tuple[MergedBranch, ...] = ()
+    left_out: tuple[LeftOutBranch, ...] = ()
+
+
+class MovedTarget(Struct, frozen=True, kw_only=True):
+    """A branch that was moved to the result of a merge."""
+
+    target: str
+    commit: str
+    notices: list[str]
+
+
 @get("/api/workers", guards=[may_read])
-async def list_workers(request: ApiRequest, server: Server, repo: RepoFolder = "") -> dict[str, Any]:
+async def list_workers(request: ApiRequest, server: Server, repo: RepoFolder = "") -> WorkerList:
     """List the workers in all repositories, or in one, with their state, changed lines and cost.
 
     Of the workers that have ended, only the last `MOST_OVER` are listed.
@@ -110,15 +173,15 @@ async def list_workers(request: ApiRequest, server: Server, repo: RepoFolder = "
     rows = make_worker_rows(workers, statuses, now=time.time())
     items = msgspec.to_builtins(encode_rows(rows, WORKER_COLUMNS))
     await to_thread.run_sync(add_context_windows, items, server.settings)
-    return {"schema": SCHEMA, "columns": list_page_columns(WORKER_COLUMNS), "workers": items}
+    return WorkerList(columns=list_page_columns(WORKER_COLUMNS), workers=items)
 
 
 @get("/api/forecast", guards=[may_read])
-async def read_forecast(request: ApiRequest, server: Server, repo: RepoFolder = "") -> dict[str, Any]:
+async def read_forecast(request: ApiRequest, server: Server, repo: RepoFolder = "") -> RepositoryForecast:
     """Return the branches that may be merged into the checked-out branch, how they would merge, and which overlap.
 
     The forecast includes the branches of workers that are still working, but not those that are only a part of a team's
-    work. `skipped` contains the reason for each branch that is not a candidate.
+    work.
     """
     context = RepoContext(await _find_place(request, server, repo), server.settings)
     skipped: list[str] = []
@@ -126,12 +189,11 @@ async def read_forecast(request: ApiRequest, server: Server, repo: RepoFolder = 
     branches = await to_thread.run_sync(find_independent_branches, context)
     branches |= {one.branch: one.base for one in candidates if one.branch not in branches}
     found = await forecast_branches(context.repository.main_folder, branches) if branches else None
-    return {
-        "schema": SCHEMA,
-        "forecast": None if found is None else msgspec.to_builtins(forecast_fields(found)),
-        "candidates": [{"branch": one.branch, "run": one.run, "notice": one.notice} for one in candidates],
-        "skipped": skipped,
-    }
+    return RepositoryForecast(
+        forecast=None if found is None else build_forecast_report(found),
+        candidates=[Candidate.of(one) for one in candidates],
+        skipped=skipped,
+    )
 
 
 async def _list_candidates(context: RepoContext, skipped: list[str]) -> list[MergeCandidate]:
@@ -143,12 +205,12 @@ async def _list_candidates(context: RepoContext, skipped: list[str]) -> list[Mer
 
 
 @get("/api/worktrees", guards=[may_read])
-async def read_worktrees(request: ApiRequest, server: Server, repo: RepoFolder = "") -> dict[str, Any]:
+async def read_worktrees(request: ApiRequest, server: Server, repo: RepoFolder = "") -> WorktreeList:
     """List the worktrees of a repository."""
     context = RepoContext(await _find_place(request, server, repo), server.settings)
     now = time.time()
     rows = [WorktreeRow(summary=one, now=now) for one in await list_worktrees(context.worktrees)]
-    return {"schema": SCHEMA, "worktrees": msgspec.to_builtins(encode_rows(rows, WORKTREE_COLUMNS))}
+    return WorktreeList(worktrees=encode_rows(rows, WORKTREE_COLUMNS))
 
 
 @post("/api/workers", guards=[may(delegate)])
@@ -158,7 +220,7 @@ async def delegate_task(
     actor: CurrentActor,
     server: Server,
     idempotency_key: IdempotencyKey = None,
-) -> dict[str, Any]:
+) -> StartedWorker:
     """Start a worker that does a task on its own branch, in its own process and checkout."""
     place = await _find_place(request, server, data.repo)
     settings = Settings.load(repo=place, store=server.store, home=server.settings.home, model=data.model)
@@ -175,8 +237,9 @@ async def delegate_task(
         choose=data.choose,
     )
 
-    async def start(id: str) -> dict[str, Any]:
-        return {"id": await delegate(server.launcher, settings, worker, by=actor, run=id), "branch": data.branch}
+    async def start(id: str) -> StartedWorker:
+        run = await delegate(server.launcher, settings, worker, by=actor, run=id)
+        return StartedWorker(id=run, branch=data.branch)
 
     return await run_once(server.store, idempotency_key, data, start)
 
@@ -188,7 +251,7 @@ async def preview_merge(
     actor: CurrentActor,
     server: Server,
     idempotency_key: IdempotencyKey = None,
-) -> dict[str, Any]:
+) -> MergePreview | EmptyMerge:
     """Merge branches one after another into a new branch, and run the checks at each step. The target does not move.
 
     `checks` adds commands to the checks in the settings. Commands that are not there need the scope `approve`.
@@ -198,27 +261,28 @@ async def preview_merge(
     merge = MergeRequest(branches=data.branches, onto=data.onto, single_for="the dashboard")
     notices: list[str] = []
 
-    async def build(_: str) -> dict[str, Any]:
+    async def build(_: str) -> MergePreview | EmptyMerge:
         plan = await plan_merge(context, merge, notice=notices.append)
         return await preview_plan(plan, data.checks, notices, by=actor)
 
     return await run_once(server.store, idempotency_key, data, build)
 
 
-async def preview_plan(plan: MergePlan, checks: tuple[str, ...], notices: list[str], *, by: Actor) -> dict[str, Any]:
-    """Build a merge in one repository, add to `notices`, and return them with the result as JSON fields."""
+async def preview_plan(
+    plan: MergePlan, checks: tuple[str, ...], notices: list[str], *, by: Actor
+) -> MergePreview | EmptyMerge:
+    """Build a merge in one repository, add to `notices`, and return them with the result."""
     if not plan.merges:
-        return {"schema": SCHEMA, "target": plan.target, "coupled": [], "left_out": [], "notices": notices}
+        return EmptyMerge(target=plan.target, notices=notices)
     checked = await build_merge(plan, checks, by=by, notice=notices.append)
     [(_, outcome)] = checked.parts
-    fields: dict[str, Any] = msgspec.to_builtins(merge_fields(outcome))
-    return {**fields, "notices": notices}
+    return MergePreview.of(outcome, notices=notices)
 
 
 @post("/api/merges/apply", guards=[may(apply_merge)], status_code=200)
 async def apply_reviewed_merge(
     data: JSONBody[ReviewedMerge], request: ApiRequest, actor: CurrentActor, server: Server
-) -> dict[str, Any]:
+) -> MovedTarget:
     """Move the target to the result that was reviewed. Nothing moves if the target or the tree has changed.
 
     As after `podium merge`, the branch of the merge and the remote refs of merged workers are removed. `notices` says
@@ -230,7 +294,7 @@ async def apply_reviewed_merge(
     result = await find_reviewed_result(context, target=data.target, base=data.base, commit=data.commit, tree=data.tree)
     applied = await apply_merge([result], by=actor)
     notices += [format_kept_ref(one) for one in applied.kept_refs]
-    return {"target": data.target, "commit": data.commit, "notices": notices}
+    return MovedTarget(target=data.target, commit=data.commit, notices=notices)
 
 
 def must_allow_checks(request: ApiRequest, context: RepoContext, given: tuple[str, ...]) -> None:

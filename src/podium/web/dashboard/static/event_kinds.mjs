@@ -15,6 +15,7 @@ export const KINDS = Object.freeze({
   message_sent: "An agent sent a message to another member of its team. `run` is the run in which that member works.",
   message_acknowledged: "A message from an agent in this run was delivered, or its recipient ended before it could be delivered.",
   checkout_saved: "The files of the run's checkout were saved as a commit: before the first change, or when the run ended.",
+  noticed: "A notice for the user that requires no action.",
   permission_asked: "An agent requested permission for an action, which is executed only if the answer allows it.",
   permission_answered: "The permission request with this id was answered; the answer is final.",
   question_asked: "An agent asked the user a question, or asked for approval of a plan, a decision or a review.",
@@ -27,6 +28,11 @@ export const KINDS = Object.freeze({
   memory_changed: "An agent changed its memory. Lines of `diff` begin with `-` if they were removed, and with `+` if added.",
   operation_started: "An agent started its operation.",
   operation_ended: "An agent's operation ended, and with it every unfinished operation below it.",
+  advised: "Every advisor gave its advice or was unavailable.",
+  changes_expected: "An agent has started, and its work must change files.",
+  route_refused: "A router chose no agent, or an agent that is not one of its destinations.",
+  routed: "A router passed the request to this agent.",
+  handed_off: "An agent's answer was handed to another agent, which answers instead.",
   turn_started: "A prompt was sent to a session.",
   turn_resumed: "A turn continues after its process stopped. The text that the turn had streamed until then is superseded.",
   turn_ended: "A turn ended, with a reply or with a failure.",
@@ -43,11 +49,6 @@ export const KINDS = Object.freeze({
   call_cut: "A model call was cancelled. `text` and `usage` are the text received and the tokens used by then, if known.",
   tool_called: "A tool call started; `is_from_text` says whether the model wrote the call as text.",
   tool_answered: "A tool call ended.",
-  advised: "Every advisor gave its advice or was unavailable.",
-  changes_expected: "An agent has started, and its work must change files.",
-  route_refused: "A router chose no agent, or an agent that is not one of its destinations.",
-  routed: "A router passed the request to this agent.",
-  handed_off: "An agent's answer was handed to another agent, which answers instead.",
   team_planned: "A lead assigned the work; `skipped` lists the invalid assignments, and why they are invalid.",
   evaluated: "An evaluator scored the work of an iteration.",
   checked: "A team's check commands were run on a clean checkout of its work.",
@@ -68,7 +69,6 @@ export const KINDS = Object.freeze({
   work_moved: "A worker's run continues on another machine, in the checkout `path`, with the files of the pushed `commit`.",
   worker_sent: "This run started a worker, whose own run has the id `run`.",
   worker_returned: "A worker ended: its outcome, its answer or error, its usage and the files that it changed.",
-  noticed: "A notice for the user that requires no action.",
   team_formed: "A team was formed for a goal. `missing` lists the roles and capabilities that nobody has.",
   work_state_changed: "A team's work entered another state.",
   plan_drafted: "A planner drafted or revised a plan.",
@@ -446,7 +446,7 @@ export const KINDS = Object.freeze({
  * @property {number} seq
  * @property {number} at
  * @property {string} scope
- * @property {(RunStarted|RunResumed|RunPaused|RunEnded|StopAsked|PauseAsked|BudgetChanged|MessageReceived|MessagesDelivered|MessageSent|MessageAcknowledged|CheckoutSaved|PermissionAsked|PermissionAnswered|QuestionAsked|QuestionAnswered|ActionBegan|ActionRefused|HookRan|StatusReported|StepEnded|MemoryChanged|OperationStarted|OperationEnded|TurnStarted|TurnResumed|TurnEnded|SessionRevived|AgentSessionOpened|TextStreamed|ReasoningStreamed|TextSuperseded|ModelReplied|ModelAskedAgain|CallFailed|LimitReached|ContextCompacted|CallCut|ToolCalled|ToolAnswered|Advised|ChangesExpected|RouteRefused|Routed|HandedOff|TeamPlanned|Evaluated|Checked|AdjustmentProposed|MemberChanged|IterationFailed|ReflectEnded|Broadcast|Voted|RoundEnded|DiscussionEnded|CandidateChosen|WorkRestored|WorkerPlaced|WorkCommitted|WorkPushed|PushFailed|WorkMoved|WorkerSent|WorkerReturned|Noticed|TeamFormed|WorkStateChanged|PlanDrafted|PlanRefused|PlanReviewed|PlanCommitted|PlanStepStarted|HandoverAsked|BlockerRaised|PlanStepHandedOver|PlanStepBlocked|PlanStepUnblocked|PlanStepSubmitted|PlanStepReviewed|PlanStepReopened|PlanStepCompleted|PlanStepFailed|ArtifactStored|SnapshotTaken|WorkEnded|DecisionProposed|BallotCast|BallotRefused|VoteClosed|DecisionCommitted)} event
+ * @property {(RunStarted|RunResumed|RunPaused|RunEnded|StopAsked|PauseAsked|BudgetChanged|MessageReceived|MessagesDelivered|MessageSent|MessageAcknowledged|CheckoutSaved|Noticed|PermissionAsked|PermissionAnswered|QuestionAsked|QuestionAnswered|ActionBegan|ActionRefused|HookRan|StatusReported|StepEnded|MemoryChanged|OperationStarted|OperationEnded|Advised|ChangesExpected|RouteRefused|Routed|HandedOff|TurnStarted|TurnResumed|TurnEnded|SessionRevived|AgentSessionOpened|TextStreamed|ReasoningStreamed|TextSuperseded|ModelReplied|ModelAskedAgain|CallFailed|LimitReached|ContextCompacted|CallCut|ToolCalled|ToolAnswered|TeamPlanned|Evaluated|Checked|AdjustmentProposed|MemberChanged|IterationFailed|ReflectEnded|Broadcast|Voted|RoundEnded|DiscussionEnded|CandidateChosen|WorkRestored|WorkerPlaced|WorkCommitted|WorkPushed|PushFailed|WorkMoved|WorkerSent|WorkerReturned|TeamFormed|WorkStateChanged|PlanDrafted|PlanRefused|PlanReviewed|PlanCommitted|PlanStepStarted|HandoverAsked|BlockerRaised|PlanStepHandedOver|PlanStepBlocked|PlanStepUnblocked|PlanStepSubmitted|PlanStepReviewed|PlanStepReopened|PlanStepCompleted|PlanStepFailed|ArtifactStored|SnapshotTaken|WorkEnded|DecisionProposed|BallotCast|BallotRefused|VoteClosed|DecisionCommitted)} event
  * @property {string} [operation]
  * @property {string} [key]
  * @property {string} [digest]
@@ -1111,7 +1111,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * The team that an agent leads; `options` contains the keys for its mode, as written.
+ * The team that an agent leads; `options` contains the keys for its mode, as written; see `TeamOptions`.
  * @typedef {object} Team
  * @property {string} mode
  * @property {Array<Member>} members

@@ -1,14 +1,17 @@
-"""Define the interface to the repository that a team works in: commits, diffs, snapshots and merged results.
+"""Define the repository that a run works in, and the interface to a team's work in it.
 
-A pattern uses this interface through the operation; the implementation uses git.
+A pattern uses the interface through the operation; the implementation uses git.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
+
+from .gate import ActingTool
+from .placement import Placement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +43,26 @@ class Records:
     render: Callable[[Mapping[str, str]], Mapping[str, str]]
 
 
-class WorkRepository(Protocol):
-    """The repository that a run works in."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRepository:
+    """The repository that a run works in. The functions that return a part of it make that part on first use."""
+
+    checkouts: tuple[str, ...]
+    """The checkouts that the run works in, the primary one first."""
+    make_check_tool: Callable[[tuple[str, ...], str], ActingTool]
+    """Creates a tool for running commands on a clean checkout of a commit.
+
+    If the commit is empty, the tool checks out the current work."""
+    save_before_change: Callable[[], Awaitable[None]]
+    """Called before each action that may change files."""
+    get_placement: Callable[[], Placement]
+    """Returns the placement for starting workers in the repository."""
+    get_work: Callable[[], TeamWork]
+    """Returns the interface to the team's work in the repository."""
+
+
+class TeamWork(Protocol):
+    """The work of a run's team in the repository."""
 
     async def require_branch(self) -> None:
         """Raise Mistake if the run's checkout is not on a branch with a commit. Merging work needs such a branch."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from anyio import to_thread
 
-from ..core.work_repository import MergedWork, Records, WorkBranch
+from ..core.run_repository import MergedWork, Records, WorkBranch
 from ..tools.checkout_files import open_checkout
 from ..values.errors import Mistake
 from ..workspace.git.folder_files import read_folder_files
@@ -23,8 +23,8 @@ from ..workspace.merging.merge_train import CheckResult, TrainBranch, build_trai
 LARGEST_DIFF = 1024 * 1024
 
 
-class RunRepository:
-    """The git repository that contains a run's working directory."""
+class GitWork:
+    """The work of a team in the git repository that a run works in."""
 
     def __init__(self, directory: Path, run: str) -> None:
         self._directory = directory
