@@ -32,7 +32,7 @@ async def main(folder: Path) -> None:
         App(Settings.load(environ), environ=environ) as app,
         open_notifier(tuple, home=home, tell=print) as notifier,
     ):
-        commander = Commander(app.launcher, environ, notifier)
+        commander = Commander(app.runs, environ, notifier)
         commander._active_workers[WORKER] = ActiveWorker(
             run=WORKER,
             worker_task=WorkerTask(root=str(folder), path=str(folder)),

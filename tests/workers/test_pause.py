@@ -18,7 +18,7 @@ from .worker_lab import WorkerLab
 async def test_a_worker_process_leaves_a_run_alone_that_was_paused_before_it_started(lab: WorkerLab) -> None:
     run = await lab.delegate("feat/one", "never said")
     async with App(lab.settings(), environ=lab.environ) as app:
-        await app.launcher.pause_run(run, by=ADA)
+        await app.runs.pause(run, by=ADA)
 
     config = WorkerConfig(task=WorkerTask(root=lab.root, path=lab.root), environ=lab.environ)
     with pytest.raises(BaseException) as refused:
@@ -33,7 +33,7 @@ async def test_a_worker_that_is_paused_while_its_process_starts_stays_paused(lab
     run = await lab.delegate("feat/one", {"says": "done", "silent": 1})
     lab.start_commander()
     async with App(lab.settings(), environ=lab.environ) as app:
-        await app.launcher.pause_run(run, by=ADA)
+        await app.runs.pause(run, by=ADA)
 
     await lab.wait_finished()
 

@@ -14,7 +14,7 @@ import anyio
 import msgspec
 
 from ..app import App
-from ..runs.run_driver import RunDriver
+from ..runs.driver import RunDriver
 from ..runs.run_handle import Run, drive_run
 from ..setup.settings import Settings
 from ..store.saved_rules import read_rules_for_run
@@ -59,7 +59,7 @@ async def resume_run(run: str, config: WorkerConfig, on_waiting: Callable[[str],
     expect_store(settings.store)
     async with App(settings, environ=environ, owner=config.owner) as app:
         read_rules = partial(anyio.to_thread.run_sync, read_rules_for_run, settings.store, run)
-        driver = await app.launcher.take_over_run(
+        driver = await app.runs.claim(
             run,
             by=PODIUM,
             is_attended=not task.is_unattended,
@@ -86,7 +86,7 @@ async def _record_machine(app: App, driver: RunDriver, task: WorkerTask) -> None
     from ..workers.work_takeover import record_move
 
     host = read_host_id(app.settings.home)
-    entries = await app.launcher.read_entries(driver.id)
+    entries = await app.runs.read_entries(driver.id)
     driver.record_checkouts(task, host=host)
     record_move(driver.timeline, entries, driver.agent, task, host=host)
 

@@ -17,8 +17,8 @@ from msgspec import structs
 from ..core.placement import DEFAULT_OPTIONS, WorkerOptions
 from ..roster.discovery import load_roster
 from ..runs.always_answer import publish_saved_rules
-from ..runs.run_launcher import RunLauncher
 from ..runs.run_options import RunOptions
+from ..runs.runs import Runs
 from ..setup.settings import Settings
 from ..store.reader import StoreReader
 from ..store.wakeup import send_wakeup
@@ -65,28 +65,28 @@ class NewWorker:
 
 
 @act("act")
-async def delegate(launcher: RunLauncher, settings: Settings, new: NewWorker, *, by: Actor, run: str = "") -> str:
+async def delegate(runs: Runs, settings: Settings, new: NewWorker, *, by: Actor, run: str = "") -> str:
     """Delegate a task to a worker, make sure that a commander is running, and return the id of the worker's run.
 
     `run` is an id chosen in advance; if that run exists, nothing is done. Raise Mistake if the worker or its checkout
     cannot be created.
     """
     with announce_keys(settings.store, run) as delivery:
-        run = await create_worker(launcher, settings, new, by=by, run=delivery.run)
+        run = await create_worker(runs, settings, new, by=by, run=delivery.run)
         # A worker gets its keys from its commander, not from its environment.
-        environ = {**os.environ, **launcher.provider_variables}
+        environ = {**os.environ, **runs.provider_variables}
         await to_thread.run_sync(partial(start_commander, settings, environ, delivery=delivery))
     return run
 
 
-async def create_worker(launcher: RunLauncher, settings: Settings, new: NewWorker, *, by: Actor, run: str = "") -> str:
+async def create_worker(runs: Runs, settings: Settings, new: NewWorker, *, by: Actor, run: str = "") -> str:
     """Write a worker's run to the store, for a commander or a host that starts it, and return its id.
 
     `run` is an id chosen in advance; if that run exists, nothing is done.
     """
-    if run and await launcher.has_run(run):
+    if run and await runs.has_run(run):
         return run
-    options, store = new.options, launcher.settings.store
+    options, store = new.options, runs.settings.store
     agent, *others = _choose_team(new, settings)
     settings = apply_options_to_settings(options, settings)
     agent = apply_options_to_agent(options, agent, settings)
@@ -113,7 +113,7 @@ async def create_worker(launcher: RunLauncher, settings: Settings, new: NewWorke
         place = choose_place(fleet, run, agent, worker_task, options, settings, team=team)
         run_options: RunOptions = {"agents": others, "repo": repository.main_folder}
         return await enqueue_worker_run(
-            launcher, settings, agent, new.task, worker_task, run_options, by=by, run=run, place=place
+            runs, settings, agent, new.task, worker_task, run_options, by=by, run=run, place=place
         )
 
 
@@ -162,7 +162,7 @@ def _make_worker_task(root: str, new: NewWorker, settings: Settings) -> WorkerTa
 
 
 async def enqueue_worker_run(
-    launcher: RunLauncher,
+    runs: Runs,
     settings: Settings,
     agent: str | Agent,
     request: str,
@@ -177,9 +177,9 @@ async def enqueue_worker_run(
 
     `by` is who starts the run. `run` is an id chosen in advance; if that run exists, nothing is done.
     """
-    if run and await launcher.has_run(run):
+    if run and await runs.has_run(run):
         return run
-    created = await launcher.create_run(
+    created = await runs.create(
         agent,
         request,
         options,
@@ -190,13 +190,13 @@ async def enqueue_worker_run(
         job=place.job,
         notice=place.notice,
     )
-    store = launcher.settings.store
+    store = runs.settings.store
     # Shielded from cancellation: otherwise the run could be left unreleased, and no process could ever claim it.
     with CancelScope(shield=True):
-        await to_thread.run_sync(send_keys, store, created.id, launcher.provider_variables)
+        await to_thread.run_sync(send_keys, store, created.id, runs.provider_variables)
         await created.release()
         if place.job is not None:
-            await submit_job(launcher.settings, place.job)
+            await submit_job(runs.settings, place.job)
     send_wakeup(store, "owner")
     return created.id
 

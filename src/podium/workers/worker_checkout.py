@@ -9,7 +9,7 @@ from pathlib import Path
 
 from anyio import CancelScope, to_thread
 
-from ..runs.run_launcher import RunLauncher
+from ..runs.runs import Runs
 from ..setup.settings import Settings
 from ..setup.worktree_setup import make_worktree_hook
 from ..store.worktree_ledger import Ledger
@@ -29,7 +29,7 @@ from .work_takeover import fetch_code, restore_checkout
 
 
 async def ensure_checkouts(
-    launcher: RunLauncher, environ: Mapping[str, str], run: str, worker_task: WorkerTask
+    runs: Runs, environ: Mapping[str, str], run: str, worker_task: WorkerTask
 ) -> tuple[Checkout, ...]:
     """Return a worker's checkouts, created if necessary, all with the slot of the first one.
 
@@ -39,17 +39,17 @@ async def ensure_checkouts(
     found: list[Checkout] = []
     if not worker_task.has_checkout:
         return ()
-    take_slot = partial(_take_slot, launcher.settings.home, worker_task)
+    take_slot = partial(_take_slot, runs.settings.home, worker_task)
     try:
         for one in worker_task.checkouts:
             part = worker_task.with_checkouts(one)
-            found.append(await _ensure_checkout(launcher, environ, run, part, before_setup=take_slot))
+            found.append(await _ensure_checkout(runs, environ, run, part, before_setup=take_slot))
             await take_slot(found[-1])
     except BaseException:
         # If the cleanup fails too, only the original error is raised.
         with CancelScope(shield=True), suppress(PodiumError):
-            if found and not any(isinstance(entry.event, WorkerPlaced) for entry in await launcher.read_entries(run)):
-                await _remove_checkouts(launcher.settings.store, run, worker_task)
+            if found and not any(isinstance(entry.event, WorkerPlaced) for entry in await runs.read_entries(run)):
+                await _remove_checkouts(runs.settings.store, run, worker_task)
         raise
     return tuple(found)
 
@@ -73,16 +73,16 @@ async def _remove_checkouts(store: StoreAddress, run: str, worker_task: WorkerTa
 
 
 async def _ensure_checkout(
-    launcher: RunLauncher,
+    runs: Runs,
     environ: Mapping[str, str],
     run: str,
     worker_task: WorkerTask,
     *,
     before_setup: WorktreeHook,
 ) -> Checkout:
-    travelled = None if worker_task.origin is None else await fetch_code(launcher, run, worker_task)
+    travelled = None if worker_task.origin is None else await fetch_code(runs, run, worker_task)
     repository = Repository.at(Path(worker_task.root))
-    ledger = Ledger(launcher.settings.store)
+    ledger = Ledger(runs.settings.store)
     settings = Settings.load(environ, repo=Path(worker_task.root))
     of = Worktrees(repository=repository, ledger=ledger, quota=settings.worktrees.quota)
     await of.reconcile()
@@ -90,7 +90,7 @@ async def _ensure_checkout(
         settings.worktrees.setup,
         what="setup",
         home=settings.home,
-        store=launcher.settings.store,
+        store=runs.settings.store,
         is_sandboxed=settings.sandbox,
         hosts=settings.network,
         before=before_setup,
@@ -100,19 +100,19 @@ async def _ensure_checkout(
     if travelled is not None:
         # If nothing was pushed, the merge of the preceding workers' commits is lost and must be repeated.
         is_lost = travelled.pushed is None and bool(worker_task.after)
-        base = await resolve_base_commit(launcher, repository, worker_task) if is_lost else travelled.base
+        base = await resolve_base_commit(runs, repository, worker_task) if is_lost else travelled.base
         return await restore_checkout(of, run, worker_task, travelled, base, setup)
     for noted in await ledger.list_worktrees(repository.common_dir):
         if noted.branch == worker_task.branch and noted.run == owner:
             checkout = checkout_from_record(noted)
             # If the worker has not started yet, a commander that died may have left the checkout only partly set up.
             is_whole = worker_task.is_shared or any(
-                isinstance(one.event, WorkerPlaced) for one in await launcher.read_entries(run)
+                isinstance(one.event, WorkerPlaced) for one in await runs.read_entries(run)
             )
             if setup is not None and not is_whole:
                 await setup(checkout)
             return checkout
-    base = await resolve_base_commit(launcher, repository, worker_task)
+    base = await resolve_base_commit(runs, repository, worker_task)
     # Use the path chosen at delegation, which is on the timeline, even if the settings have changed since.
     return await of.create(worker_task.branch, base=base, at=Path(worker_task.path), run=owner, setup=setup)
 
@@ -126,14 +126,14 @@ async def record_checkout_size(store: StoreAddress, checkout: Checkout) -> None:
         await measure_worktrees(ledger, noted)
 
 
-async def resolve_base_commit(launcher: RunLauncher, repository: Repository, worker_task: WorkerTask) -> str | None:
+async def resolve_base_commit(runs: Runs, repository: Repository, worker_task: WorkerTask) -> str | None:
     """Return the starting commit of a branch: its base, merged with the work of preceding workers.
 
     Return None if there is neither. Raise Mistake if the work of these workers cannot be merged.
     """
     sides = [
         side
-        for side in [await _find_worker_side(launcher, repository, worker_task.root, run) for run in worker_task.after]
+        for side in [await _find_worker_side(runs, repository, worker_task.root, run) for run in worker_task.after]
         if side is not None
     ]
     if not sides:
@@ -160,12 +160,12 @@ async def _merge_sides(repository: Repository, whole: MergeSide, side: MergeSide
     return await write_commit(repository, tried.tree, [whole.commit, side.commit], subject)
 
 
-async def _find_worker_side(launcher: RunLauncher, repository: Repository, root: str, run: str) -> MergeSide | None:
+async def _find_worker_side(runs: Runs, repository: Repository, root: str, run: str) -> MergeSide | None:
     """Return a worker's last commit in a repository, or the tip of its branch if that is later.
 
     Return None if the worker has no branch there.
     """
-    entries = await launcher.read_entries(run)
+    entries = await runs.read_entries(run)
     started = entries[0].started
     if started.errand is None or not started.errand.has_checkout or root not in started.errand.roots:
         return None

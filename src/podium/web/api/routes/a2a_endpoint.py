@@ -108,7 +108,7 @@ async def _dispatch(server: ServerContext, name: str, rpc: RpcRequest) -> Fields
             run = parse_task_id(rpc.params)
             if (await to_thread.run_sync(_load_report, server, name, run))[1] in FINAL_PHASES:
                 raise RpcError(TASK_NOT_CANCELABLE, f"task {run} has already ended")
-            await stop_run(server.launcher, run, by=_find_actor(server))
+            await stop_run(server.runs, run, by=_find_actor(server))
             async for _ in _iter_entries(server, name, run):
                 pass
             return await to_thread.run_sync(_load_task, server, name, run)
@@ -144,9 +144,7 @@ async def _send(server: ServerContext, name: str, sent: SendMessage) -> str:
     new = BackgroundRun(
         agent=name, request=text, place=server.repo, options={"after": after}, endpoint=_name_endpoint(name)
     )
-    return await enqueue_background_run(
-        server.launcher, settings, new, by=_find_actor(server), run=secrets.token_hex(6)
-    )
+    return await enqueue_background_run(server.runs, settings, new, by=_find_actor(server), run=secrets.token_hex(6))
 
 
 async def _iter_events(server: ServerContext, name: str, run: str) -> AsyncIterator[Fields | None]:

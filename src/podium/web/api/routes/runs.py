@@ -302,7 +302,7 @@ async def start_run(
     new = BackgroundRun(agent=data.agent, request=data.request, place=place, options=options)
 
     async def start(id: str) -> StartedRun:
-        return StartedRun(id=await enqueue_background_run(server.launcher, settings, new, by=actor, run=id))
+        return StartedRun(id=await enqueue_background_run(server.runs, settings, new, by=actor, run=id))
 
     return await run_once(server.store, idempotency_key, data, start)
 
@@ -324,7 +324,7 @@ def send(
 @post("/api/runs/{run:str}/pause", guards=[may(run_steering.pause_run)], status_code=200)
 async def pause(run: RunPrefix, actor: CurrentActor, server: Server) -> SteeredRun:
     """Pause a run; its current steps finish first."""
-    return SteeredRun.of(await run_steering.pause_run(server.launcher, _find_run(server, run), by=actor))
+    return SteeredRun.of(await run_steering.pause_run(server.runs, _find_run(server, run), by=actor))
 
 
 @post("/api/runs/{run:str}/resume", guards=[may(resume_run)], status_code=200)
@@ -338,7 +338,7 @@ async def resume(run: RunPrefix, actor: CurrentActor, server: Server) -> Steered
 @post("/api/runs/{run:str}/stop", guards=[may(run_steering.stop_run)], status_code=200)
 async def stop(run: RunPrefix, actor: CurrentActor, server: Server) -> SteeredRun:
     """Stop a run and keep its partial results."""
-    return SteeredRun.of(await run_steering.stop_run(server.launcher, _find_run(server, run), by=actor))
+    return SteeredRun.of(await run_steering.stop_run(server.runs, _find_run(server, run), by=actor))
 
 
 @post("/api/runs/{run:str}/budget", guards=[may(run_steering.change_budget)], status_code=200, sync_to_thread=True)
@@ -370,7 +370,7 @@ async def fork(
     async def start(id: str) -> StartedFork:
         if (known := await _continue_fork(server, id, by=actor)) is not None:
             return known
-        forked = await fork_run(server.launcher, source, data, by=actor, id=id)
+        forked = await fork_run(server.runs, source, data, by=actor, id=id)
         await server.resume_run(forked.id, by=actor)
         return StartedFork.of(forked)
 
@@ -391,7 +391,7 @@ async def retry(
     async def start(id: str) -> StartedFork:
         if (known := await _continue_fork(server, id, by=actor)) is not None:
             return known
-        forked = await retry_run(server.launcher, source, data, by=actor, id=id)
+        forked = await retry_run(server.runs, source, data, by=actor, id=id)
         await server.resume_run(forked.id, by=actor)
         return StartedFork.of(forked)
 

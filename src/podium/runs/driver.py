@@ -187,7 +187,7 @@ class RunDriver:
         self.store.release_run(self.lease, is_over=True)
         await self.timeline.wait_written()
 
-    async def drive(self) -> Result:
+    async def run(self) -> Result:
         """Work on the run until it ends, pauses or is interrupted, and return the result.
 
         An error is not raised but stored in `error`; the run can then be resumed from its timeline. Cancellation is

@@ -34,7 +34,7 @@ from ..values.worker_task import WorkerTask
 from .checkout_saving import CheckoutSaving
 from .day_usage import DayUsage, find_repository
 from .decision_context import make_repository_decisions
-from .run_driver import EndStep, RunDriver
+from .driver import EndStep, RunDriver
 from .squad_inbox import write_decisions, writes_inbox
 from .store_links import StoreLinks
 from .work_location import Push, can_be_pushed, locate_run
