@@ -35,6 +35,7 @@ from ..terminal.text import (
     format_age,
     format_duration,
     format_usage,
+    print_to_stderr,
     truncate_line,
 )
 
@@ -53,9 +54,22 @@ COLOURS: dict[Style, dict[str, Any]] = {
 @click.argument("run", required=False, default="")
 @file_option
 @click.option("--json", "is_json", is_flag=True, help="Print the run as JSON.")
-def show_command(run: str, file: Path | None, is_json: bool) -> None:
+@click.option(
+    "--html",
+    "page",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write a page to FILE that replays the run in a browser, without a server.",
+)
+def show_command(run: str, file: Path | None, is_json: bool, page: Path | None) -> None:
     """Show RUN: how it started, what each agent did and used, and the answer or the partial results."""
     with open_run(run, file) as (reader, id):
+        if page is not None:
+            from ...web.dashboard.replay_file import write_replay_page  # imported here for start-up time
+
+            page.write_text(write_replay_page(reader, id), encoding="utf-8")
+            print_to_stderr(f"run {id} is in {page}; open this file in a browser")
+            return
         summary = reader.read_summary(id)
         entries = reader.read_entries(id)
     run_view, run_state = RunView.from_entries(entries), summary.phase

@@ -95,8 +95,7 @@ def list_artifacts(run: RunPrefix, server: Server) -> ArtifactList:
     """List the artifacts that the steps of a run produced."""
     with open_reader(server.store) as reader:
         id = find.resolve(reader, run, repo=server.repo).run
-        events = [entry.event for work in iter_work_runs(reader, id) for entry in work.entries]
-        artifacts = [event for event in events if isinstance(event, ArtifactStored)]
+        artifacts = [one for work in iter_work_runs(reader, id) for one in work.plans.artifacts]
     return ArtifactList(run=id, artifacts=artifacts)
 
 
