@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from podium.config.tested_models import AbilityRecord, save_ability_record
 from podium.runs.context_window import add_context_windows, find_context_window
+from podium.runs.overview import ShownContext
 from podium.setup.settings import Settings
 from podium.values.model_abilities import ModelAbilities
+from podium.views.run_usage import ContextUse
 
 
 def test_a_test_of_the_model_takes_precedence_over_the_price_list(tmp_path: Path) -> None:
@@ -24,10 +25,8 @@ def test_a_test_of_the_model_takes_precedence_over_the_price_list(tmp_path: Path
 
 def test_an_unknown_model_has_no_window_and_a_run_without_calls_stays_as_it_is(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path, store=tmp_path / "s")
-    runs: list[dict[str, Any]] = [{"context": {"agent": "a", "model": "ollama:none", "tokens": 5}}, {"context": None}]
+    context = ContextUse(agent="a", model="ollama:none", tokens=5)
 
-    add_context_windows(runs, settings, {})
-
-    assert runs == [{"context": {"agent": "a", "model": "ollama:none", "tokens": 5, "window": None}}, {"context": None}]
+    assert add_context_windows([context, None], settings, {}) == [ShownContext.of(context, window=None), None]
     assert find_context_window("local:none", settings, {}) is None
     assert find_context_window("nowhere:x", settings, {}) is None

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from ..config.model_role import resolve_models
 from ..engines.engine_choice import resolve_model_address
@@ -14,19 +13,20 @@ from ..engines.model.providers import LOCAL
 from ..setup.call_options import find_call_options
 from ..setup.settings import Settings
 from ..values.errors import Mistake
+from ..views.run_usage import ContextUse
+from .overview import ShownContext
 
 
 def add_context_windows(
-    shown: Iterable[dict[str, Any]], settings: Settings, environ: Mapping[str, str] = os.environ
-) -> None:
-    """Add `window` to the `context` of runs or workers: the model's context window, or None if it is unknown.
+    contexts: Sequence[ContextUse | ShownContext | None], settings: Settings, environ: Mapping[str, str] = os.environ
+) -> list[ShownContext | None]:
+    """Return the contexts of runs or workers with the windows of their models.
 
     The first lookup of a model can take 0.2 s, because it loads the price list.
     """
-    contexts = [one["context"] for one in shown if one["context"] is not None]
-    windows = {model: find_context_window(model, settings, environ) for model in {one["model"] for one in contexts}}
-    for one in contexts:
-        one["window"] = windows[one["model"]]
+    models = {one.model for one in contexts if one is not None}
+    windows = {model: find_context_window(model, settings, environ) for model in models}
+    return [None if one is None else ShownContext.of(one, window=windows[one.model]) for one in contexts]
 
 
 def find_context_window(model: str, settings: Settings, environ: Mapping[str, str]) -> int | None:

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import islice
 from threading import Lock
 from typing import Any
 
-from msgspec import structs
+from msgspec import UNSET, UnsetType
 
 from ..store.open_requests import OpenRequest, list_run_requests
 from ..store.reader import RunSummary, StoreReader
+from ..values.document import Document, DocumentPart
 from ..values.errors import StoreCorrupt
-from ..values.event import SCHEMA, Entry
+from ..values.event import Entry
 from ..values.phase import Phase
 from ..values.store_address import StoreAddress
-from ..values.usage import Usage, sum_usage
+from ..values.usage import FullUsage, Usage, sum_usage
 from ..views.run_plans import RunPlans, TeamWork
-from ..views.run_usage import ContextUse, RunUsage
+from ..views.run_usage import RunUsage
 from ..views.run_view import OperationNode, RunView
 from ..views.worker_record import CheckRun, WorkerRecord
 from ..views.worker_state import list_checkout_work
-from .request_details import list_request
+from .request_details import WaitingRequest, list_request
 from .run_lookup import find_wakeup_time
 from .work_lookup import is_team_worker
 
@@ -39,16 +40,23 @@ MOST_ENTRY_TIMES = 2000
 """A run's activity is counted from at most this many of its latest entries."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepCount:
+class StepCount(DocumentPart, frozen=True, kw_only=True):
     """The number of a plan's steps that are done, and the total number."""
 
     done: int
     total: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OverviewRow:
+class ShownContext(DocumentPart, frozen=True, kw_only=True):
+    """The size of an agent's conversation with a model. `window` is the model's context window, None if unknown."""
+
+    agent: str
+    model: str
+    tokens: int
+    window: int | UnsetType | None = UNSET
+
+
+class OverviewRow(DocumentPart, frozen=True, kw_only=True):
     """A run in the overview. `agents` says what active agents are doing, and `model` is the model that replied last.
 
     For a worker, `worker` is its name, `parent` is the run that started it, and `added` and `removed` count the lines
@@ -67,12 +75,12 @@ class OverviewRow:
     seconds: float
     agents: tuple[str, ...]
     steps: StepCount | None
-    usage: Usage
+    usage: FullUsage
     model: str = ""
     added: int = 0
     removed: int = 0
     activity: tuple[int, ...] = ()
-    context: ContextUse | None = None
+    context: ShownContext | None = None
     result: str = ""
     checks: tuple[CheckRun, ...] = ()
     wakes_at: float | None = None
@@ -230,12 +238,12 @@ class OverviewRowBuilder:
             seconds=(now if is_working else summary.last.at) - summary.first.at,
             agents=tuple(_list_active_agents(root))[:MOST_ACTIVE_AGENTS] if is_working and root is not None else (),
             steps=_count_steps(works),
-            usage=self._usage.total,
+            usage=FullUsage.of(self._usage.total),
             model=self._usage.model,
             added=sum(one.added for one in works_in),
             removed=sum(one.removed for one in works_in),
             activity=count_activity(self._entry_times, now=now) if is_working else (),
-            context=self._usage.largest_context,
+            context=None if (largest := self._usage.largest_context) is None else ShownContext.of(largest),
             result=self._find_result_line(),
             checks=tuple(self._record.checks),
             wakes_at=find_wakeup_time(summary),
@@ -272,19 +280,19 @@ def _list_active_agents(root: OperationNode) -> Iterator[str]:
             yield f"{node.agent}: {node.activity}"
 
 
-def overview_fields(overview: Overview) -> dict[str, Any]:
-    """Return the overview as JSON fields."""
-    return {
-        "schema": SCHEMA,
-        "waiting": [structs.asdict(list_request(one)) for one in overview.waiting],
-        "active": [_row_fields(one) for one in overview.active],
-        "ended": [_row_fields(one) for one in overview.ended],
-        "damaged": [{"id": run, "error": error} for run, error in overview.damaged.items()],
-        "usage": structs.asdict(overview.usage),
-    }
+class OverviewDocument(Document, frozen=True, kw_only=True):
+    """An overview as it is sent. The API adds the time `now`."""
+
+    waiting: list[WaitingRequest]
+    active: Sequence[OverviewRow]
+    ended: Sequence[OverviewRow]
+    damaged: list[dict[str, str]]
+    usage: FullUsage
+    now: float | UnsetType = UNSET
 
 
-def _row_fields(one: OverviewRow) -> dict[str, Any]:
-    context = None if one.context is None else structs.asdict(one.context)
-    checks = [structs.asdict(check) for check in one.checks]
-    return asdict(one) | {"usage": structs.asdict(one.usage), "context": context, "checks": checks}
+def build_overview_document(overview: Overview, **computed: Any) -> OverviewDocument:
+    """Return an overview as it is sent, with the given fields instead of its own."""
+    waiting = [list_request(one) for one in overview.waiting]
+    damaged = [{"id": run, "error": error} for run, error in overview.damaged.items()]
+    return OverviewDocument.of(overview, waiting=waiting, damaged=damaged, **computed)

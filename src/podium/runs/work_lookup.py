@@ -8,13 +8,70 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from ..store.reader import StoreReader
+from ..values.document import DocumentPart
 from ..values.errors import NoSuchRun
 from ..values.event import KINDS, RunStarted, WorkerSent, decode_entry
-from ..views.run_plans import RunPlans, TeamWork
-from ..views.work_fields import work_fields
+from ..values.operation_path import parse_agent_name
+from ..values.plan import Criterion, Finding, StepPolicy, StepState, WorkPlan, WorkState
+from ..views.run_plans import RunPlans, StepUse, TeamWork
+
+
+class PlanStepState(DocumentPart, frozen=True, kw_only=True):
+    """A step of a plan, its progress, and what it has used."""
+
+    id: str
+    state: StepState
+    owner: str
+    attempt: int
+    description: str
+    depends_on: tuple[str, ...]
+    acceptance: tuple[Criterion, ...]
+    policy: StepPolicy
+    used: StepUse
+    findings: tuple[Finding, ...]
+    reason: str
+    branch: str | None
+    commit: str | None
+
+
+class NamedSnapshot(DocumentPart, frozen=True, kw_only=True):
+    """A snapshot and its position on the timeline."""
+
+    name: str
+    seq: int
+
+
+class TeamPlan(DocumentPart, frozen=True, kw_only=True):
+    """The plan of a collaborating team. `draft` is the last draft, which may not be committed yet."""
+
+    run: str
+    agent: str
+    state: WorkState
+    version: int
+    goal: str
+    draft: WorkPlan | None
+    steps: list[PlanStepState]
+    snapshots: list[NamedSnapshot]
+
+
+def _build_team_plan(run: WorkRun, work: TeamWork) -> TeamPlan:
+    progress, used = work.progress, run.plans.measure_steps(work, until=run.until)
+    steps = []
+    for id, one in progress.steps.items():
+        step = {name: getattr(one.step, name) for name in ("description", "depends_on", "acceptance", "policy")}
+        branch, commit = one.branch or None, one.commit or None
+        steps.append(PlanStepState.of(one, id=id, used=used[id], branch=branch, commit=commit, **step))
+    return TeamPlan.of(
+        progress,
+        run=run.id,
+        agent=parse_agent_name(work.operation),
+        goal="" if progress.formed is None else progress.formed.goal,
+        draft=None if work.draft is None else work.draft.plan,
+        steps=steps,
+        snapshots=[NamedSnapshot(name=taken.name, seq=seq) for seq, taken in work.snapshots],
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,10 +91,9 @@ class WorkRun:
         """The work of the collaborating teams on this timeline."""
         return [*self.plans.teams.values()]
 
-    def iter_team_fields(self) -> Iterator[dict[str, Any]]:
-        """Yield the work of each team as JSON fields."""
-        for team in self.teams:
-            yield {"run": self.id, **work_fields(team, self.plans.measure_steps(team, until=self.until))}
+    def list_plans(self) -> list[TeamPlan]:
+        """Return the plan of each team."""
+        return [_build_team_plan(self, team) for team in self.teams]
 
 
 def iter_work_runs(reader: StoreReader, run: str) -> Iterator[WorkRun]:

@@ -60,8 +60,8 @@ def plan_command(run: str, is_edited: bool, is_full: bool, is_json: bool) -> Non
     if not teams:
         raise Mistake(f"run {id} has no plan; only teams in collaborate mode make plans")
     if is_json:
-        fields = [one for work in runs for one in work.iter_team_fields()]
-        click.echo(as_json({"schema": SCHEMA, "run": id, "teams": fields}))
+        plans = [one for work in runs for one in work.list_plans()]
+        click.echo(as_json({"schema": SCHEMA, "run": id, "teams": plans}))
         return
     for team in teams:
         for line in format_team_work(team, is_full=is_full):

@@ -7,7 +7,7 @@ import time
 
 import click
 
-from ...runs.overview import load_overview, overview_fields
+from ...runs.overview import build_overview_document, load_overview
 from ...setup.settings import Settings
 from ..terminal.overview_text import format_overview
 from ..terminal.terminal_input import is_attended
@@ -38,7 +38,7 @@ def status_command(is_watching: bool, is_json: bool) -> None:
     now = time.time()
     overview = load_overview(settings.store, now=now)
     if is_json:
-        click.echo(as_json(overview_fields(overview)))
+        click.echo(as_json(build_overview_document(overview)))
         return
     for line in format_overview(overview, now=now, width=shutil.get_terminal_size().columns):
         click.echo(line)

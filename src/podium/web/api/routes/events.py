@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import Annotated, Any
+from typing import Annotated
 
 from litestar import get
 from litestar.params import FromQuery, HeaderParameter
 from litestar.response import Stream
+from msgspec import structs
 
 from ....runs.context_window import add_context_windows
-from ....runs.overview import overview_fields
+from ....runs.overview import OverviewDocument, OverviewRow, build_overview_document
 from ..event_stream import find_position, stream_entries
 from ..route_parameters import Server
 from ..scopes import ApiRequest, get_token, may_read
@@ -49,12 +51,17 @@ async def follow_events(
 
 
 @get("/api/overview", guards=[may_read], sync_to_thread=True)
-def read_overview(server: Server) -> dict[str, Any]:
+def read_overview(server: Server) -> OverviewDocument:
     """Return the items that need the user's attention, the active runs and the most recently ended runs."""
+
+    def add_windows(rows: Sequence[OverviewRow]) -> list[OverviewRow]:
+        contexts = add_context_windows([row.context for row in rows], server.settings)
+        return [structs.replace(row, context=context) for row, context in zip(rows, contexts, strict=True)]
+
     now = time.time()
-    fields = overview_fields(server.overview.load(now=now))
-    add_context_windows((*fields["active"], *fields["ended"]), server.settings)
-    return fields | {"now": now}
+    overview = server.overview.load(now=now)
+    active, ended = add_windows(overview.active), add_windows(overview.ended)
+    return build_overview_document(overview, active=active, ended=ended, now=now)
 
 
 ROUTES = (follow_events, read_overview)

@@ -13,7 +13,7 @@ from msgspec import Struct
 from ....runs import find
 from ....runs.decision_lookup import find_decision, find_decision_repo, list_decisions
 from ....runs.run_lookup import open_reader
-from ....runs.work_lookup import iter_work_runs
+from ....runs.work_lookup import TeamPlan, iter_work_runs
 from ....store.reader import StoreReader
 from ....values.column import encode_rows
 from ....values.document import Document
@@ -27,25 +27,25 @@ MOST_PLANS = 50
 DOWNLOAD_TYPE = "application/octet-stream"
 
 
-class RunPlans(Struct, frozen=True, kw_only=True):
+class TeamPlans(Struct, frozen=True, kw_only=True):
     """The plans of a run's collaborating teams and the states of their steps."""
 
     run: str
-    teams: list[dict[str, Any]]
+    teams: list[TeamPlan]
 
     @classmethod
     def read(cls, reader: StoreReader, run: str) -> Self:
         """Return the plans of a run."""
-        return cls(run=run, teams=[one for work in iter_work_runs(reader, run) for one in work.iter_team_fields()])
+        return cls(run=run, teams=[one for work in iter_work_runs(reader, run) for one in work.list_plans()])
 
 
 class PlanList(Document, frozen=True, kw_only=True):
     """The newest runs whose teams have a plan, or are making one."""
 
-    plans: list[RunPlans]
+    plans: list[TeamPlans]
 
 
-class PlanDocument(RunPlans, frozen=True, kw_only=True):
+class PlanDocument(TeamPlans, frozen=True, kw_only=True):
     """The plans of one run."""
 
     schema: int = SCHEMA
@@ -73,13 +73,13 @@ class DecisionDocument(Document, frozen=True, kw_only=True):
 @get("/api/plans", guards=[may_read], sync_to_thread=True)
 def list_plans(server: Server) -> PlanList:
     """List the newest runs whose teams have a plan, or are making one, with the states of all steps."""
-    found: list[RunPlans] = []
+    found: list[TeamPlans] = []
     if server.store.exists():
         with StoreReader(server.store) as reader:
             for run in (one.id for one in reader.read_run_list().readable):
                 if len(found) < MOST_PLANS and reader.read_rows_of_kinds(run, (KINDS[TeamFormed],)):
                     with suppress(StoreCorrupt):  # one damaged run must not hide the others
-                        found.append(RunPlans.read(reader, run))
+                        found.append(TeamPlans.read(reader, run))
     return PlanList(plans=found)
 
 

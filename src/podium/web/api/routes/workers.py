@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import msgspec
 from anyio import to_thread
 from litestar import get, post
 from litestar.params import JSONBody
@@ -93,7 +92,7 @@ class WorkerList(Document, frozen=True, kw_only=True):
     """Workers, with the columns to draw."""
 
     columns: list[PageColumn]
-    workers: list[dict[str, Any]]
+    workers: list[dict[str, object]]
 
 
 class Candidate(DocumentPart, frozen=True, kw_only=True):
@@ -171,8 +170,12 @@ async def list_workers(request: ApiRequest, server: Server, repo: RepoFolder = "
     workers = await to_thread.run_sync(load)
     statuses = await read_worktree_statuses(server.store, workers)
     rows = make_worker_rows(workers, statuses, now=time.time())
-    items = msgspec.to_builtins(encode_rows(rows, WORKER_COLUMNS))
-    await to_thread.run_sync(add_context_windows, items, server.settings)
+    items = encode_rows(rows, WORKER_COLUMNS)
+    contexts = [row.worker.context for row in rows]
+    for item, context in zip(
+        items, await to_thread.run_sync(add_context_windows, contexts, server.settings), strict=True
+    ):
+        item["context"] = context
     return WorkerList(columns=list_page_columns(WORKER_COLUMNS), workers=items)
 
 
