@@ -1,17 +1,20 @@
-# Everything from a fresh Debian machine with Python 3.11: `make demo`, `make test`.
+# Everything from a fresh Debian machine with Python 3.11 or later: `make setup`, `make demo`, `make test`.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SYSTEM_PACKAGES := git bwrap rg strace chromium-headless-shell postgresql
 SCRIPT_PROGRAMS := gawk mawk jq sqlite3 tree xxd
+PORTABLE_TESTS := values views core policy patterns config roster test_examples.py test_public_names.py
 GOOSE_VERSION := 1.52.0
 GOOSE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/podium-test-agents/goose-$(GOOSE_VERSION)
 
 # Tests start many processes, and each would compile the sources anew if none of them might keep the result.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo fleet-demo test test-failed test-slow check docs bench system script-programs power-programs goose agents clean
+.PHONY: setup demo fleet-demo test test-portable test-failed test-slow check docs bench system script-programs power-programs goose agents clean
+
+setup: $(VENV)/ready
 
 demo: $(VENV)/ready
 	$(BIN)/podium demo
@@ -21,6 +24,10 @@ fleet-demo: system $(VENV)/ready
 
 test: system goose $(VENV)/ready
 	$(BIN)/python -m pytest -m "not slow" -n 4 --dist worksteal
+
+# The tests that need no programs of the system beside git, and no sandbox.
+test-portable: $(VENV)/ready
+	$(BIN)/python -m pytest -m "not slow" -n 2 $(addprefix tests/,$(PORTABLE_TESTS))
 
 test-failed: $(VENV)/ready
 	$(BIN)/python -m pytest -m "not slow" --last-failed --last-failed-no-failures none

@@ -129,7 +129,7 @@ class Scene:
             assert not summary.is_over, f"the run has ended without {kind.__name__}"
             if summary.phase != "running":
                 async with self.site.studio.app() as app:
-                    await stop_run(app.launcher, run, by=Actor(name="the test", channel="rule"))
+                    await stop_run(app.runs, run, by=Actor(name="the test", channel="rule"))
             await sleep(0.02)
 
 

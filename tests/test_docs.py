@@ -15,15 +15,31 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import yaml
 
 from podium.roster.agent_file import parse_agent_file
 from podium.values.event import KINDS
+from podium.values.team_options import MODES
+from podium.values.tool_table import TOOLS
 from podium.workers.commander_socket import commander_socket_path
 
 from .preloaded_podium import run_podium_command
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+SOURCE = ROOT / "src" / "podium"
+CONTRIBUTORS_PAGES = [
+    *(ROOT / name for name in ("CONTRIBUTING.md", "AGENTS.md", "SECURITY.md") if (ROOT / name).exists()),
+    ROOT / "docs" / "design.md",
+    *sorted((ROOT / "docs" / "contributing").glob("*.md")),
+    *sorted((ROOT / "docs" / "adr").glob("*.md")),
+]
+"""The pages for people who change Podium."""
+PAGES = sorted({ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *CONTRIBUTORS_PAGES})
+ALL_PAGES = [*PAGES, ROOT / "CHANGELOG.md"]
+NAME = r"\.?[A-Za-z_][\w-]*"
+"""A part of a path."""
+NOT_OURS = {"agents/planner.md", "utils.py"}
+"""Paths in examples."""
 PAGES_NOT_RUN = {"cli.md"}
 """Pages whose commands refer to runs that only a reader has; the commands' own tests cover them."""
 COMMANDS_NOT_RUN = {"podium demo"}
@@ -40,6 +56,11 @@ class Block(NamedTuple):
     text: str
 
 
+def name_page(page: Path) -> str:
+    """Return the name of a page in the names of tests."""
+    return str(page.relative_to(ROOT).with_suffix(""))
+
+
 def parse_blocks(page: Path) -> list[Block]:
     found = []
     for _, language, rest, text in FENCE.findall(page.read_text(encoding="utf-8")):
@@ -53,7 +74,7 @@ def make_environment(home: Path) -> dict[str, str]:
     return {**os.environ, "PODIUM_HOME": str(home), "PATH": path, "NO_COLOR": "1"}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=name_page)
 def test_every_block_of_a_page_works(page: Path, tmp_path: Path) -> None:
     repo, home = tmp_path / "repo", tmp_path / "home"
     (repo / ".git").mkdir(parents=True)
@@ -121,14 +142,96 @@ def test_every_test_that_the_table_of_failures_names_exists() -> None:
     assert [name for name in sorted(named) if f"def {name}(" not in source] == []
 
 
-def test_the_design_names_files_and_folders_that_exist() -> None:
+def test_the_design_names_every_folder() -> None:
     page = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
-    source = ROOT / "src" / "podium"
-    files = set(re.findall(r"\b[a-z_]+(?:/[a-z_]+)*\.py\b", page)) - {"tests/test_layers.py"}
     folders = set(re.findall(r"^  ([a-z_]+)/  ", page, re.MULTILINE))
 
-    assert len(files) > 40
-    assert [name for name in sorted(files) if not list(source.rglob(name))] == []
-    assert {path.name for path in source.iterdir() if path.is_dir() and path.name != "__pycache__"} - folders <= {
+    assert {path.name for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__"} - folders <= {
         *("roster", "config", "engines", "tools", "mcp_client", "workspace", "store")
     }
+
+
+@pytest.mark.parametrize("page", CONTRIBUTORS_PAGES, ids=name_page)
+def test_every_path_that_a_page_for_contributors_names_exists(page: Path) -> None:
+    """A path is relative to the top of the repository, to `src/podium`, or the end of the path of a module."""
+    text = page.read_text(encoding="utf-8")
+    named = set(re.findall(rf"(?<![\w./-])(?:{NAME}/)*{NAME}\.(?:py|md|toml|yml|yaml|txt)\b", text))
+    named |= {path.rstrip("/") for path in re.findall(rf"`((?:{NAME}/)+(?:{NAME})?)`", text)}
+    missing = [
+        path
+        for path in sorted(named - NOT_OURS)
+        if "NAME" not in path
+        and not path.startswith(".venv/")
+        and not any((folder / path).exists() for folder in (ROOT, SOURCE, page.parent))
+        and not [*SOURCE.rglob(path)]
+    ]
+
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", ALL_PAGES, ids=name_page)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    broken = []
+    for target in re.findall(r"\]\(([^()\s]+)\)", text):
+        if "://" in target or target.startswith("mailto:"):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        if not file.exists() or (anchor and file.suffix == ".md" and anchor not in list_anchors(file)):
+            broken.append(target)
+
+    assert broken == []
+
+
+def list_anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as forges make them."""
+    headings = re.findall(r"^#+ (.+)$", FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
+    plain = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading) for heading in headings]
+    return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in plain}
+
+
+def test_every_make_target_that_is_named_exists() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    pages = [
+        *CONTRIBUTORS_PAGES,
+        ROOT / "README.md",
+        *(ROOT / ".github").rglob("*.*"),
+        ROOT / ".pre-commit-config.yaml",
+    ]
+    named = {
+        target
+        for page in pages
+        for target in re.findall(r"(?:`|^|: |\|\| )make ([a-z-]+)", page.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+
+    assert {"setup", "check", "docs", "test"} <= named <= targets
+
+
+def test_the_hooks_for_commits_use_the_programs_of_the_environment() -> None:
+    [repo] = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"]
+
+    programs = [Path(hook["entry"].split()[0]) for hook in repo["hooks"]]
+
+    assert repo["repo"] == "local"
+    assert {program.parent for program in programs} == {Path(".venv/bin")}
+    assert [program for program in programs if not Path(sys.executable).with_name(program.name).exists()] == []
+
+
+def test_the_workflows_and_the_forms_for_issues_can_be_read() -> None:
+    files = [*(ROOT / ".github").rglob("*.yml")]
+
+    assert {type(yaml.safe_load(file.read_text(encoding="utf-8"))) for file in files} == {dict}
+    assert len(files) == 4
+
+
+def test_every_tool_is_documented() -> None:
+    pages = "".join(page.read_text(encoding="utf-8") for page in PAGES if page.name != "api.md")
+
+    assert [tool.name for tool in TOOLS if f"`{tool.name}" not in pages] == []
+
+
+def test_every_team_mode_is_documented() -> None:
+    page = (ROOT / "docs" / "teams.md").read_text(encoding="utf-8")
+
+    assert [mode for mode in MODES if not re.search(rf"^\| \[?`{mode}`", page, re.MULTILINE)] == []

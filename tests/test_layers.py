@@ -70,7 +70,7 @@ POSTING_MAIL = {
 
 RECORDING_ACTS = {
     ("PermissionAnswered", "QuestionAnswered"): {"runs/answers.py", "core/gate.py"},
-    ("StopAsked", "PauseAsked"): {"runs/run_steering.py", "runs/run_driver.py"},
+    ("StopAsked", "PauseAsked"): {"runs/run_steering.py", "runs/driver.py"},
     ("WorkerTask",): {"workers/delegation.py", "workers/background_run.py"},
 }
 """What only these modules create: the acts, and what Podium itself decides or derives from an answer."""
@@ -79,17 +79,17 @@ RECORDING_ACTS = {
 SURFACES = ("cli", "web", "protocols", "processes")
 """What people and programs use. They start and resume runs through acts, which record who did it."""
 
-STARTING_RUNS = {
-    *("create_run", "take_over_run", "copy_run", "claim_idle_run"),
-    *("enqueue_worker_run", "create_worker", "write_background_run"),
-}
-"""What only an act calls."""
+STARTING_RUNS = {"enqueue_worker_run", "create_worker", "write_background_run"}
+"""What only an act calls, besides the methods of `Runs`."""
+
+STARTING_METHODS = {"create", "claim", "copy", "claim_idle", "fail", "pause", "end_stopped"}
+"""The methods of `Runs` that only an act calls."""
 
 PYTHON_ACTS = {"run", "start", "resume", "fork", "retry"}
 """The methods of an App for Python programs. They record the channel `api`, so no other surface calls them."""
 
 CONTINUING_RUNS = {
-    "processes/worker_main.py": {"take_over_run"},  # a worker's process, for the run that it was started for
+    "processes/worker_main.py": {"claim"},  # a worker's process, for the run that it was started for
     "processes/fork_server_main.py": {"run"},  # a rehearsal in a store of its own, to load modules
 }
 """The modules of surfaces that may call them nevertheless, because nobody acts."""
@@ -265,6 +265,10 @@ def test_surfaces_start_and_resume_runs_through_acts() -> None:
             match node:
                 case ast.Attribute(value=ast.Name(id="app"), attr=name) if name in PYTHON_ACTS - allowed:
                     found.append(f"{path.relative_to(SOURCE)}:{node.lineno} calls App.{name}")
+                case ast.Attribute(value=ast.Name(id="runs") | ast.Attribute(attr="runs"), attr=name) if (
+                    name in STARTING_METHODS - allowed
+                ):
+                    found.append(f"{path.relative_to(SOURCE)}:{node.lineno} calls Runs.{name}")
                 case ast.Attribute(attr=name) | ast.Name(id=name) if name in STARTING_RUNS - allowed:
                     found.append(f"{path.relative_to(SOURCE)}:{node.lineno} calls {name}")
 

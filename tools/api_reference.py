@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
@@ -172,12 +173,32 @@ def iter_members(node: ast.ClassDef) -> Iterator[str]:
     for place, member in enumerate(node.body):
         names = list_defined_names(member)
         if names and not names[0].startswith("_"):
-            docstring = " ".join(find_docstring(node.body, place).split())
+            docstring = " ".join(find_docstring(node.body, place).split()) or find_meaning(member)
             yield f"- `{format_member(node, member)}`" + (f": {docstring}" if docstring else "")
+
+
+def split_annotation(node: ast.AnnAssign) -> tuple[ast.expr, list[ast.expr]]:
+    """Return the type of a field, and what `Annotated` adds to it."""
+    match node.annotation:
+        case ast.Subscript(value=ast.Name(id="Annotated"), slice=ast.Tuple(elts=[kind, *added])):
+            return kind, added
+    return node.annotation, []
+
+
+def find_meaning(node: ast.stmt) -> str:
+    """Return what the key of a file means that sets a field. A link within the page of the key becomes text."""
+    for added in split_annotation(node)[1] if isinstance(node, ast.AnnAssign) else ():
+        match added:
+            case ast.Call(func=ast.Name(id="Key"), args=[ast.Constant(value=str(text)), *_]):
+                return re.sub(r"\[([^\]]*)\]\(#[^)]*\)", r"\1", text)
+    return ""
 
 
 def format_member(owner: ast.ClassDef, node: ast.stmt) -> str:
     """Return a member of a class: a field or a property with its type, or a method with its parameters."""
+    if isinstance(node, ast.AnnAssign):
+        default = "" if node.value is None else f" = {ast.unparse(node.value)}"
+        return f"{ast.unparse(node.target)}: {ast.unparse(split_annotation(node)[0])}{default}"
     if not isinstance(node, Function):
         return ast.unparse(node)
     decorators = find_decorators(node)

@@ -64,7 +64,7 @@ async def create_run(app: App, folder: Path) -> FleetJob:
     """Write a worker's run to the store, for a host."""
     job = FleetJob(run=secrets.token_hex(6), store_version=VERSION)
     task = WorkerTask(root=str(folder), path=str(folder), name=job.run)
-    created = await app.launcher.create_run(
+    created = await app.runs.create(
         AGENT, "Say something.", {}, worker_task=task, id=job.run, job=job, by=Actor(name="benchmark", channel="api")
     )
     await created.release()
@@ -100,9 +100,7 @@ class Host:
     async def _run_job(self, claim: JobClaim, epoch: int) -> HandBack | None:
         self.begun.set()
         with suppress(RunHeld, RunOver):
-            await (
-                await self._app.launcher.take_over_run(claim.job.run, by=Actor(name="benchmark", channel="api"))
-            ).drive()
+            await (await self._app.runs.claim(claim.job.run, by=Actor(name="benchmark", channel="api"))).run()
         return None
 
 

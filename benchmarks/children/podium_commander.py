@@ -16,6 +16,7 @@ from podium.values.worker_task import WorkerTask
 from podium.workers.active_worker import ActiveWorker
 from podium.workers.commander import Commander
 from podium.workers.commander_socket import bind_socket, commander_socket_path
+from podium.workers.wire.wire_message import Handshake
 from podium.workers.wire.worker_connection import ExpectedWorker, WorkerTokens, serve_workers
 
 from ..permission_requests import RULES, WORKER
@@ -31,9 +32,11 @@ async def main(folder: Path) -> None:
         App(Settings.load(environ), environ=environ) as app,
         open_notifier(tuple, home=home, tell=print) as notifier,
     ):
-        commander = Commander(app.launcher, environ, notifier)
+        commander = Commander(app.runs, environ, notifier)
         commander._active_workers[WORKER] = ActiveWorker(
-            run=WORKER, worker_task=WorkerTask(root=str(folder), path=str(folder)), task=""
+            run=WORKER,
+            worker_task=WorkerTask(root=str(folder), path=str(folder)),
+            handshake=Handshake(worker=WORKER, token=""),
         )
         path = commander_socket_path(app.settings.store)
         with bind_socket(path) as listener:

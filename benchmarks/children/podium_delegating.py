@@ -62,7 +62,7 @@ async def _delegate(app: App, request: dict[str, Any], branch: str, task: str) -
     agent, *others = load_roster(repo, app.settings.home).resolve_team(AGENT)
     agent = structs.replace(agent, expects="")  # its model only answers
     new = NewWorker(at=repo, branch=branch, task=task, agent=(agent, *others))
-    return await create_worker(app.launcher, app.settings, new, by=Actor(name="benchmark", channel="api"))
+    return await create_worker(app.runs, app.settings, new, by=Actor(name="benchmark", channel="api"))
 
 
 async def _wait_for_success(store: StoreAddress, run: str) -> bool:

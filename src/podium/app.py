@@ -22,12 +22,12 @@ from .core.timeline import Timeline
 from .engines.engine_choice import Engines
 from .engines.model.price_cache import PriceCache
 from .patterns.registry import OnDiscussion, Pattern
-from .runs.run_assembly import RunParts, TraceRun
+from .runs.assembly import RunParts, TraceRun
 from .runs.run_handle import Run
-from .runs.run_launcher import RunLauncher
 from .runs.run_options import RunOptions
 from .runs.run_start import resume_run, start_run
 from .runs.run_steering import stop_run
+from .runs.runs import Runs
 from .setup.agent_programs import list_agent_programs
 from .setup.call_options import find_call_options
 from .setup.engine_lookup import find_engine
@@ -58,8 +58,8 @@ class App:
     marks runs as owned by this process, and the duration of its leases; by default, the process gets a new id.
     """
 
-    launcher: RunLauncher
-    """Starts, takes over and ends the store's runs. Available while the App is open."""
+    runs: Runs
+    """Creates, claims and ends the store's runs. Available while the App is open."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class App:
                 make_push=_make_push,
                 trace_run=self._open_traces(opening) if is_telemetry_on(self._environ) else None,
             )
-            self.launcher = RunLauncher(parts)
+            self.runs = Runs(parts)
             self._exit_stack = opening.pop_all()
         return self
 
@@ -120,8 +120,8 @@ class App:
 
         `by` is the name of who starts the run, by default the user of this process.
         """
-        driver = await self.launcher.create_run(agent, request, options, by=get_local_actor("api", by))
-        return await driver.drive()
+        driver = await self.runs.create(agent, request, options, by=get_local_actor("api", by))
+        return await driver.run()
 
     @asynccontextmanager
     async def start(
@@ -131,7 +131,7 @@ class App:
 
         `by` is the name of who starts the run, by default the user of this process.
         """
-        async with start_run(self.launcher, agent, request, options, by=get_local_actor("api", by)) as run:
+        async with start_run(self.runs, agent, request, options, by=get_local_actor("api", by)) as run:
             yield run
 
     @asynccontextmanager
@@ -151,7 +151,7 @@ class App:
         passed to `start`; `patterns` contains the custom patterns used by the run's agents.
         """
         async with resume_run(
-            self.launcher,
+            self.runs,
             run,
             by=get_local_actor("api", by),
             tools=tools,
@@ -183,7 +183,7 @@ class App:
         limits = None if budget is None else as_budget(budget)
         decision, option = decide or ("", "")
         new = NewFork(at=at, request=request, decision=decision, option=option, budget=limits)
-        return (await fork_run(self.launcher, run, new, by=get_local_actor("api", by))).id
+        return (await fork_run(self.runs, run, new, by=get_local_actor("api", by))).id
 
     async def retry(
         self, run: str, *, start: str = "", budget: Budget | Mapping[str, float] | None = None, by: str = ""
@@ -199,11 +199,11 @@ class App:
 
         limits = None if budget is None else as_budget(budget)
         new = NewRetry(start=start, budget=limits)
-        return (await retry_run(self.launcher, run, new, by=get_local_actor("api", by))).id
+        return (await retry_run(self.runs, run, new, by=get_local_actor("api", by))).id
 
     async def stop(self, run: str, by: str = "") -> None:
         """Stop a run, even if another process, or no process, is working on it. Its partial results are kept."""
-        await stop_run(self.launcher, run, by=get_local_actor("api", by))
+        await stop_run(self.runs, run, by=get_local_actor("api", by))
 
     def _open_traces(self, resources: AsyncExitStack) -> TraceRun:
         from .runs.run_trace import RunTraces  # imported here to keep start-up fast: traces are rarely recorded
@@ -234,7 +234,7 @@ class App:
         from .workers.local_placement import LocalPlacement
 
         return LocalPlacement(
-            self.launcher,
+            self.runs,
             settings,
             run,
             Path(started.repo),

@@ -112,9 +112,7 @@ async def test_an_installation_names_the_programs_of_every_checkout_that_it_can_
 ) -> None:
     other = tmp_path / "other"
     (other / "app" / "node_modules").mkdir(parents=True)
-    sandbox = await choose_sandbox(
-        repo, tmp_path / "home", tmp_path / "store", also=[other], installs=InstallSettings()
-    )
+    sandbox = await choose_sandbox([repo, other], tmp_path / "home", tmp_path / "store", installs=InstallSettings())
     assert sandbox.open_for_install is not None
 
     install = sandbox.open_for_install((), ())

@@ -324,7 +324,7 @@ async def test_neither_a_coding_agent_nor_a_forges_program_is_taken_from_the_che
 ) -> None:
     clone.plant_shell(".venv/bin/gh")
     monkeypatch.setenv("PATH", f"{clone.repo}/.venv/bin")
-    agent = AgentCommand(argv=("uv", "acp"), env=os.environ, directory=clone.repo, home=clone.outside)
+    agent = AgentCommand(argv=("uv", "acp"), env=os.environ, checkouts=(clone.repo,), home=clone.outside)
 
     with pytest.raises(Mistake, match="found only in a checkout"):
         async with open_unconfined(agent):
@@ -339,7 +339,7 @@ async def test_neither_a_coding_agent_nor_a_forges_program_is_taken_from_the_che
 async def test_a_coding_agent_outside_the_sandbox_gets_no_variables_of_the_checkout(clone: Clone) -> None:
     environ = {"PATH": f"{clone.repo}/.venv/bin:{os.environ['PATH']}", "PYTHONPATH": str(clone.repo)}
     code = "import os; print(os.environ['PATH'], os.environ.get('PYTHONPATH'), os.environ['PYTHONSAFEPATH'])"
-    agent = AgentCommand(argv=(sys.executable, "-c", code), env=environ, directory=clone.repo, home=clone.outside)
+    agent = AgentCommand(argv=(sys.executable, "-c", code), env=environ, checkouts=(clone.repo,), home=clone.outside)
 
     async with open_unconfined(agent) as process:
         said = (await process.read_stdout()).decode().split()

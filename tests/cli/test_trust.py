@@ -16,6 +16,7 @@ from podium.config.trust import Trust
 from podium.mcp_client.run_servers import Servers
 from podium.setup.settings import Settings
 from podium.values.mcp_server import McpServer
+from podium.values.worker_task import RunCheckout
 
 from ..mcp_client.bench import RAW, call_tool, find_tool
 from ..preloaded_podium import PODIUM
@@ -202,7 +203,8 @@ async def call_say_tool(desk: Desk) -> str:
     """Return the answer from the server's tool, or the reason why there is none."""
     servers = Settings.load(repo=desk.repo).mcp_servers
     trust = Trust.load(desk.home)
-    async with Servers(servers, directory=desk.repo, environ={}, trust=trust, notice=lambda _: None) as running:
+    checkouts = [RunCheckout(root=str(desk.repo), path=str(desk.repo))]
+    async with Servers(servers, checkouts=checkouts, environ={}, trust=trust, notice=lambda _: None) as running:
         try:
             return (await call_tool(await find_tool(running, "mcp__raw__say"), text="hello")).text
         except Exception as refused:

@@ -52,7 +52,7 @@ class Doer:
             elif reason := await gate.permit(place, wanted):
                 yield Text(f"refused: {reason}")
             else:
-                with (Path(gate.directory) / self.path).open("a") as file:
+                with (Path(gate.checkouts[0]) / self.path).open("a") as file:
                     file.write("x\n")
                 yield Text("done")
             yield Finished()

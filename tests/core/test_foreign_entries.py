@@ -114,7 +114,7 @@ async def call_tool(timeline: Timeline, tool: Tool) -> None:
     gate = Gate(
         lambda action, lines, guard: Verdict(decision="ask", reason="a rule asks", rule="Write"),
         agent="hand",
-        directory="/repo",
+        checkouts=("/repo",),
         allowance=Allowance(timeline, "", None, of=""),
         rate_limit=RateLimit(60),
         unattended="deny",

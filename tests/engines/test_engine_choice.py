@@ -156,7 +156,7 @@ async def test_a_model_that_is_in_no_list_is_mentioned_at_the_start_with_the_fal
         notices = []
         for fallbacks in (("sonnet",), ()):
             agent = Agent(name="a", model="openai:gpt-5-minj", fallback_models=fallbacks)
-            created = await app.launcher.create_run(agent, "hello", {}, by=ADA)
+            created = await app.runs.create(agent, "hello", {}, by=ADA)
             await created.release()
             notices.append(read_notices(settings, created.id))
 

@@ -15,6 +15,7 @@ from podium.mcp_client.run_servers import Servers
 from podium.mcp_client.server_limits import McpTimeouts
 from podium.mcp_client.server_table import McpServer, Source, build_trust_name
 from podium.values.event import ToolUse
+from podium.values.worker_task import RunCheckout
 
 HERE = Path(__file__).parent
 SDK = str(HERE / "sdk_server.py")
@@ -44,7 +45,7 @@ class Bench:
         directory.mkdir(parents=True, exist_ok=True)
         return Servers(
             {server.name: server for server in servers},
-            directory=directory,
+            checkouts=[RunCheckout(root=str(directory), path=str(directory))],
             environ={"PATH": os.environ["PATH"], **(environ or {})},
             trust=Trust.load(self.home),
             notice=self.notices.append,

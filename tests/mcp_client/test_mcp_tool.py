@@ -197,7 +197,7 @@ from podium.config.trust import Trust
 async def main():
     server = McpServer(name="a", command="false")
     trust = Trust.load(Path("nowhere"))
-    async with Servers({"a": server}, directory=None, environ={}, trust=trust, notice=print) as servers:
+    async with Servers({"a": server}, checkouts=[], environ={}, trust=trust, notice=print) as servers:
         assert await servers.acting(["Read", "Agent(x)"]) == []
 
 anyio.run(main)

@@ -243,7 +243,7 @@ async def test_a_fork_builds_on_the_branches_of_finished_steps_and_delivers_its_
     agents = make_agents("ada", "bob")
     async with App(settings, environ={}) as app:
         source = await app.run(agents[0], "ship it", agents=agents, repo=repo)
-        entries = await app.launcher.read_entries(source.run_id)
+        entries = await app.runs.read_entries(source.run_id)
         at = [entry.event.name for entry in entries if isinstance(entry.event, SnapshotTaken)][2]
         before = len(server.calls)
 

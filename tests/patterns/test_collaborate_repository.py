@@ -286,7 +286,7 @@ async def test_a_secret_in_a_changed_file_is_not_stored_in_the_diff(studio: Stud
     play = Play(plan=make_plan(make_step("s1", "ada")), **{"ada/step:s1": [write("a.txt", "sk-very-secret-1\n"), "ok"]})
     add_team(studio, play, "ada", "bob", agents={"ada": CODER})
     async with studio.app() as app:
-        app.launcher._redaction = Redaction.from_environment({"OPENAI_API_KEY": "sk-very-secret-1"}, KEY_NAMES)
+        app.runs._redaction = Redaction.from_environment({"OPENAI_API_KEY": "sk-very-secret-1"}, KEY_NAMES)
         result = await app.run(studio.agents["lead"], "ship it", agents=studio.agents.values(), repo=repo)
 
     (diff,) = [one for one in studio.events(result, ArtifactStored) if one.kind == "diff"]

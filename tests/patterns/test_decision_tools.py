@@ -265,4 +265,4 @@ def test_files_may_list_the_tools() -> None:
     read = parse_agent_file(text, path=Path("ada.md"), source="repo")
 
     assert read.agent is not None
-    assert Toolbox(None, checks={}).find_unknown_tools(read.agent.tools or ()) == []
+    assert Toolbox({}).find_unknown_tools(read.agent.tools or ()) == []

@@ -83,7 +83,7 @@ async def test_a_member_with_a_process_of_its_own_answers_and_leaves_its_work_on
 
     async with App(settings, environ={}) as app:
         result = await app.run(lead, "Make a file.", repo=repo, agents=[process_member, here])
-        entries = await app.launcher.read_entries(result.run_id)
+        entries = await app.runs.read_entries(result.run_id)
 
     assert [part.outcome for part in result.parts] == ["succeeded", "succeeded"]
     assert result.parts[0].text.startswith("I made it.")
@@ -162,7 +162,7 @@ async def test_an_agent_sends_a_worker_waits_for_it_and_uses_its_result(repo: Pa
 
     async with App(settings, environ={}) as app:
         result = await app.run(boss, "Have it done.", repo=repo)
-        entries = await app.launcher.read_entries(result.run_id)
+        entries = await app.runs.read_entries(result.run_id)
 
     assert result.text == "All is done."
     answers = [entry.event.text for entry in entries if isinstance(entry.event, ToolAnswered)]
@@ -188,7 +188,7 @@ async def test_a_run_that_dies_while_its_worker_is_running_finds_it_again(repo: 
     expire_leases(settings.store)
     async with App(settings, environ={}) as app, app.resume(died.run_id) as resumed:
         result = await resumed.result()
-        entries = await app.launcher.read_entries(died.run_id)
+        entries = await app.runs.read_entries(died.run_id)
 
     assert result.succeeded, result.error
     sent = [entry.event for entry in entries if isinstance(entry.event, WorkerSent)]
@@ -219,7 +219,7 @@ async def test_a_team_with_one_checkout_works_in_it_as_a_whole(repo: Path, setti
 
     async with App(settings, environ={}) as app:
         result = await app.run(lead, "Make files.", repo=repo, agents=members)
-        entries = await app.launcher.read_entries(result.run_id)
+        entries = await app.runs.read_entries(result.run_id)
 
     assert result.succeeded, result.error
     assert "one is done." in result.text
@@ -285,7 +285,7 @@ async def test_a_worker_is_held_to_its_part_of_the_runs_budget(repo: Path, setti
 
     async with App(settings, environ={}) as app:
         result = await app.run(lead, "Make files.", repo=repo, agents=[process_member], budget=Budget(turns=8))
-        entries = await app.launcher.read_entries(result.run_id)
+        entries = await app.runs.read_entries(result.run_id)
 
     [sent] = [entry.event for entry in entries if isinstance(entry.event, WorkerSent)]
     assert sent.budget == Budget(turns=2)
@@ -308,7 +308,7 @@ async def test_budget_reserved_for_workers_is_not_lent_or_spent_twice(repo: Path
 
     async with App(settings, environ={}) as app:
         result = await app.run(boss, "Have it done.", repo=repo, budget=Budget(turns=10))
-        entries = await app.launcher.read_entries(result.run_id)
+        entries = await app.runs.read_entries(result.run_id)
 
     sent = [entry.event.budget for entry in entries if isinstance(entry.event, WorkerSent)]
     assert sent == [Budget(turns=2), Budget(turns=1)]  # a quarter of nine, and of six
@@ -336,7 +336,7 @@ async def test_a_worker_whose_result_is_never_read_counts_once_and_its_reserved_
 
     async with App(settings, environ={}) as app:
         result = await app.run(boss, "Have it done.", repo=repo, tools=[wait], budget=Budget(turns=20))
-        entries = await app.launcher.read_entries(result.run_id)
+        entries = await app.runs.read_entries(result.run_id)
 
     assert result.succeeded, result.error
     sent = [entry.event for entry in entries if isinstance(entry.event, WorkerSent)]
@@ -372,9 +372,9 @@ async def test_an_agent_sets_the_order_the_models_and_the_limits_of_its_workers(
 
     async with App(settings, environ={}) as app:
         result = await app.run(boss, "Have it done.", repo=repo, agents=[writer, small], budget=Budget(turns=40))
-        entries = await app.launcher.read_entries(result.run_id)
+        entries = await app.runs.read_entries(result.run_id)
         sent = [entry.event for entry in entries if isinstance(entry.event, WorkerSent)]
-        started = [(await app.launcher.read_entries(one.run))[0].event for one in sent]
+        started = [(await app.runs.read_entries(one.run))[0].event for one in sent]
 
     answers = [entry.event.text for entry in entries if isinstance(entry.event, ToolAnswered)]
     assert answers[3] == "Agent 'stranger' not found; available: boss, writer, small."
@@ -495,7 +495,7 @@ async def test_a_model_cannot_send_a_worker_to_a_local_server_that_nobody_has_ag
 
     async with App(settings, environ={}) as app:
         result = await app.run(boss, "Send one.", repo=repo)
-        entries = await app.launcher.read_entries(result.run_id)
+        entries = await app.runs.read_entries(result.run_id)
 
     [answer] = [entry.event.text for entry in entries if isinstance(entry.event, ToolAnswered)]
     assert "lmstudio:x on a local model server that you have not confirmed" in answer

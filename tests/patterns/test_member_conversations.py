@@ -79,7 +79,7 @@ async def test_a_run_from_before_conversations_were_continued_resumes_as_it_was(
     says = [plan(("a", "draft")), f"half\n{AGAIN} more", plan(("a", "finish")), f"whole\n{DONE}"]
     add_lead(studio, "reflect", "a", says=says)
     with monkeypatch.context() as before:
-        before.setattr("podium.runs.run_launcher.apply_team_defaults", lambda agent: agent)
+        before.setattr("podium.runs.runs.apply_team_defaults", lambda agent: agent)
         run = await studio.run("lead", "go", fault=refuse_after(12))
     studio.expire_leases()
 

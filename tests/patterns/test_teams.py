@@ -325,7 +325,7 @@ async def test_a_run_from_before_direct_answers_were_accepted_resumes_as_it_was(
 ) -> None:
     add_lead(studio, "orchestrate", "a", says=["I shall do it myself", plan(("a", "x")), "the synthesis"])
     with monkeypatch.context() as before:
-        before.setattr("podium.runs.run_launcher.apply_team_defaults", lambda agent: agent)
+        before.setattr("podium.runs.runs.apply_team_defaults", lambda agent: agent)
         run = await studio.run("lead", "go", fault=refuse_after(3))
     studio.expire_leases()
 

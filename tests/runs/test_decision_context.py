@@ -161,7 +161,7 @@ async def test_a_worker_is_told_about_the_decisions_of_its_repository(studio: St
     task = WorkerTask(root=str(repo), path=str(repo.parent / "worktree"), branch="feat/x")
 
     async with studio.app() as app:
-        created = await app.launcher.create_run(
+        created = await app.runs.create(
             Agent(name="worker", engine="scripted"), "go", {"repo": repo}, worker_task=task, by=ADA
         )
         await created.release()
@@ -173,7 +173,7 @@ async def test_without_decisions_a_run_costs_one_query_of_an_empty_index(studio:
     studio.scripts["worker"] = ("done",)
     statements: list[str] = []
     async with studio.app() as app:
-        connection = app.launcher._store._connection
+        connection = app.runs._store._connection
         assert isinstance(connection, sqlite3.Connection)
         query = build_decision_query(connection)
         connection.set_trace_callback(statements.append)

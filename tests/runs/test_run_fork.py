@@ -143,9 +143,9 @@ async def test_the_time_before_a_fork_does_not_count_as_its_own(lab: Lab) -> Non
 
     async with lab.app() as app:
         fork = await app.fork(source, at="2")
-        driver = await app.launcher.take_over_run(fork, by=ADA)
+        driver = await app.runs.claim(fork, by=ADA)
         seconds = driver.timeline.earlier_seconds
-        await driver.drive()
+        await driver.run()
 
     assert 0 <= seconds < 1
 
@@ -200,7 +200,7 @@ async def test_a_new_request_reaches_every_member_of_a_collaborating_team(studio
         assert isinstance(started, RunStarted)
         agents = tuple(studio.agents["lead"] if one.name == "lead" else one for one in started.agents)
         lead = RunStarted(agent="lead", request=started.request, agents=agents)
-        await app.launcher.copy_run(lead, entries[1:2], id="team", source=source.run_id)
+        await app.runs.copy(lead, entries[1:2], id="team", source=source.run_id)
 
         fork = await app.fork("team", request="Hurry.")
 

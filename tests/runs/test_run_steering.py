@@ -32,7 +32,7 @@ async def test_a_worker_that_is_stopped_before_it_starts_is_no_longer_open(studi
     before = [row.run for row in index.list_open()]
 
     async with studio.app() as app:
-        stopped = await stop_run(app.launcher, "r1", by=ADA)
+        stopped = await stop_run(app.runs, "r1", by=ADA)
 
     assert before == ["r1"]
     assert not stopped.is_pending

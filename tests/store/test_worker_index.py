@@ -27,8 +27,8 @@ async def runs(address: StoreAddress, tmp_path: Path) -> list[str]:
     async with App(Settings.load({}, home=tmp_path, store=address, model="rehearsal"), environ={}) as app:
         return [
             await enqueue_worker_run(
-                app.launcher,
-                app.launcher.settings,
+                app.runs,
+                app.runs.settings,
                 Agent(name="a"),
                 "go",
                 WorkerTask(root=root, path=root, branch=branch),

@@ -28,7 +28,7 @@ def test_scripts_are_distinguished_from_other_files(tmp_path: Path, command: str
     for name in ("deploy.sh", "notes.txt", "tools/run.py"):
         (tmp_path / name).write_text("x")
 
-    sealed = read_approved_scripts(command, tmp_path, hash_named_files(command, tmp_path))
+    sealed = read_approved_scripts(command, hash_named_files(command, tmp_path), tmp_path)
 
     assert list(sealed) == scripts
 
@@ -39,7 +39,7 @@ def test_a_script_that_changed_is_not_sealed(tmp_path: Path) -> None:
     (tmp_path / "deploy.sh").write_text("evil")
 
     with pytest.raises(InvalidCall, match=r"deploy.sh has changed since it was approved"):
-        read_approved_scripts("sh deploy.sh", tmp_path, inputs)
+        read_approved_scripts("sh deploy.sh", inputs, tmp_path)
 
 
 @pytest.fixture
@@ -94,16 +94,16 @@ def test_a_script_is_found_and_sealed_in_every_folder_that_the_command_enters(ch
     inputs = hash_named_files(command, checkout)
 
     assert "tools/deep/deploy.sh" in inputs
-    assert "tools/deep/deploy.sh" in read_approved_scripts(command, checkout, inputs)
+    assert "tools/deep/deploy.sh" in read_approved_scripts(command, inputs, checkout)
 
 
 @pytest.mark.parametrize("command", NAMES_THE_SCRIPT[:-1])
 def test_a_script_is_sealed_however_the_command_names_it(checkout: Path, command: str) -> None:
-    assert "deploy.sh" in read_approved_scripts(command, checkout, hash_named_files(command, checkout))
+    assert "deploy.sh" in read_approved_scripts(command, hash_named_files(command, checkout), checkout)
 
 
 def test_a_script_with_a_space_in_its_name_is_found(checkout: Path) -> None:
-    assert list(read_approved_scripts("sh 'a b.sh'", checkout, hash_named_files("sh 'a b.sh'", checkout))) == ["a b.sh"]
+    assert list(read_approved_scripts("sh 'a b.sh'", hash_named_files("sh 'a b.sh'", checkout), checkout)) == ["a b.sh"]
 
 
 @pytest.mark.parametrize("command", ["echo " + "$(" * 60 + "sh deploy.sh" + ")" * 60, "ls; " * 500 + "sh deploy.sh"])

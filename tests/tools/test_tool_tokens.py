@@ -39,7 +39,7 @@ def count_tokens(*tools: Tool) -> int:
 
 def select_tools(directory: Path, names: tuple[str, ...] | None, without: tuple[str, ...] = ()) -> list[Tool]:
     """Return the tools that an agent with this list is offered, as the model sees them."""
-    box = Toolbox(directory, checks={"test": ("pytest",)})
+    box = Toolbox({directory: {"test": ("pytest",)}})
     chosen: list[Any] = [*box.select_acting_tools(names, without), *box.select_plain_tools(names, without)]
     return [
         Tool(name=one.name, description=one.description, parameters=one.parameters, answer=fail_if_called)

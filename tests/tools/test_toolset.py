@@ -24,7 +24,7 @@ def list_tool_names(box: Toolbox, tool_names: Sequence[str] | None, without: Seq
 
 @pytest.fixture
 def box(tmp_path: Path) -> Toolbox:
-    return Toolbox(tmp_path, checks={}, functions=function_tools([weather]))
+    return Toolbox({tmp_path: {}}, functions=function_tools([weather]))
 
 
 def test_an_agent_that_lists_no_tools_may_read_and_talk_to_the_person(box: Toolbox) -> None:
@@ -79,7 +79,7 @@ def test_unknown_names_are_returned_and_those_of_agents_and_mcp_servers_are_not(
 
 
 def test_without_a_directory_there_are_no_file_tools() -> None:
-    box = Toolbox(None, checks={})
+    box = Toolbox({})
 
     assert list_tool_names(box, [*CHECKOUT_TOOLS, "web_fetch"]) == ["web_fetch"]
     assert list_tool_names(box, None) == ["ask_person", "report_status"]

@@ -109,7 +109,7 @@ async def test_the_attachments_of_an_undelivered_message_are_deleted_with_it(tmp
             before = count_attachments(settings)
             await run.stop()
             result = await run.result()
-            entries = await app.launcher.read_entries(result.run_id)
+            entries = await app.runs.read_entries(result.run_id)
 
     notices = [entry.event.text for entry in entries if isinstance(entry.event, Noticed)]
     assert "looker did not receive the message: What is this?" in notices

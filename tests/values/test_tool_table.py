@@ -9,7 +9,7 @@ from podium.values.tool_table import OUTSIDE_TOOLS, PLAIN_TOOLS, TOOLS_BY_NAME
 
 
 def test_every_tool_of_a_checkout_has_a_row_that_describes_its_arguments(tmp_path: Path) -> None:
-    tools = Toolbox(tmp_path, checks={}).select_acting_tools(OUTSIDE_TOOLS)
+    tools = Toolbox({tmp_path: {}}).select_acting_tools(OUTSIDE_TOOLS)
 
     assert [tool.name for tool in tools] == [*OUTSIDE_TOOLS]
     for tool in tools:
@@ -19,4 +19,4 @@ def test_every_tool_of_a_checkout_has_a_row_that_describes_its_arguments(tmp_pat
 
 
 def test_the_tools_that_need_no_checkout_are_those_of_the_table() -> None:
-    assert {tool.name for tool in Toolbox(None, checks={}).select_plain_tools(None)} == {*PLAIN_TOOLS}
+    assert {tool.name for tool in Toolbox({}).select_plain_tools(None)} == {*PLAIN_TOOLS}

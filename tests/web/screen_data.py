@@ -7,8 +7,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from msgspec import structs
-
 from podium import Agent
 from podium.store.worker_index import build_worker_insert
 from podium.testing import run_git
@@ -48,7 +46,7 @@ from podium.values.event.worker_events import AlsoCommitted, AlsoPlaced
 from podium.values.plan import Criterion, Finding, PlanStep, StepPolicy, WorkPlan
 from podium.values.request import Request
 from podium.values.usage import Usage
-from podium.values.worker_task import AlsoCheckout, WorkerTask
+from podium.values.worker_task import RunCheckout, WorkerTask
 
 from .conftest import Site
 
@@ -212,9 +210,8 @@ def write_worker(
         operation=operation,
     )
     if also is not None:
-        worker_task = structs.replace(
-            worker_task, also=(AlsoCheckout(root=str(also), path=f"{also}-worker", base=base),)
-        )
+        other = RunCheckout(root=str(also), path=f"{also}-worker", base=base)
+        worker_task = worker_task.with_checkouts(worker_task.checkouts[0], other)
     events = start(site, task, "worker", errand=worker_task, agents=(Agent(name="worker", engine="scripted"),))
     if branch:
         commit = git(site.repo, "rev-parse", branch)
@@ -223,7 +220,7 @@ def write_worker(
                 path=worker_task.path,
                 branch=branch,
                 base=base,
-                also=tuple(AlsoPlaced(root=one.root, path=one.path, base=base) for one in worker_task.also),
+                also=tuple(AlsoPlaced(root=one.root, path=one.path, base=base) for one in worker_task.checkouts[1:]),
             ),
             WorkCommitted(
                 branch=branch,
@@ -231,7 +228,9 @@ def write_worker(
                 commits=(commit,),
                 added=change[0],
                 removed=change[1],
-                also=tuple(AlsoCommitted(root=one.root, commit=commit, files=("b.txt",)) for one in worker_task.also),
+                also=tuple(
+                    AlsoCommitted(root=one.root, commit=commit, files=("b.txt",)) for one in worker_task.checkouts[1:]
+                ),
             ),
         ]
     events += [Checked(commands=("make test",), passed=passed) for passed in checks]

@@ -89,11 +89,11 @@ if "podium.processes.fork_server_main" in sys.orig_argv:
 
 async def test_a_run_that_can_neither_continue_nor_be_ended_does_not_block_other_workers(lab: WorkerLab) -> None:
     async with App(lab.settings(), environ=lab.environ) as app:
-        agent, settings = make_scripted_agent("never said"), app.launcher.settings
+        agent, settings = make_scripted_agent("never said"), app.runs.settings
         tasks = [WorkerTask(root=lab.root, path=lab.root, name=name) for name in ("one", "two")]
         options = RunOptions(after="a run that is not there")
         broken, stopped = [
-            await enqueue_worker_run(app.launcher, settings, agent, "go", task, options, by=ADA) for task in tasks
+            await enqueue_worker_run(app.runs, settings, agent, "go", task, options, by=ADA) for task in tasks
         ]
     lab.stop(stopped)
     fine = await lab.delegate("feat/three", "done")
@@ -179,7 +179,7 @@ async def test_a_worker_that_becomes_silent_is_killed_and_started_again(lab: Wor
         lab.notifier() as notifier,
         create_task_group() as group,
     ):
-        commander = Commander(app.launcher, lab.environ, notifier, limits=LinkLimits(ping=0.3, silence=4.0))
+        commander = Commander(app.runs, lab.environ, notifier, limits=LinkLimits(ping=0.3, silence=4.0))
         group.start_soon(commander.run_until_done)
         worker = await lab.wait_worker(run)
         await lab.wait_called(1)
@@ -222,7 +222,7 @@ async def test_a_worker_that_connects_before_its_start_is_reported_is_killed_whe
         create_task_group() as group,
     ):
         environ = {**lab.environ, "PYTHONPATH": str(modules)}
-        commander = Commander(app.launcher, environ, notifier, limits=LinkLimits(ping=0.3, silence=4.0))
+        commander = Commander(app.runs, environ, notifier, limits=LinkLimits(ping=0.3, silence=4.0))
         group.start_soon(commander.run_until_done)
         worker = await lab.wait_worker(run)
         await lab.wait_called(1)
@@ -263,8 +263,9 @@ async def interrupt_after_entries(lab: WorkerLab, run: str, branch: str, entries
     async with App(lab.settings(), environ=lab.environ, fault=refuse_after(entries)) as app:
         worktrees = Worktrees(repository=Repository.at(lab.repo.path), ledger=Ledger(lab.store))
         checkout = await worktrees.create(branch, run=run)
-        driver = await app.launcher.take_over_run(run, is_attended=True, by=ADA)
-        driver.record_checkout(checkout.base)
+        driver = await app.runs.claim(run, is_attended=True, by=ADA)
+        assert driver.worker_task is not None
+        driver.record_checkouts(driver.worker_task.with_bases([checkout.base]))
         async with drive_run(driver, by=ADA) as work:
             assert (await work.result()).outcome == "interrupted"
     expire_leases(lab.store)

@@ -80,8 +80,8 @@ async def test_a_worker_is_left_to_a_commander_even_if_its_delegation_is_cancell
         with CancelScope() as scope:
             scope.cancel()
             task = WorkerTask(root=lab.root, path=lab.root)
-            agent, settings = make_scripted_agent("done"), app.launcher.settings
-            await enqueue_worker_run(app.launcher, settings, agent, "go", task, {}, by=ADA)
+            agent, settings = make_scripted_agent("done"), app.runs.settings
+            await enqueue_worker_run(app.runs, settings, agent, "go", task, {}, by=ADA)
 
         unfinished = load_unfinished_workers(lab.store, ours=())
 

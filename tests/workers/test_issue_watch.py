@@ -88,7 +88,7 @@ class IssueLab(WorkerLab):
         settings = self.settings(allow=("Write",))
         async with App(settings, environ=self.environ) as app:
             yield IssueWatch(
-                app.launcher,
+                app.runs,
                 settings,
                 source or self.source,
                 WatchOptions(**options),

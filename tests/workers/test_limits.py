@@ -122,7 +122,7 @@ async def test_the_daily_budget_of_a_repository_limits_its_workers(lab: WorkerLa
 async def test_a_time_that_passed_while_no_process_was_there_is_said(lab: WorkerLab) -> None:
     run = await lab.delegate("feat/x", "done")
     async with App(lab.settings(), environ=lab.environ) as app:
-        claimed = await app.launcher.claim_idle_run(run, by=ADA)
+        claimed = await app.runs.claim_idle(run, by=ADA)
         await claimed.record_and_release(RunPaused(until=time.time() - 7205, reason="the limit of openai:m"))
 
     lab.start_commander()

@@ -8,6 +8,7 @@ from podium.values.worker_task import WorkerTask
 from podium.workers.active_worker import ActiveWorker
 from podium.workers.request_answers import RequestAnswers
 from podium.workers.settings_cache import SettingsCache
+from podium.workers.wire.wire_message import Handshake
 from podium.workers.worker_logs import WorkerLogs
 from podium.workers.worker_notifications import WorkerNotifications
 
@@ -15,7 +16,8 @@ from .worker_lab import SILENT, WorkerLab, bash
 
 
 def make_worker(lab: WorkerLab, run: str) -> ActiveWorker:
-    return ActiveWorker(run=run, worker_task=WorkerTask(root=lab.root, path=lab.root), task="")
+    task, handshake = WorkerTask(root=lab.root, path=lab.root), Handshake(worker=run, token="")
+    return ActiveWorker(run=run, worker_task=task, handshake=handshake)
 
 
 async def test_a_commander_answers_only_open_requests_of_the_worker_that_names_them(lab: WorkerLab) -> None:

@@ -36,7 +36,7 @@ async def test_a_working_worker_gets_the_review_and_a_part_of_its_work_is_merged
 
     shown = await read_diff(in_checkout=True)
     async with App(context.settings, environ=lab.environ) as app:
-        review = partial(send_review, app.launcher, context.settings, by=ME)
+        review = partial(send_review, app.runs, context.settings, by=ME)
         sent = await review(working, ReviewRequest(text="A review: use tabs.", ref="r1"))
         await review(working, ReviewRequest(text="A review: use tabs.", ref="r1"))
     with pytest.raises(
@@ -59,4 +59,4 @@ async def test_a_working_worker_gets_the_review_and_a_part_of_its_work_is_merged
     assert lab.repo.git("diff", "--name-only", "main", candidate.part.commit) == "one.txt"
     async with App(context.settings, environ=lab.environ) as app:
         with pytest.raises(RunOver, match=r"feat/a has ended \(complete\) and cannot receive messages"):
-            await send_review(app.launcher, context.settings, ended, ReviewRequest(text="Too late"), by=ME)
+            await send_review(app.runs, context.settings, ended, ReviewRequest(text="Too late"), by=ME)

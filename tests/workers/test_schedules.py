@@ -62,7 +62,7 @@ def list_runs(lab: WorkerLab) -> list[str]:
 async def fire(lab: WorkerLab, now: float) -> float | None:
     """Act as one process that looks at the schedules at the time `now`."""
     async with App(lab.settings(), environ=lab.environ) as app:
-        return await ScheduleFiring(app.launcher, lambda repo: lab.settings(), now=lambda: now).fire_due()
+        return await ScheduleFiring(app.runs, lambda repo: lab.settings(), now=lambda: now).fire_due()
 
 
 async def test_a_time_gets_one_run_from_two_processes_and_after_a_crash(lab: WorkerLab) -> None:

@@ -31,7 +31,7 @@ async def test_a_worker_that_has_ended_is_closed_and_its_followers_get_the_reaso
     first = await lab.delegate("feat/one", "one")
     second = await lab.delegate("feat/two", "two", options=WorkerOptions(after=("feat/one",)))
     async with App(lab.settings(), environ=lab.environ) as app:
-        await app.launcher.fail_run(first, "it could not be", by=ADA)
+        await app.runs.fail(first, "it could not be", by=ADA)
 
     unfinished = load_unfinished_workers(lab.store, ours=())
 

@@ -27,7 +27,7 @@ from podium.values.repository_origin import RepositoryOrigin
 from podium.values.worker_task import WorkerTask
 from podium.workers.delegation import enqueue_worker_run
 from podium.workers.work_push import WorkPush
-from podium.workers.worker_checkout import ensure_worker_checkout
+from podium.workers.worker_checkout import ensure_checkouts
 from podium.workspace.travel.run_location import locate_task
 
 from ..actors import ADA
@@ -129,19 +129,28 @@ async def test_a_queued_worker_starts_on_a_machine_that_never_had_the_repository
     run = await lab.delegate_moving("feat/one", "done")
     lab.machine = "server"
     async with App(lab.settings(), environ=lab.environ) as app:
-        started = (await app.launcher.read_entries(run))[0].event
+        started = (await app.runs.read_entries(run))[0].event
         assert isinstance(started, RunStarted)
         assert started.errand is not None
         task = locate_task(started.errand, run, lab.home)
 
-        checkout = await ensure_worker_checkout(app.launcher, lab.environ, run, task)
-        again = await ensure_worker_checkout(app.launcher, lab.environ, run, task)
+        [checkout] = await ensure_checkouts(app.runs, lab.environ, run, task)
+        [again] = await ensure_checkouts(app.runs, lab.environ, run, task)
 
-    assert checkout is not None
     assert checkout == again
     assert checkout.base == base
     assert (checkout.path / "here.txt").read_text() == "only here\n"
     assert checkout.path.is_relative_to(lab.home)
+
+
+async def test_commands_on_another_machine_see_the_slot_of_their_checkout(lab: TravelLab) -> None:
+    run = await lab.delegate_moving("feat/one", bash("echo slot $PODIUM_SLOT"), "done")
+    lab.machine = "server"
+    lab.start_commander()
+
+    assert (await lab.wait_ended(run)).outcome == "succeeded"
+    [answered] = lab.events(run, ToolAnswered)
+    assert answered.text.startswith("slot 1")
 
 
 async def test_a_repository_without_a_remote_is_refused_on_another_machine(lab: TravelLab) -> None:
@@ -150,11 +159,11 @@ async def test_a_repository_without_a_remote_is_refused_on_another_machine(lab: 
     laptop = lab.host
     lab.machine = "server"
     async with App(lab.settings(), environ=lab.environ) as app:
-        started = (await app.launcher.read_entries(run))[0].event
+        started = (await app.runs.read_entries(run))[0].event
         assert isinstance(started, RunStarted)
         assert started.errand is not None
         with pytest.raises(Mistake, match=f"has no remote, so only {laptop} can work on this run; add a remote with"):
-            await ensure_worker_checkout(app.launcher, lab.environ, run, locate_task(started.errand, run, lab.home))
+            await ensure_checkouts(app.runs, lab.environ, run, locate_task(started.errand, run, lab.home))
 
 
 @pytest.mark.slow
@@ -204,14 +213,13 @@ async def test_a_base_that_cannot_be_pushed_is_refused_when_the_task_is_delegate
 async def test_a_process_that_has_lost_its_run_changes_nothing_that_its_successor_pushed(lab: TravelLab) -> None:
     run = await lab.delegate_moving("feat/one", "done")
     async with App(lab.settings(), environ=lab.environ) as zombie, App(lab.settings(), environ=lab.environ) as owner:
-        started = (await owner.launcher.read_entries(run))[0].event
+        started = (await owner.runs.read_entries(run))[0].event
         assert isinstance(started, RunStarted)
         assert started.errand is not None
-        checkout = await ensure_worker_checkout(owner.launcher, lab.environ, run, started.errand)
-        assert checkout is not None
-        old = await zombie.launcher.take_over_run(run, by=ADA)
+        [checkout] = await ensure_checkouts(owner.runs, lab.environ, run, started.errand)
+        old = await zombie.runs.claim(run, by=ADA)
         expire_leases(lab.store)
-        new = await owner.launcher.take_over_run(run, by=ADA)
+        new = await owner.runs.claim(run, by=ADA)
         pushes = [
             WorkPush(one.timeline, lab.settings(), zombie._background_tasks, started.errand) for one in (old, new)
         ]
@@ -232,8 +240,8 @@ async def test_a_recorded_remote_that_could_run_a_command_ends_only_its_own_run(
     origin = RepositoryOrigin(path=lab.root, host="elsewhere", remote=f"ext::touch {mark}", base=lab.repo.tip())
     task = WorkerTask(root=lab.root, path=f"{lab.root}-w", branch="feat/one", base=lab.repo.tip(), origin=origin)
     async with App(lab.settings(), environ=lab.environ) as app:
-        agent, settings = make_scripted_agent("done"), app.launcher.settings
-        run = await enqueue_worker_run(app.launcher, settings, agent, "go", task, {"repo": lab.repo.path}, by=ADA)
+        agent, settings = make_scripted_agent("done"), app.runs.settings
+        run = await enqueue_worker_run(app.runs, settings, agent, "go", task, {"repo": lab.repo.path}, by=ADA)
 
     lab.start_commander()
 

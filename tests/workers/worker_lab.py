@@ -184,7 +184,7 @@ class WorkerLab:
     ) -> str:
         """Delegate a task to the first agent of a team, without starting a commander."""
         new = NewWorker(at=self.repo.path, branch=branch, task=task, agent=team, **options)
-        return await create_worker(app.launcher, settings or app.launcher.settings, new, by=ADA, run=run)
+        return await create_worker(app.runs, settings or app.runs.settings, new, by=ADA, run=run)
 
     def start_commander(self, **variables: str) -> ForkedProcess | subprocess.Popen[bytes]:
         """Start a commander in a separate process."""

@@ -390,7 +390,7 @@ async def test_a_sealed_script_runs_as_it_was_whatever_happens_to_its_file(tmp_p
     checkout = tmp_path / "repo"
     checkout.mkdir()
     (checkout / "deploy.sh").write_text("echo approved; echo more >> log.txt\n")
-    found = await choose_sandbox(checkout, tmp_path / "home", tmp_path / "home" / "podium.db")
+    found = await choose_sandbox([checkout], tmp_path / "home", tmp_path / "home" / "podium.db")
     assert found.seal is not None
     argv = found.seal(["/bin/sh", "deploy.sh"], {"deploy.sh": (checkout / "deploy.sh").read_bytes()})
     (checkout / "deploy.sh").write_text("echo swapped\n")

@@ -152,13 +152,8 @@ class EngineGate(Protocol):
     """
 
     @property
-    def directory(self) -> str:
-        """The directory that the agent works in, or an empty string if there is none."""
-        ...
-
-    @property
-    def also(self) -> tuple[str, ...]:
-        """The agent's checkouts of additional repositories."""
+    def checkouts(self) -> tuple[str, ...]:
+        """The checkouts that the agent works in, the primary one first."""
         ...
 
     async def permit(self, place: Scope, wanted: EngineAction) -> str:

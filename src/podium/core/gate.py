@@ -151,7 +151,7 @@ JudgeAction = Callable[[Action, int, str], Verdict]
 class Gate:
     """The gate of one operation. `unattended` is None if a person is available to answer.
 
-    `directory` is the checkout that the agent works in; `also` lists the agent's checkouts of additional repositories.
+    `checkouts` are the checkouts that the agent works in, the primary one first.
     `before_change` is called before each action that may change something.
     """
 
@@ -160,8 +160,7 @@ class Gate:
         judge: JudgeAction,
         *,
         agent: str,
-        directory: str,
-        also: tuple[str, ...] = (),
+        checkouts: tuple[str, ...],
         allowance: Allowance,
         rate_limit: RateLimit,
         unattended: Unattended | None,
@@ -170,8 +169,7 @@ class Gate:
         saved_rules: SavedRules | None = None,
         hooks: ActionHooks | None = None,
     ) -> None:
-        self.directory = directory
-        self.also = also
+        self.checkouts = checkouts
         self._judge = judge
         self._before_change = before_change
         self._agent = agent
@@ -407,7 +405,7 @@ class Gate:
             agent=self._agent,
             tool=tool,
             arguments=dict(prepared.arguments),
-            directory=prepared.directory or self.directory,
+            directory=prepared.directory or next(iter(self.checkouts), ""),
             sandbox=prepared.sandbox,
             inputs=dict(prepared.inputs),
             outputs=dict(prepared.outputs),

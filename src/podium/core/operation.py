@@ -398,8 +398,7 @@ class Operation:
         return Gate(
             self._judge_action,
             agent=self.agent.name,
-            directory=self.checkout or ("" if repository is None else repository.directory),
-            also=() if self.checkout or repository is None else repository.also,
+            checkouts=(self.checkout,) if self.checkout else () if repository is None else repository.checkouts,
             allowance=self.allowance,
             rate_limit=self._context.rate_limit_for(self.agent.name),
             unattended=self._context.unattended,

@@ -47,10 +47,8 @@ class Records:
 class RunRepository:
     """The repository that a run works in. The functions that return a part of it make that part on first use."""
 
-    directory: str
-    """The run's checkout."""
-    also: tuple[str, ...] = ()
-    """The checkouts of additional repositories that the run works in."""
+    checkouts: tuple[str, ...]
+    """The checkouts that the run works in, the primary one first."""
     make_check_tool: Callable[[tuple[str, ...], str], ActingTool]
     """Creates a tool for running commands on a clean checkout of a commit.
 

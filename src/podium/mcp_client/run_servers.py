@@ -22,6 +22,7 @@ from ..values.bounded_schema import TooComplex, iter_schema_errors
 from ..values.errors import Mistake
 from ..values.event import ToolUse
 from ..values.plain_text import escape_unprintable, truncate_text
+from ..values.worker_task import RunCheckout, list_folders
 from .server_limits import McpTimeouts, ServerUnavailable
 from .server_place import OpenInSandbox, ServerPlace
 from .server_table import McpServer
@@ -34,30 +35,28 @@ PREFIX = "mcp__"
 class Servers:
     """The MCP servers of a run, as an async context manager.
 
-    A server starts on first use and stops at the end of the block. `directory` is the run's checkout, and `also` lists
-    its other checkouts; `root` is the repository in which the user's trust applies, by default `directory`. Programs
-    start outside the checkouts, unless a definition names files there: then `open_in_sandbox` starts them. `environ`
-    contains the values of variables. `notice` is called once with each message for the user.
+    A server starts on first use and stops at the end of the block. `checkouts` are those of the run; the user's trust
+    applies in the repository of the first one. Programs start outside the checkouts, unless a definition names files
+    there: then `open_in_sandbox` starts them. `environ` contains the values of variables. `notice` is called once with
+    each message for the user.
     """
 
     def __init__(
         self,
         servers: Mapping[str, McpServer],
         *,
-        directory: Path | None,
+        checkouts: Sequence[RunCheckout],
         environ: Mapping[str, str],
         trust: Trust,
         notice: Callable[[str], None],
         limits: McpTimeouts | None = None,
-        root: Path | None = None,
-        also: Sequence[Path] = (),
         open_in_sandbox: OpenInSandbox | None = None,
     ) -> None:
         self._servers = servers
         self._place = ServerPlace(
-            directory=directory,
-            root=root or directory,
-            checkouts=find_checkouts(directory, root, *also),
+            directory=Path(checkouts[0].path) if checkouts else None,
+            root=Path(checkouts[0].root) if checkouts else None,
+            checkouts=find_checkouts(*list_folders(checkouts)),
             environ=environ,
             trust=trust,
             open_in_sandbox=open_in_sandbox,

@@ -21,7 +21,7 @@ async def open_and_command(environ: Mapping[str, str], delivery_run: str = "") -
     If the store already has a commander, send it the keys for the run `delivery_run` instead.
     """
     async with App(Settings.load(environ), environ=environ) as app:
-        await run_commander(app.launcher, environ, delivery_run)
+        await run_commander(app.runs, environ, delivery_run)
 
 
 def main() -> int:

@@ -14,7 +14,7 @@ import anyio
 import msgspec
 
 from ..app import App
-from ..runs.run_driver import RunDriver
+from ..runs.driver import RunDriver
 from ..runs.run_handle import Run, drive_run
 from ..setup.settings import Settings
 from ..store.saved_rules import read_rules_for_run
@@ -51,45 +51,44 @@ async def resume_run(run: str, config: WorkerConfig, on_waiting: Callable[[str],
 
     `on_waiting` is called with the id of each request or question that is waiting for an answer.
     """
-    environ = {**os.environ, **config.environ}
+    environ, task = {**os.environ, **config.environ}, config.task
     # A worker's request has no time limit, because the person who answers it may be away for hours.
     # A read-only worker and its whole team stay read-only, whatever mode the settings specify.
-    mode = "plan" if config.is_reader else None
-    settings = Settings.load(environ, repo=Path(config.root), approval_seconds=inf, permission_mode=mode)
+    mode = "plan" if task.is_reader else None
+    settings = Settings.load(environ, repo=Path(task.root), approval_seconds=inf, permission_mode=mode)
     expect_store(settings.store)
     async with App(settings, environ=environ, owner=config.owner) as app:
         read_rules = partial(anyio.to_thread.run_sync, read_rules_for_run, settings.store, run)
-        driver = await app.launcher.take_over_run(
+        driver = await app.runs.claim(
             run,
             by=PODIUM,
-            is_attended=config.is_attended,
+            is_attended=not task.is_unattended,
             continues_pause=False,
             report_waiting=on_waiting,
             read_saved_rules=None if config.owner is None else read_rules,
             parks_at_limits=True,
         )
-        if (worker_task := driver.worker_task) is not None and worker_task.origin is not None and config.base:
-            await _record_machine(app, driver, worker_task, config.base)
+        if task.origin is not None and task.has_checkout:
+            await _record_machine(app, driver, task)
         else:
-            driver.record_checkout(config.base, also=config.also)
-        repository = driver.context.repository
-        if repository and (slot := find_slot(settings.home, Path(repository.directory), Path(config.root))):
+            driver.record_checkouts(task)
+        if (slot := find_slot(settings.home, Path(task.path), Path(task.root))) is not None:
             # Commands inherit the environment of this process, which works on this run only.
             os.environ.update(slot.variables)
         async with drive_run(driver, by=PODIUM) as resumed:
             yield resumed
 
 
-async def _record_machine(app: App, driver: RunDriver, worker_task: WorkerTask, base: str) -> None:
+async def _record_machine(app: App, driver: RunDriver, task: WorkerTask) -> None:
     """Record the checkout of a run that can move between machines. If the run was moved, record the move too."""
     # Imported here to keep start-up fast: most workers stay on their machine.
     from ..system.host_id import read_host_id
     from ..workers.work_takeover import record_move
 
     host = read_host_id(app.settings.home)
-    entries = await app.launcher.read_entries(driver.id)
-    driver.record_checkout(base, host=host)
-    record_move(driver.timeline, entries, driver.agent, worker_task, host=host)
+    entries = await app.runs.read_entries(driver.id)
+    driver.record_checkouts(task, host=host)
+    record_move(driver.timeline, entries, driver.agent, task, host=host)
 
 
 def main() -> int:

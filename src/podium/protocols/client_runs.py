@@ -116,7 +116,7 @@ class ClientRuns:
             with task.scope:
                 async with (
                     App(settings) as app,
-                    start_run(app.launcher, agent, request, options, by=self.by, id=id) as run,
+                    start_run(app.runs, agent, request, options, by=self.by, id=id) as run,
                 ):
                     task.started = ClientRun(run, settings.store)
                     task.is_ready.set()

@@ -121,7 +121,7 @@ class PodiumTools:
             settings = await to_thread.run_sync(self._load_settings)
             worker = NewWorker(at=self._place, branch=branch, task=task, agent=agent)
             async with App(settings) as app:
-                run = await delegate(app.launcher, settings, worker, by=self._runs.by)
+                run = await delegate(app.runs, settings, worker, by=self._runs.by)
         except PodiumError as error:
             raise ToolError(str(error)) from error
         return {"run": run, "branch": branch}

@@ -62,10 +62,8 @@ async def recover_files(rows: Iterable[JournalRow], started: RunStarted, epoch: 
 
 def _remove_left_files(entries: Iterable[Entry], started: RunStarted) -> None:
     """Remove temporary files that killed processes left next to the files that the run has changed."""
-    places = [] if not started.repo else [started.repo]
-    places += [] if started.errand is None else [one.path for one in started.errand.also]
     changed = {path for entry in entries if isinstance(entry.event, ActionBegan) for path in entry.event.action.outputs}
-    remove_stale_in({(Path(place) / path).parent for place in places for path in changed})
+    remove_stale_in({(Path(one.path) / path).parent for one in started.checkouts for path in changed})
 
 
 def _has_restarted(entries: Iterable[Entry]) -> bool:
@@ -78,9 +76,9 @@ async def _restore_files(started: RunStarted) -> list[str]:
     """Write the files in a worker's checkouts again that a restart of the machine has lost, and return their paths."""
     task = started.errand
     lost: list[str] = []
-    for path in task.paths if task is not None and task.has_checkout else ():
+    for checkout in task.checkouts if task is not None and task.has_checkout else ():
         with suppress(PodiumError, OSError):  # what is wrong with the checkout is said when it is used
-            lost += await restore_lost_files(Repository.at(Path(path)))
+            lost += await restore_lost_files(Repository.at(Path(checkout.path)))
     return lost
 
 

@@ -20,8 +20,8 @@ from ..values.errors import Mistake
 from ..values.event import DecisionProposed
 from .decision_lookup import find_decision, find_decision_repo
 from .run_handle import Run
-from .run_launcher import RunLauncher
 from .run_start import start_run
+from .runs import Runs
 
 PERSON: Literal["person"] = "person"
 PERSON_DECIDES = Agent(
@@ -52,16 +52,16 @@ class NewDecision:
 @act("act")
 @asynccontextmanager
 async def start_decision(
-    launcher: RunLauncher, new: NewDecision, *, place: Path, by: Actor, is_attended: bool = False
+    runs: Runs, new: NewDecision, *, place: Path, by: Actor, is_attended: bool = False
 ) -> AsyncIterator[Run]:
     """Start a run that makes a decision for the repository in `place`, and yield it, as `start_run` does.
 
     Raise Mistake if no team has the name, if it cannot vote, or if the decision to supersede is not in force.
     """
-    proposal = await to_thread.run_sync(partial(_make_proposal, launcher.settings, new, place))
+    proposal = await to_thread.run_sync(partial(_make_proposal, runs.settings, new, place))
     agent = PERSON_DECIDES if new.decides == PERSON else new.decides
     async with start_run(
-        launcher, agent, new.topic, {"repo": place, "is_attended": is_attended, "decision": proposal}, by=by
+        runs, agent, new.topic, {"repo": place, "is_attended": is_attended, "decision": proposal}, by=by
     ) as run:
         yield run
 

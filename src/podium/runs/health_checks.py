@@ -192,7 +192,7 @@ def check_sandbox(repo: Path, settings: Settings) -> Fact:
     """Test the sandbox for agents' commands in this folder."""
     from ..setup.sandbox_choice import choose_sandbox  # imported here to keep start-up fast
 
-    sandbox = anyio.run(partial(choose_sandbox, repo, settings.home, settings.store, is_wanted=settings.sandbox))
+    sandbox = anyio.run(partial(choose_sandbox, [repo], settings.home, settings.store, is_wanted=settings.sandbox))
     sandbox.clean_up()
     if sandbox.name in ("none", "missing"):
         return Fact("sandbox", "note", sandbox.notice)

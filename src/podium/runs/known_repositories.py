@@ -7,10 +7,9 @@ repositories in which the person has let Podium work before, and no others.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
-from ..store.reader import RunSummary, StoreReader
+from ..store.reader import StoreReader
 from ..store.run_creators import list_person_runs
 from ..system.locations import find_repo
 from ..values.store_address import StoreAddress
@@ -53,16 +52,8 @@ class KnownRepositories:
             found = {summary.id: summary for summary in reader.read_run_list().readable}
         for run in new:
             if run in found:
-                self._folders.update(os.path.realpath(one) for one in _iter_folders(found[run]))
+                self._folders.update(os.path.realpath(one.root) for one in found[run].started.checkouts)
                 self._runs.add(run)
-
-
-def _iter_folders(summary: RunSummary) -> Iterator[str]:
-    started = summary.started
-    if started.errand is not None:
-        yield from started.errand.roots
-    elif started.repo:
-        yield started.repo
 
 
 def is_folder(path: str) -> bool:

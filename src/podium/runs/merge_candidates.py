@@ -13,7 +13,7 @@ from ..store.worktree_ledger import Ledger
 from ..values.errors import Mistake, NoSuchRun
 from ..values.store_address import StoreAddress
 from ..values.worker_task import WorkerTask
-from ..views.worker_state import AlsoWork, WorkerState
+from ..views.worker_state import CheckoutWork, WorkerState
 from ..workspace.git.repository import Repository
 from ..workspace.git.revision import SHORT, branch_tip, branch_tips, contains_commit
 from ..workspace.merging.resolution_commit import (
@@ -32,8 +32,8 @@ class MergeCandidate:
     """A branch to merge, with its base, the branches that it builds on (`after`), and a notice for the user, if any.
 
     `run` is the run of the worker or team whose work is on the branch. If the branch's worker was started to resolve a
-    conflict, `resolves` is that conflict. If only a part of the branch is merged, `part` is that part. `also` contains
-    the worker's changes in additional repositories, which are merged together with the branch.
+    conflict, `resolves` is that conflict. If only a part of the branch is merged, `part` is that part. `elsewhere` is
+    the worker's work in other repositories, in which the branch is merged together with this one.
     """
 
     branch: str
@@ -43,7 +43,7 @@ class MergeCandidate:
     notice: str = ""
     resolves: ResolutionStart | None = None
     part: BranchPart | None = None
-    also: tuple[AlsoWork, ...] = ()
+    elsewhere: tuple[CheckoutWork, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,8 +172,8 @@ def require_single_repository(candidates: Iterable[MergeCandidate], what: str) -
     `what` is the feature that supports only one repository.
     """
     for one in candidates:
-        if one.also:
-            others = ", ".join(work.name for work in one.also)
+        if one.elsewhere:
+            others = ", ".join(work.name for work in one.elsewhere)
             raise Mistake(
                 f"{one.branch} also has changes in {others}, but {what} supports only one repository; use: "
                 f"podium merge {one.branch}"
@@ -265,7 +265,7 @@ def describe_missing_work(context: RepoContext, branches: Collection[str] = ()) 
         + (f" ({worker.why})" if worker.why else f"; run podium workers output {branch} to see its answer")
         for branch, worker in _find_newest_workers(context).items()
         if (branch in branches or not branches) and worker.is_over and worker.expects_changes and worker.base
-        if not worker.files and not any(one.files for one in worker.also)
+        if not worker.files
     ]
 
 
@@ -313,7 +313,7 @@ async def _make_candidate(
     if resolver is None:
         base = worker.base or target
         return MergeCandidate(
-            branch=worker.name, base=base, run=worker.run, after=after, notice=notice, also=worker.also
+            branch=worker.name, base=base, run=worker.run, after=after, notice=notice, elsewhere=worker.works[1:]
         )
     target_tip, ours = await branch_tip(context.repository, target), resolver.resolves.ours
     if not await contains_commit(context.repository, target_tip, ours):

@@ -41,7 +41,7 @@ from ..views.run_view import map_member_names
 from .fork_checkout import ForkCheckout, create_fork_checkout
 from .fork_position import DecisionChange, find_decision_change, find_fork_position, find_retry_position
 from .fork_selection import ForkedEntries, select_entries
-from .run_launcher import RunLauncher
+from .runs import Runs
 from .unfinished_forks import note_fork, remove_unfinished_forks
 
 
@@ -94,36 +94,34 @@ class ForkedRun:
 
 
 @act("act")
-async def fork_run(launcher: RunLauncher, source: str, new: NewFork, *, by: Actor, id: str = "") -> ForkedRun:
+async def fork_run(runs: Runs, source: str, new: NewFork, *, by: Actor, id: str = "") -> ForkedRun:
     """Write a fork of a run to the store and return the fork. Raise Mistake if the run cannot be forked.
 
     `id` is an id chosen in advance for the fork. In the HTTP API, changing a decision also needs the scope `approve`.
     """
-    entries = await _load_source(launcher, source)
+    entries = await _load_source(runs, source)
     change = find_decision_change(entries, new.decision, new.option, by=by.name) if new.decision else None
     if new.request:
         validate_request(new.request)
     position = _choose_position(entries, new.at, change)
     return await _write_fork(
-        launcher, entries, position, request=new.request, change=change, budget=new.budget, by=by, id=id
+        runs, entries, position, request=new.request, change=change, budget=new.budget, by=by, id=id
     )
 
 
 @act("act")
-async def retry_run(launcher: RunLauncher, source: str, new: NewRetry, *, by: Actor, id: str = "") -> ForkedRun:
+async def retry_run(runs: Runs, source: str, new: NewRetry, *, by: Actor, id: str = "") -> ForkedRun:
     """Fork a run that has ended, at the position just before it failed or was stopped, and return the fork.
 
     `id` is an id chosen in advance for the fork. Raise Mistake if the run cannot be retried.
     """
-    entries = await _load_source(launcher, source)
+    entries = await _load_source(runs, source)
     if not isinstance(entries[-1].event, RunEnded):
         raise Mistake(
             f"run {source} has not ended, so it cannot be retried; continue it with podium resume {source}, or start a "
             f"new run from it with podium fork {source}"
         )
-    return await _write_fork(
-        launcher, entries, find_retry_position(entries, new.start), budget=new.budget, by=by, id=id
-    )
+    return await _write_fork(runs, entries, find_retry_position(entries, new.start), budget=new.budget, by=by, id=id)
 
 
 def _choose_position(entries: Sequence[Entry], at: str, change: DecisionChange | None) -> int:
@@ -142,12 +140,12 @@ def _choose_position(entries: Sequence[Entry], at: str, change: DecisionChange |
     return position
 
 
-async def _load_source(launcher: RunLauncher, source: str) -> list[Entry]:
+async def _load_source(runs: Runs, source: str) -> list[Entry]:
     """Return the entries of the run to fork.
 
     Raise Mistake for a worker's run, and StoreCorrupt if entries were changed or lost.
     """
-    store = launcher.settings.store
+    store = runs.settings.store
 
     def read_timeline() -> list[Entry]:
         with StoreReader(store) as reader:
@@ -177,7 +175,7 @@ async def _load_source(launcher: RunLauncher, source: str) -> list[Entry]:
 
 
 async def _write_fork(
-    launcher: RunLauncher,
+    runs: Runs,
     entries: Sequence[Entry],
     at: int,
     *,
@@ -188,16 +186,16 @@ async def _write_fork(
     id: str,
 ) -> ForkedRun:
     id, started, source = id or secrets.token_hex(6), entries[0].started, entries[0].run
-    launcher.check_budget(started, budget)
+    runs.check_budget(started, budget)
     forked = select_entries(entries, at, run=id)
     _require_work_left(source, started, forked, at)
     checkout = ForkCheckout()
     async with AsyncExitStack() as noted:
         if started.repo:
-            await remove_unfinished_forks(launcher.settings)
-            folder = await to_thread.run_sync(_find_directory, launcher.settings.store, started)
-            await noted.enter_async_context(note_fork(launcher.settings, id, folder))
-            checkout = await create_fork_checkout(launcher.settings, folder, entries, forked.kept, run=id)
+            await remove_unfinished_forks(runs.settings)
+            folder = await to_thread.run_sync(_find_directory, runs.settings.store, started)
+            await noted.enter_async_context(note_fork(runs.settings, id, folder))
+            checkout = await create_fork_checkout(runs.settings, folder, entries, forked.kept, run=id)
         events: list[Event] = [Noticed(text=text) for text in (*forked.notices, *checkout.notices)]
         events += _iter_messages(started, request, by)
         added = [Entry(run=id, seq=0, at=time.time(), scope="", event=event) for event in events]
@@ -211,9 +209,9 @@ async def _write_fork(
             shared=len(forked.kept),
             repo=checkout.directory,
             errand=None,
-            servers=digest_servers(started.agents, launcher.settings.mcp_servers),
+            servers=digest_servers(started.agents, runs.settings.mcp_servers),
         ).with_actor(by)
-        await launcher.copy_run(begun, (*forked.kept, *added), id=id, source=source)
+        await runs.copy(begun, (*forked.kept, *added), id=id, source=source)
     return ForkedRun(id=id, source=source, at=at, forked=forked, checkout=checkout)
 
 

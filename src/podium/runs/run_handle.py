@@ -1,6 +1,6 @@
 """Control a run that this process works on: follow it, answer its requests, message it, and change, pause or stop it.
 
-Answers, messages, changes and requests to pause or stop are posted to the run's mailbox; `run_driver` handles them.
+Answers, messages, changes and requests to pause or stop are posted to the run's mailbox; `driver` handles them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..values.event import Channel, Decision, MemberChanged, PermissionAsked, Qu
 from ..values.request import replace_surrogates
 from ..values.result import Result
 from .answers import NewAnswer, answer_request, get_shown
-from .run_driver import RunDriver
+from .driver import RunDriver
 from .run_steering import (
     MemberChange,
     NewMessage,
@@ -195,7 +195,7 @@ async def drive_run(driver: RunDriver, *, by: Actor) -> AsyncIterator[Run]:
     trouble: BaseException | None = None
     try:
         async with create_task_group() as group:
-            group.start_soon(driver.drive)
+            group.start_soon(driver.run)
             try:
                 yield run
             except get_cancelled_exc_class():

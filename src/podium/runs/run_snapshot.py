@@ -25,27 +25,25 @@ from ..values.event import (
     WorkerReturned,
     WorkerSent,
 )
-from .run_launcher import RunLauncher
+from .runs import Runs
 
 LONGEST_NAME = 64
 
 
 @act("act")
-async def take_run_snapshot(
-    launcher: RunLauncher, run: str, *, by: Actor, name: str | None = None
-) -> tuple[SnapshotTaken, str]:
+async def take_run_snapshot(runs: Runs, run: str, *, by: Actor, name: str | None = None) -> tuple[SnapshotTaken, str]:
     """Take a snapshot of a run. Return it and, if the files could not be committed, the reason.
 
     Raise Mistake if the name cannot be used or the run belongs to a worker, RunOver if the run has ended, and RunHeld
     if a process is working on it.
     """
-    before = await launcher.read_entries(run)
+    before = await runs.read_entries(run)
     _require_no_worker(before)
     _choose_name(before, name)  # an error is reported before anything is recorded
-    claimed = await launcher.claim_idle_run(run, by=by, must_be_intact=True)
+    claimed = await runs.claim_idle(run, by=by, must_be_intact=True)
     added: list[Event] = []
     try:
-        entries = await launcher.read_entries(run)
+        entries = await runs.read_entries(run)
         if _was_paused(entries):
             added.append(RunPaused())  # the pause ended when this process claimed the run
         chosen = _choose_name(entries, name)

@@ -9,27 +9,27 @@ from ..patterns.registry import OnDiscussion, Pattern
 from ..values.actor import Actor, act
 from ..values.agent import Agent
 from .run_handle import Run, drive_run
-from .run_launcher import RunLauncher
 from .run_options import RunOptions
+from .runs import Runs
 
 
 @act("act")
 @asynccontextmanager
 async def start_run(
-    launcher: RunLauncher, agent: str | Agent, request: str, options: RunOptions, *, by: Actor, id: str = ""
+    runs: Runs, agent: str | Agent, request: str, options: RunOptions, *, by: Actor, id: str = ""
 ) -> AsyncIterator[Run]:
     """Send a request to an agent and yield the run. Exiting the block before the run has ended stops the run.
 
     `id` is an id chosen in advance.
     """
-    async with drive_run(await launcher.create_run(agent, request, options, by=by, id=id), by=by) as run:
+    async with drive_run(await runs.create(agent, request, options, by=by, id=id), by=by) as run:
         yield run
 
 
 @act("act")
 @asynccontextmanager
 async def resume_run(
-    launcher: RunLauncher,
+    runs: Runs,
     run: str,
     *,
     by: Actor,
@@ -43,7 +43,7 @@ async def resume_run(
     `tools` contains the functions that were passed when the run was started; `patterns` contains the custom patterns
     used by the run's agents.
     """
-    claimed = await launcher.take_over_run(
+    claimed = await runs.claim(
         run, by=by, tools=tools, patterns=patterns, is_attended=is_attended, on_discussion=on_discussion
     )
     async with drive_run(claimed, by=by) as resumed:

@@ -40,8 +40,8 @@ from ..values.phase import Phase
 from ..values.plain_text import join_words
 from ..values.request import replace_surrogates
 from ..values.store_address import StoreAddress
-from .run_launcher import RunLauncher
 from .run_lookup import resolve_recipient
+from .runs import Runs
 
 MOST_LEVELS = 10
 """How many levels of nested workers are searched for an agent."""
@@ -146,9 +146,9 @@ def forward_message(
 
 
 @act("act")
-async def pause_run(launcher: RunLauncher, run: str, *, by: Actor) -> Steered:
+async def pause_run(runs: Runs, run: str, *, by: Actor) -> Steered:
     """Pause a run. If a process is working on it, its current steps finish first. Raise Mistake if it has ended."""
-    store = launcher.settings.store
+    store = runs.settings.store
     summary = await to_thread.run_sync(_read_summary, store, run)
     state = summary.phase
     if summary.is_over:
@@ -158,7 +158,7 @@ async def pause_run(launcher: RunLauncher, run: str, *, by: Actor) -> Steered:
         return Steered(run=run, text=text, is_pending=False)
     if state != "running":
         with suppress(RunHeld):  # a process has claimed it in the meantime
-            await launcher.pause_run(run, PauseAsked().with_actor(by), by=by)
+            await runs.pause(run, PauseAsked().with_actor(by), by=by)
             text = f"run {run} is paused; continue it with: podium resume {run}"
             return Steered(run=run, text=text, is_pending=False)
     await to_thread.run_sync(lambda: post_pause(store, run, by=by))
@@ -172,16 +172,16 @@ def post_pause(store: StoreAddress, run: str, *, by: Actor) -> None:
 
 
 @act("act")
-async def stop_run(launcher: RunLauncher, run: str, *, by: Actor) -> Steered:
+async def stop_run(runs: Runs, run: str, *, by: Actor) -> Steered:
     """Stop a run and keep its partial results. If no process is working on it, this process ends it.
 
     Raise RunOver if the run has already ended, and StoreFailed if this process cannot end it.
     """
-    store = launcher.settings.store
+    store = runs.settings.store
     summary = await to_thread.run_sync(_read_summary, store, run)
     require_not_ended(run, summary.last)
     await to_thread.run_sync(lambda: post_stop(store, run, by=by))
-    is_ended = await launcher.end_stopped_run(run, by=by)
+    is_ended = await runs.end_stopped(run, by=by)
     if is_ended and summary.is_worker:
         # A commander would also record this, but may not be running.
         await to_thread.run_sync(WorkerIndex(store).mark_closed, run)

@@ -191,7 +191,8 @@ class WorkerDerivation:
             raise Mistake("the repository")
         if task.origin.host == read_host_id(self._store.home):
             raise Mistake("the machine of its repository, which is this one")
-        if not task.has_checkout or task.is_here or task.is_shared or task.also or self._child.repo != task.path:
+        is_single = task.has_checkout and not task.is_here and not task.is_shared and len(task.checkouts) == 1
+        if not is_single or self._child.repo != task.path:
             raise Mistake("the place where it works")
         if above.is_unattended and not task.is_unattended:
             raise Mistake("whether a person is asked")

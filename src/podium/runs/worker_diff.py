@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import sha256
-from pathlib import Path
-
-from msgspec import structs
 
 from ..values.errors import Mistake
-from ..views.worker_state import AlsoWork, WorkerState
+from ..views.worker_state import CheckoutWork, WorkerState
 from ..workspace.git.repository import GitLocation, read_git_output
 from ..workspace.git.revision import branch_tip, resolve_tree
 from ..workspace.git.snapshot import take_snapshot
@@ -50,23 +47,18 @@ def require_own_branch(worker: WorkerState) -> None:
         raise Mistake(f"{worker.name} never had a checkout ({worker.state}), so it has no changes")
 
 
-async def diff_worker(context: RepoContext, worker: WorkerState, is_stat: bool, in_checkout: bool) -> str:
+async def diff_worker(
+    context: RepoContext, worker: WorkerState, work: CheckoutWork, is_stat: bool, in_checkout: bool
+) -> str:
     """Return the diff between the worker's base and its branch or, if `in_checkout`, its checkout.
 
-    For a worker on another machine, its last push is fetched and compared. If `is_stat`, return only the number of
-    changed lines in each file.
+    `context` is one of the worker's repositories, and `work` is its work there. For a worker on another machine,
+    its last push is fetched and compared. If `is_stat`, return only the number of changed lines in each file.
     """
     location, now, _ = await _find_current_commit(context, worker, in_checkout)
     if not is_stat:
-        return await read_patch(location, worker.base, now)
-    return await read_git_output(location, "diff", "--stat", *DIFF_FORM, worker.base, now, "--", timeout=LONGEST)
-
-
-async def diff_also(context: RepoContext, worker: WorkerState, work: AlsoWork, is_stat: bool, in_checkout: bool) -> str:
-    """Return the worker's diff in an additional repository, as `diff_worker` does for the primary one."""
-    other = RepoContext(Path(work.root), context.settings)
-    there = structs.replace(worker, base=work.base)
-    return await diff_worker(other, there, is_stat, in_checkout)
+        return await read_patch(location, work.base, now)
+    return await read_git_output(location, "diff", "--stat", *DIFF_FORM, work.base, now, "--", timeout=LONGEST)
 
 
 async def read_worker_diff(context: RepoContext, worker: WorkerState, *, in_checkout: bool) -> WorkerDiff:

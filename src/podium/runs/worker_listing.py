@@ -56,9 +56,7 @@ def format_line_count(worker: WorkerState, status: WorktreeStatus | None = None)
     if status is not None:
         new = f" ({status.untracked} new)" if status.untracked else ""
         return f"+{status.added} -{status.removed}{new}"
-    added = worker.added + sum(one.added for one in worker.also)
-    removed = worker.removed + sum(one.removed for one in worker.also)
-    return f"+{added} -{removed}" if worker.commit else "-"
+    return f"+{worker.added} -{worker.removed}" if worker.commit else "-"
 
 
 def format_worker_status(worker: WorkerState, *, now: float) -> str:
@@ -78,7 +76,7 @@ def _format_branch(row: WorkerRow) -> str:
     """
     worker_task = row.worker_task
     if worker_task.has_checkout:
-        return " + ".join((worker_task.branch, *(one.name for one in worker_task.also)))
+        return " + ".join((worker_task.branch, *(one.name for one in worker_task.checkouts[1:])))
     return f"{worker_task.name} {'(here)' if worker_task.is_here else '(reader)'}".lstrip()
 
 
@@ -100,7 +98,7 @@ def _format_wait(row: WorkerRow) -> str:
 
 
 def _list_files(row: WorkerRow) -> tuple[str, ...]:
-    return row.worker.files if row.status is None else tuple(file.path for file in row.status.files)
+    return row.worker.works[0].files if row.status is None else tuple(file.path for file in row.status.files)
 
 
 WORKER_COLUMNS: tuple[Column[WorkerRow], ...] = (
@@ -125,7 +123,7 @@ WORKER_COLUMNS: tuple[Column[WorkerRow], ...] = (
     Column(
         "added",
         "Lines",
-        lambda row: row.worker.added if row.status is None else row.status.added,
+        lambda row: row.worker.works[0].added if row.status is None else row.status.added,
         "number",
         text=lambda row: format_line_count(row.worker, row.status),
         spare=2,
@@ -133,7 +131,7 @@ WORKER_COLUMNS: tuple[Column[WorkerRow], ...] = (
     Column(
         "removed",
         "Removed lines",
-        lambda row: row.worker.removed if row.status is None else row.status.removed,
+        lambda row: row.worker.works[0].removed if row.status is None else row.status.removed,
         "number",
         shown="page",
     ),
@@ -155,7 +153,7 @@ WORKER_COLUMNS: tuple[Column[WorkerRow], ...] = (
     Column("unproved", "Unproved", lambda row: row.worker.unproved or UNSET, shown="page"),
     Column("base", "Base", lambda row: row.worker.base, shown="nowhere"),
     Column("commit", "Commit", lambda row: row.worker.commit, shown="nowhere"),
-    Column("commits", "Commits", lambda row: row.worker.commits, "data", shown="nowhere"),
+    Column("commits", "Commits", lambda row: row.worker.works[0].commits, "data", shown="nowhere"),
     Column("files", "Files", _list_files, "data", shown="nowhere"),
     Column("checks", "Checks", lambda row: row.worker.checks, "data", shown="page"),
     Column("usage", "Usage", lambda row: row.worker.usage, "usage", shown="nowhere"),
@@ -164,6 +162,6 @@ WORKER_COLUMNS: tuple[Column[WorkerRow], ...] = (
     Column("restarts", "Restarts", lambda row: row.worker.restarts, "number", shown="nowhere"),
     Column("model", "Model", lambda row: row.worker.model, shown="page"),
     Column("context", "Context", lambda row: row.worker.context, "data", shown="page"),
-    Column("also", "Also in", lambda row: row.worker.also, "data", shown="nowhere"),
+    Column("also", "Also in", lambda row: row.worker.works[1:], "data", shown="nowhere"),
 )
 """The columns of a list of workers. `hired_at` is when the task was delegated."""

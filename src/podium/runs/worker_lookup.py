@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,7 +17,7 @@ from ..system.locations import find_repo
 from ..values.errors import NoSuchRun, PodiumError, StoreCorrupt
 from ..values.event import decode_entry
 from ..values.store_address import StoreAddress
-from ..views.worker_state import RELEVANT_KINDS, WorkerState, build_worker_state
+from ..views.worker_state import RELEVANT_KINDS, CheckoutWork, WorkerState, build_worker_state
 from ..workspace.git.repository import Repository
 from ..workspace.worktrees.worktree import Worktrees
 from ..workspace.worktrees.worktree_folder import DEFAULT_FOLDER_PATTERN
@@ -92,6 +92,13 @@ class RepoContext:
         run = find.resolve(self.store, ref, repo=self.folder, wanted="worker").run
         return load_worker_states(self.store, [run])[0]
 
+    def open_repositories(self, worker: WorkerState) -> Iterator[tuple[RepoContext, CheckoutWork]]:
+        """Yield each repository of a worker, this one first, with the worker's work in it."""
+        first, *others = worker.works
+        yield self, first
+        for work in others:
+            yield RepoContext(Path(work.root), self.settings), work
+
 
 def load_worker_states(store: StoreAddress, runs: Iterable[str]) -> list[WorkerState]:
     """Return the worker's state for each of these runs."""
@@ -133,19 +140,15 @@ async def read_worktree_statuses(store: StoreAddress, workers: Iterable[WorkerSt
     for worker in workers:
         if worker.is_over or not worker.worker_task.has_checkout or not worker.base:
             continue
-        try:
-            statuses[worker.run] = await _read_status(store, worker, worker.worker_task.root)
-            for one in worker.also:
-                there = await _read_status(store, worker, one.root)
-                statuses[worker.run] = _add_status(statuses[worker.run], there, one.name)
-        except PodiumError:
-            continue  # the checkout is being created or removed, so there are no lines to count
+        for work in worker.works:
+            try:
+                worktrees = Worktrees(repository=Repository.at(Path(work.root)), ledger=Ledger(store))
+                status = await worktrees.read_status(await worktrees.find_checkout(worker.worker_task.branch))
+            except PodiumError:
+                break  # the checkout is being created or removed, so there are no lines to count
+            own = statuses.get(worker.run)
+            statuses[worker.run] = status if own is None else _add_status(own, status, work.name)
     return statuses
-
-
-async def _read_status(store: StoreAddress, worker: WorkerState, root: str) -> WorktreeStatus:
-    worktrees = Worktrees(repository=Repository.at(Path(root)), ledger=Ledger(store))
-    return await worktrees.read_status(await worktrees.find_checkout(worker.worker_task.branch))
 
 
 def _add_status(own: WorktreeStatus, there: WorktreeStatus, name: str) -> WorktreeStatus:

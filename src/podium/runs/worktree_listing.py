@@ -1,19 +1,29 @@
-"""The columns of a list of worktrees, its rows, and the runs that may use worktrees."""
+"""List the worktrees of a repository and of its workers in other repositories, and clean them up."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
+from anyio import to_thread
 from msgspec import UNSET, Struct, UnsetType
 
+from ..store.reader import StoreReader
 from ..values.byte_size import format_size
 from ..values.column import Column
+from ..values.errors import NoSuchRun, PodiumError
 from ..values.plain_text import format_age
 from ..values.store_address import StoreAddress
-from ..workspace.worktrees.cleanup import WorktreeSummary
+from ..workspace.git.repository import Repository
+from ..workspace.worktrees.cleanup import CleanupResult, WorktreeSummary, clean_up_worktrees
+from ..workspace.worktrees.worktree import Worktrees
 from ..workspace.worktrees.worktree_slots import Slot
 from ..workspace.worktrees.worktree_status import WorktreeStatus
 from .run_lookup import open_reader
+from .worker_lookup import open_worktrees
 
 
 class WorktreeRow(Struct, frozen=True, kw_only=True):
@@ -89,3 +99,50 @@ def list_unfinished_runs(store: StoreAddress) -> set[str]:
         return set()
     with open_reader(store) as reader:
         return {summary.id for summary in reader.list_runs() if not summary.is_over}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherWorktree:
+    """A worktree in the repository `root` that belongs to a worker of another repository."""
+
+    root: str
+    path: Path
+    branch: str
+    run: str
+
+
+async def list_other_worktrees(worktrees: Worktrees) -> list[OtherWorktree]:
+    """Return the worktrees in other repositories that belong to workers of this repository."""
+    ledger, repository = worktrees.ledger, worktrees.repository
+    rows = [row for row in await ledger.list_worktrees() if row.run and row.repository != repository.common_dir]
+    main = str(repository.main_folder)
+
+    def select() -> list[OtherWorktree]:
+        found: list[OtherWorktree] = []
+        with StoreReader(ledger.store) as reader:
+            for row in rows:
+                with suppress(NoSuchRun):
+                    task = reader.read_summary(row.run).started.errand
+                    if task is not None and task.root == main:
+                        roots = [one.root for one in task.checkouts[1:] if one.path == str(row.path)]
+                        found += [
+                            OtherWorktree(root=root, path=row.path, branch=row.branch, run=row.run) for root in roots
+                        ]
+        return found
+
+    return await to_thread.run_sync(select) if rows else []
+
+
+async def clean_up_all_worktrees(worktrees: Worktrees, *, force: bool, dry_run: bool) -> list[CleanupResult]:
+    """Remove the worktrees that a repository and its workers no longer need, in this and in other repositories."""
+    busy = partial(list_unfinished_runs, worktrees.ledger.store)
+    lines = await clean_up_worktrees(worktrees, busy=busy, force=force, dry_run=dry_run)
+    others = await list_other_worktrees(worktrees)
+    for root in dict.fromkeys(one.root for one in others):
+        own = [one for one in others if one.root == root]
+        try:
+            there, runs = open_worktrees(Repository.at(Path(root))), {one.run for one in own}
+            lines += await clean_up_worktrees(there, busy=busy, force=force, dry_run=dry_run, runs=runs)
+        except PodiumError as error:
+            lines += [CleanupResult(path=one.path, branch=one.branch, act="kept", why=str(error)) for one in own]
+    return lines

@@ -31,7 +31,7 @@ class AgentDiagnostics:
         self._settings = settings
         self._environ = settings.add_provider_addresses(environ)
         self._engines = Engines(self._environ, home=settings.home, agent_programs=list_agent_programs(settings))
-        self._toolbox = Toolbox(repo or Path(), checks=settings.checks)
+        self._toolbox = Toolbox({repo or Path(): settings.checks})
         self._repo = repo or Path()
 
     def check_agents(self, agents: Iterable[Agent]) -> Iterator[Diagnostic]:

@@ -101,12 +101,11 @@ async def _open_in_sandbox(
     from .sandbox_choice import find_local_store
 
     sandbox = await Sandbox.find(
-        command.directory,
+        *command.checkouts,
         home=settings.home,
         store=find_local_store(settings.store),
         profile="read-only" if settings.permission_mode == "plan" else "workspace",
         creatable=program.creatable,
-        also=command.also,
         protects_programs=must_ask_for_installs(settings, command.directory),
         report=command.report,
     )

@@ -45,6 +45,7 @@ from ..tools.shell import CommandOutput
 from ..values.errors import Mistake
 from ..values.hook import Hook, HookEvent
 from ..values.plain_text import escape_unprintable, truncate_text
+from ..values.worker_task import RunCheckout, list_folders
 from .install_choice import find_install_settings
 from .sandbox_choice import choose_sandbox
 from .settings import Settings
@@ -66,18 +67,16 @@ class _HookStart:
 
 
 class HookCalls:
-    """Calls the hooks of one run or merge, in a temporary folder if there is no `directory`. Close it after use.
+    """Calls the hooks of one run or merge, in its primary checkout. Close it after use.
 
-    `root` is the repository in which the user's trust applies, by default `directory`, and `also` lists other checkouts
-    of the run.
+    The user's trust applies in the repository of that checkout. Without a checkout, hooks run in a temporary folder.
     """
 
-    def __init__(
-        self, settings: Settings, directory: Path | None, *, root: Path | None = None, also: Sequence[Path] = ()
-    ) -> None:
+    def __init__(self, settings: Settings, checkouts: Sequence[RunCheckout]) -> None:
+        directory = Path(checkouts[0].path) if checkouts else None
         self._settings = settings
-        self._root = root or directory
-        self._checkouts = find_checkouts(directory, root, *also)
+        self._root = Path(checkouts[0].root) if checkouts else None
+        self._checkouts = find_checkouts(*list_folders(checkouts))
         self._variables = {} if directory is None else {REPO_VARIABLE: str(directory)}
         self._directory = directory
         self._sandboxes: dict[tuple[Path, ...], CommandSandbox] = {}
@@ -168,7 +167,7 @@ class HookCalls:
         if readable not in self._sandboxes:
             settings = self._settings
             found = await choose_sandbox(
-                directory,
+                [directory],
                 settings.home,
                 settings.store,
                 is_wanted=settings.sandbox,
@@ -208,7 +207,7 @@ async def _call_plugin(hook: Hook, event: HookEvent, payload: bytes) -> HookResu
             return HookResult(outcome="failed", reason=f"{type(error).__name__}: {error}")
         if reply is not None and not isinstance(reply, Mapping):
             return HookResult(outcome="failed", reason=f"expected a mapping or None, got {type(reply).__name__}")
-        return read_reply_fields(dict(reply or {}))
+        return read_hook_reply(dict(reply or {}))
     return HookResult(outcome="failed", reason=f"timed out after {hook.timeout:g} s")
 
 
@@ -218,10 +217,10 @@ def read_reply(output: bytes) -> HookResult:
         found = msgspec.json.decode(output.strip() or b"{}")
     except msgspec.MsgspecError:
         found = {}
-    return read_reply_fields(found if isinstance(found, dict) else {})
+    return read_hook_reply(found if isinstance(found, dict) else {})
 
 
-def read_reply_fields(fields: dict[str, Any]) -> HookResult:
+def read_hook_reply(fields: dict[str, Any]) -> HookResult:
     """Read the decision, reason and context from a hook's reply.
 
     The fields of `hookSpecificOutput`, which hooks written for other programs use, are accepted too.

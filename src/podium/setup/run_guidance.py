@@ -18,7 +18,7 @@ from ..values.guidance import Guidance, Skill
 from ..values.plain_text import escape_unprintable
 from ..values.request import quote_lines
 from ..values.tool_table import CHECKOUT_TOOLS, LOAD_SKILL
-from ..values.worker_task import AlsoCheckout
+from ..values.worker_task import RunCheckout
 from .agent_memory import format_memory, read_memories
 from .hidden_files import make_hidden_test
 from .instruction_files import format_instructions, read_instruction_files
@@ -56,14 +56,12 @@ async def read_guidance(
     agents: Sequence[Agent],
     settings: Settings,
     redaction: Redaction,
-    *,
-    checkout: Path | None = None,
-    also: Sequence[AlsoCheckout] = (),
+    checkouts: Sequence[RunCheckout] = (),
 ) -> ReadGuidance:
     """Read the guidance for the agents of a run in this repository, in the redacted form that the run records.
 
-    `checkout` is the folder that a worker works in, and `also` lists its checkouts of additional repositories. The
-    guidance is None if there is no repository, or if no instructions, skills or memories are found.
+    `checkouts` lists the checkouts of the run. The guidance is None if there is no repository, or if no instructions,
+    skills or memories are found.
     """
     if repo is None:
         return ReadGuidance(None, [])
@@ -72,10 +70,10 @@ async def read_guidance(
     notices = [f"{diagnostic}." for diagnostic in (*files.diagnostics, *found.diagnostics)]
     wanted = {name: agent.name for agent in agents for name in agent.skills}
     loaded = _load_wanted_skills(wanted, found.skills, repo, settings, notices) if wanted else {}
-    memories = await read_memories(agents, repo, checkout or repo, settings, notices)
+    memories = await read_memories(agents, repo, Path(checkouts[0].path) if checkouts else repo, settings, notices)
     instructions = [format_instructions(files.files)]
-    if also:
-        instructions += await _describe_other_repositories(checkout or repo, also, settings, notices)
+    if len(checkouts) > 1:
+        instructions += await _describe_other_repositories(checkouts, settings, notices)
     guidance = Guidance(
         instructions="\n\n".join(filter(None, instructions)),
         skills=found.skills,
@@ -89,12 +87,13 @@ async def read_guidance(
 
 
 async def _describe_other_repositories(
-    checkout: Path, also: Sequence[AlsoCheckout], settings: Settings, notices: list[str]
+    checkouts: Sequence[RunCheckout], settings: Settings, notices: list[str]
 ) -> list[str]:
     """Return prompt texts about additional repositories: where their checkouts are, and the instructions of each."""
-    places = "\n".join(f"- {one.path} (repository {escape_unprintable(one.name)})" for one in also)
-    texts = [SEVERAL_REPOSITORIES.format(checkout=checkout, places=places)]
-    for one in also:
+    first, *others = checkouts
+    places = "\n".join(f"- {one.path} (repository {escape_unprintable(one.name)})" for one in others)
+    texts = [SEVERAL_REPOSITORIES.format(checkout=first.path, places=places)]
+    for one in others:
         files = await read_instruction_files(Path(one.root), make_hidden_test(settings.build_rules()))
         notices += [f"{one.root}: {diagnostic}." for diagnostic in files.diagnostics]
         texts.append(format_instructions(files.files, title=f"Instructions for the repository in {one.path}"))

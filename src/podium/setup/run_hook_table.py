@@ -27,12 +27,8 @@ def make_run_hooks(settings: Settings, timeline: Timeline, started: RunStarted) 
     from .agent_hooks import TrustedHooks
     from .hook_calls import HookCalls
 
-    directory = Path(started.repo) if started.repo else None
-    repo = directory if started.errand is None else Path(started.errand.root)
-    also = () if started.errand is None else started.errand.also
-    calls = HookCalls(
-        settings, directory, root=repo, also=[Path(path) for one in also for path in (one.root, one.path)]
-    )
+    calls = HookCalls(settings, started.checkouts)
+    repo = Path(started.checkouts[0].root) if started.checkouts else None
     return RunHooks(
         timeline,
         calls.call,

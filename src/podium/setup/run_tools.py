@@ -27,7 +27,7 @@ from ..values.agent import Agent
 from ..values.event import ToolUse
 from ..values.guidance import Guidance
 from ..values.limits import Unattended
-from ..values.worker_task import AlsoCheckout
+from ..values.worker_task import RunCheckout
 from .agent_memory import can_update_memory, make_memory_tool
 from .hidden_files import make_hidden_test
 from .install_choice import find_install_settings, must_ask_for_installs
@@ -52,22 +52,20 @@ class RunTools:
         settings: Settings,
         agents: Iterable[Agent],
         *,
-        directory: Path | None,
-        also: Sequence[AlsoCheckout] = (),
+        checkouts: Sequence[RunCheckout],
         functions: Sequence[ActingTool],
         for_all: int | None = None,
         environ: Mapping[str, str],
         unattended: Unattended | None,
         notice: Callable[[str], None],
         guidance: Guidance | None = None,
-        root: Path | None = None,
     ) -> None:
         self._settings = settings
-        self._root = root or directory
+        self._checkouts = checkouts
+        self._root = Path(checkouts[0].root) if checkouts else None
         """The repository in which the user's trust applies: for a worker, not its checkout."""
         self._needs_servers = any(_is_server_tool(entry) for agent in agents for entry in agent.tools or ())
-        self._directory = directory
-        self._also = also
+        self._directory = Path(checkouts[0].path) if checkouts else None
         self._functions = functions
         self._for_all = tuple(tool.name for tool in functions[:for_all])
         """The functions that agents without a list of tools can use. Agents must list any other function by name."""
@@ -94,7 +92,7 @@ class RunTools:
         if self._directory is None and not self._functions and agent.tools is None:
             return ()
         if self._directory is not None and any(map(_runs_commands, agent.tools or ())):
-            self._start_sandbox_search(self._directory)
+            self._start_sandbox_search()
         box = self._toolbox_for(op.rules, self._sandbox)
         installed = await self._find_plugin_tools(box.find_unknown_tools(agent.tools or ()))
         for entry in box.find_unknown_tools([entry for entry in agent.tools or () if entry not in installed]):
@@ -107,7 +105,7 @@ class RunTools:
             # The run's sandbox contains only the run's own checkout, so an agent that works in another checkout gets no
             # tools that run commands.
             without = (*agent.disallowed_tools, "Bash", "run_checks")
-            there = self._make_toolbox(Path(op.checkout), op.rules, None)
+            there = self._make_toolbox([RunCheckout(root=op.checkout, path=op.checkout)], op.rules, None)
             acting = there.select_acting_tools(agent.tools, without)
         if self._servers is not None:
             offered = await self._servers.acting(self._select_tools(agent), disallowed=agent.disallowed_tools)
@@ -151,40 +149,34 @@ class RunTools:
         Searches do not show files with secrets, or files that the rules forbid agents to read.
         """
         if (rules, sandbox) not in self._toolboxes:
-            self._toolboxes[rules, sandbox] = self._make_toolbox(self._directory, rules, sandbox, also=self._also)
+            self._toolboxes[rules, sandbox] = self._make_toolbox(self._checkouts, rules, sandbox)
         return self._toolboxes[rules, sandbox]
 
-    def _make_toolbox(
-        self,
-        directory: Path | None,
-        rules: Rules,
-        sandbox: CommandSandbox | None,
-        *,
-        also: Sequence[AlsoCheckout] = (),
-    ) -> Toolbox:
+    def _make_toolbox(self, checkouts: Sequence[RunCheckout], rules: Rules, sandbox: CommandSandbox | None) -> Toolbox:
         from ..tools.toolset import Toolbox  # imported here to keep start-up fast: not every run has tools
 
+        checks = {Path(one.path): one.checks for one in checkouts}
+        if (directory := next(iter(checks), None)) is not None:
+            checks[directory] = self._settings.checks
         return Toolbox(
-            directory,
-            checks=self._settings.checks,
+            checks,
             functions=self._functions,
             unattended=self._unattended,
             hidden=make_hidden_test(rules),
             sandbox=sandbox,
-            also=also,
             guards_programs=directory is not None and must_ask_for_installs(self._settings, directory),
             is_committed=directory is not None and find_install_settings(self._settings, directory) is None,
         )
 
-    def _start_sandbox_search(self, checkout: Path) -> None:
+    def _start_sandbox_search(self) -> None:
         """Start choosing the run's sandbox in the background, unless this has already been started."""
         if self._sandbox_ready is None:
             assert self._background is not None
             self._sandbox_ready = Event()
-            self._background.start_soon(self._find_sandbox, checkout, self._sandbox_ready)
+            self._background.start_soon(self._find_sandbox, self._sandbox_ready)
 
-    async def _find_sandbox(self, checkout: Path, ready: Event) -> None:
-        self._sandbox = await self._choose_sandbox(checkout, also=[Path(one.path) for one in self._also])
+    async def _find_sandbox(self, ready: Event) -> None:
+        self._sandbox = await self._choose_sandbox(*(Path(one.path) for one in self._checkouts))
         self._exit_stack.callback(self._sandbox.clean_up)
         if self._sandbox.notice:
             self._notice_once(self._sandbox.notice)
@@ -211,23 +203,20 @@ class RunTools:
         (tool,) = self._toolbox_for(rules, self._sandbox).select_acting_tools((name,))
         return tool
 
-    async def _choose_sandbox(
-        self, checkout: Path, also: Sequence[Path] = (), *, is_temporary: bool = False
-    ) -> CommandSandbox:
+    async def _choose_sandbox(self, *checkouts: Path, is_temporary: bool = False) -> CommandSandbox:
         # Imported here to keep start-up fast: most runs do not need it.
         from .sandbox_choice import choose_sandbox
 
         settings = self._settings
         return await choose_sandbox(
-            checkout,
+            checkouts,
             settings.home,
             settings.store,
             is_wanted=settings.sandbox,
             is_read_only=settings.permission_mode == "plan",
             readable=[Path(skill.folder) for skill in self._skills if skill.source == "user"],
             hosts=settings.network,
-            also=also,
-            installs=None if is_temporary else await to_thread.run_sync(find_install_settings, settings, checkout),
+            installs=None if is_temporary else await to_thread.run_sync(find_install_settings, settings, checkouts[0]),
             install_hosts=None if is_temporary or settings.installs.ask is False else settings.installs.hosts,
             report=self._notice,
         )
@@ -282,9 +271,7 @@ class RunTools:
         settings = self._settings
         return Servers(
             settings.proposed.mcp_servers | settings.mcp_servers,
-            directory=self._directory,
-            root=self._root,
-            also=[Path(path) for one in self._also for path in (one.root, one.path)],
+            checkouts=self._checkouts,
             environ=self._environ,
             trust=Trust.load(settings.home),
             notice=self._notice_once,
@@ -297,10 +284,8 @@ class RunTools:
             return None
         from .server_sandbox import ServerSandbox  # imported here to keep start-up fast: most runs do not need it
 
-        also = tuple(Path(one.path) for one in self._also)
-        return ServerSandbox(
-            settings=self._settings, checkout=self._directory, also=also, report=self._notice_once
-        ).open_program
+        checkouts = tuple(Path(one.path) for one in self._checkouts)
+        return ServerSandbox(settings=self._settings, checkouts=checkouts, report=self._notice_once).open_program
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None

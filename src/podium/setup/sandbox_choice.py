@@ -21,7 +21,7 @@ NO_SANDBOX_NOTICE = "Commands run without a sandbox: every allowed command can a
 
 
 async def choose_sandbox(
-    checkout: Path,
+    checkouts: Sequence[Path],
     home: Path,
     store: StoreAddress,
     *,
@@ -30,33 +30,31 @@ async def choose_sandbox(
     readable: Sequence[Path] = (),
     hosts: Sequence[str] = (),
     environ: Mapping[str, str] | None = None,
-    also: Sequence[Path] = (),
     installs: InstallSettings | None = None,
     install_hosts: Sequence[str] | None = None,
     report: Callable[[str], object] = lambda text: None,
 ) -> CommandSandbox:
-    """Return the sandbox for commands in a checkout.
+    """Return the sandbox for commands that run in the first of these checkouts and can use all of them.
 
     On Linux, if `is_wanted` is true but no sandbox is available, all commands are refused. `readable` lists paths
     outside the checkout that commands can read, and `hosts` lists the hosts that they can reach. `environ` is used
-    instead of this process's environment. `also` lists additional checkouts that commands can use. `report` receives
-    notes about a command for the user. Notes about files are also added to the command's output. If `installs` is
-    None, the checkout is a temporary one or a worker's, in which commands can change programs. `install_hosts` lists
-    the hosts that an installation can reach if a person allows it; if it is empty, these are the installer's default
-    sources. If it is None, an installation reaches no other hosts than other commands.
+    instead of this process's environment. `report` receives notes about a command for the user. Notes about files are
+    also added to the command's output. If `installs` is None, the checkout is a temporary one or a worker's, in which
+    commands can change programs. `install_hosts` lists the hosts that an installation can reach if a person allows it;
+    if it is empty, these are the installer's default sources. If it is None, an installation reaches no other hosts
+    than other commands.
     """
     if not is_wanted or sys.platform != "linux":
         return CommandSandbox(name="none", notice=NO_SANDBOX_NOTICE)
     try:
         found = await Sandbox.find(
-            checkout,
+            *checkouts,
             home=home,
             store=find_local_store(store),
             profile="read-only" if is_read_only else "workspace",
             readable=readable,
             hosts=[HostGrant.parse(host) for host in hosts],
             environ=environ,
-            also=also,
             protects_programs=installs is not None and installs.ask is not False,
             report=report,
         )
@@ -98,7 +96,7 @@ def _open_for_install(
     """
     own = () if install_hosts is None else (*(install_hosts or registries), *named)
     reached = tuple(dict.fromkeys((*hosts, *own)))
-    folders = [*sandbox.programs, *(f"{one.checkout}/{name}" for one in sandbox.also for name in one.programs)]
+    folders = [*sandbox.programs, *(f"{one.checkout}/{name}" for one in sandbox.others for name in one.programs)]
     if not folders and len(reached) == len(hosts):
         return None
     opened = sandbox.open_programs(hosts=[HostGrant.parse(host) for host in reached])

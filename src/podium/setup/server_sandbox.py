@@ -23,8 +23,7 @@ class ServerSandbox:
     """The sandbox for the servers of a run: that of its agents' commands, with an empty home folder for each server."""
 
     settings: Settings
-    checkout: Path
-    also: tuple[Path, ...] = ()
+    checkouts: tuple[Path, ...]
     report: Callable[[str], object] = lambda text: None
 
     @asynccontextmanager
@@ -34,11 +33,10 @@ class ServerSandbox:
         """Start a program for the duration of the block. Raise Mistake if there is no sandbox."""
         settings = self.settings
         sandbox = await Sandbox.find(
-            self.checkout,
+            *self.checkouts,
             home=settings.home,
             store=find_local_store(settings.store),
             profile="read-only" if settings.permission_mode == "plan" else "workspace",
-            also=self.also,
             report=self.report,
         )
         relay = RelayConfiguration(hosts=tuple(map(HostGrant.parse, settings.network)), report=self.report)

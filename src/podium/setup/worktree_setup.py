@@ -46,7 +46,9 @@ def make_worktree_hook(
             await before(checkout)
         slot = await to_thread.run_sync(lease_slot, home, checkout.path, checkout.common_dir.parent)
         environ = {**os.environ, **slot.variables}
-        sandbox = await choose_sandbox(checkout.path, home, store, is_wanted=is_sandboxed, hosts=hosts, environ=environ)
+        sandbox = await choose_sandbox(
+            [checkout.path], home, store, is_wanted=is_sandboxed, hosts=hosts, environ=environ
+        )
         output = CommandOutput(start=0, end=TAIL)
         try:
             ended = await run_command_line(list(argv), checkout.path, LONGEST, output, sandbox.wrap, environ=environ)

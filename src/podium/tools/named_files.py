@@ -26,15 +26,15 @@ CHECKOUT = "."
 """The key for the hash of a whole checkout."""
 
 
-def hash_named_files(command: str, directory: Path, also: Sequence[Path] = ()) -> dict[str, str]:
-    """Return the hashes of the files in the checkout that a command refers to, keyed by path.
+def hash_named_files(command: str, *checkouts: Path) -> dict[str, str]:
+    """Return the hashes of the files in the checkouts that a command refers to, keyed by path.
 
-    Every word of the command is treated as a possible path. `also` lists other checkouts of the same task; files in
-    them are keyed by their absolute paths. If it cannot be determined which files the command refers to, return one
+    Every word of the command is treated as a possible path. The command runs in the first checkout; files in the others
+    are keyed by their absolute paths. If it cannot be determined which files the command refers to, return one
     hash that covers all files in all checkouts, with the key `CHECKOUT`. Raise InvalidCall if the checkouts contain
     too many files for such a hash.
     """
-    roots = _resolve_roots(directory, also)
+    roots = [one.resolve() for one in checkouts]
     found = parse_command(command)
     words = _list_words(command)
     folders = None if found.unread else _find_folders(roots, words)
@@ -52,14 +52,12 @@ def hash_named_files(command: str, directory: Path, also: Sequence[Path] = ()) -
     return hashes
 
 
-def read_approved_scripts(
-    command: str, directory: Path, inputs: Mapping[str, str], also: Sequence[Path] = ()
-) -> dict[str, bytes]:
+def read_approved_scripts(command: str, inputs: Mapping[str, str], *checkouts: Path) -> dict[str, bytes]:
     """Return the content of the scripts that a command runs, keyed by path. Raise InvalidCall if one has changed.
 
-    `inputs` maps paths to the approved hashes. `also` lists other checkouts of the same task.
+    `inputs` maps paths to the approved hashes. The command runs in the first checkout.
     """
-    roots = _resolve_roots(directory, also)
+    roots = [one.resolve() for one in checkouts]
     root = roots[0]
     scripts: dict[str, bytes] = {}
     for name in dict.fromkeys(_find_scripts(command, roots, inputs)):
@@ -83,10 +81,6 @@ def _list_words(command: str) -> list[str]:
 
 
 _SEPARATORS = re.compile(r"[\s;|&<>()'\"`=]+")
-
-
-def _resolve_roots(directory: Path, also: Sequence[Path]) -> tuple[Path, ...]:
-    return directory.resolve(), *(one.resolve() for one in also)
 
 
 def _name_file(roots: Sequence[Path], path: Path) -> str | None:

@@ -90,14 +90,13 @@ class Bash:
     def __init__(
         self,
         directory: Path,
-        *,
+        *others: Path,
         sandbox: CommandSandbox | None = None,
-        also: tuple[Path, ...] = (),
         is_committed: bool = False,
     ) -> None:
         self._directory = directory
         self._is_committed = is_committed
-        self._also = also
+        self._checkouts = (directory, *others)
         self._sandbox = sandbox or CommandSandbox(name="none")
 
     async def prepare(self, call: ToolUse) -> PreparedCall:
@@ -111,7 +110,7 @@ class Bash:
             )
         install = await to_thread.run_sync(self._find_install_sandbox, asked.command)
         impossible = await to_thread.run_sync(self._explain_impossible, asked.command, install)
-        inputs = await to_thread.run_sync(hash_named_files, asked.command, self._directory, self._also)
+        inputs = await to_thread.run_sync(hash_named_files, asked.command, *self._checkouts)
 
         def prepare_in(sandbox: CommandSandbox | InstallSandbox) -> PreparedCall:
             return PreparedCall(
@@ -135,12 +134,12 @@ class Bash:
     ) -> ToolAnswer:
         """Run the command in a sandbox. If it fails, `hint` is added to its output."""
         argv = [SHELL, "-c", asked.command]
-        if await to_thread.run_sync(hash_named_files, asked.command, self._directory, self._also) != inputs:
+        if await to_thread.run_sync(hash_named_files, asked.command, *self._checkouts) != inputs:
             raise InvalidCall(
                 "A file that the command refers to has changed since this call started; read it, then try again."
             )
         output = CommandOutput()
-        sealed = await to_thread.run_sync(read_approved_scripts, asked.command, self._directory, inputs, self._also)
+        sealed = await to_thread.run_sync(read_approved_scripts, asked.command, inputs, *self._checkouts)
         wrap, seal = sandbox.wrap, sandbox.seal
         if sealed and seal is not None:
             # The sandbox may belong to another checkout of the task, so the paths are absolute.

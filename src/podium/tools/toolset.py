@@ -11,7 +11,6 @@ from ..core.gate import ActingTool
 from ..values.errors import Mistake
 from ..values.limits import Unattended
 from ..values.tool_table import AGENT_RULE, NAMES, PLAIN_TOOLS, READING_TOOLS, RULE_NAMES, TOOLS_BY_NAME
-from ..values.worker_task import AlsoCheckout
 from .ask_person import ask_person_tool, report_status_tool
 from .command_sandbox import CommandSandbox
 from .edit_file import EditFile
@@ -45,38 +44,34 @@ def function_tools(functions: Iterable[Callable[..., Any]]) -> tuple[ActingTool,
 
 
 class Toolbox:
-    """The tools that are available in a working directory or, if `directory` is None, without one."""
+    """The tools that are available in these checkouts, the primary one first, each with its checks."""
 
     def __init__(
         self,
-        directory: Path | None,
+        checkouts: Mapping[Path, Checks],
         *,
-        checks: Checks,
         functions: Sequence[ActingTool] = (),
         unattended: Unattended | None = "deny",
         sandbox: CommandSandbox | None = None,
         hidden: Hidden = holds_secrets,
-        also: Sequence[AlsoCheckout] = (),
         guards_programs: bool = False,
         is_committed: bool = False,
     ) -> None:
         self._acting: dict[str, ActingTool] = {}
         find_guard = find_program_guard if guards_programs else find_repository_guard
-        if directory is not None:
-            checks_by_folder = {directory: checks} | {Path(one.path): one.checks for one in also}
-            made = {
-                folder: _make_checkout_tools(
-                    folder,
-                    own,
-                    sandbox,
-                    hidden,
-                    also=tuple(one for one in checks_by_folder if one != folder),
-                    find_guard=find_guard,
-                    is_committed=is_committed,
-                )
-                for folder, own in checks_by_folder.items()
-            }
-            self._add_tools(*(made[directory] if not also else _join_tools(made)))
+        made = {
+            folder: _make_checkout_tools(
+                folder,
+                *(other for other in checkouts if other != folder),
+                checks=checks,
+                sandbox=sandbox,
+                hidden=hidden,
+                find_guard=find_guard,
+                is_committed=is_committed,
+            )
+            for folder, checks in checkouts.items()
+        }
+        self._add_tools(*_join_tools(made))
         self._add_tools(WebFetch())
         self._plain = {tool.name: tool for tool in (ask_person_tool(unattended), report_status_tool())}
         self._functions = {tool.name: tool for tool in functions}
@@ -117,15 +112,14 @@ class Toolbox:
 
 def _make_checkout_tools(
     directory: Path,
+    *others: Path,
     checks: Checks,
     sandbox: CommandSandbox | None,
     hidden: Hidden,
-    *,
-    also: tuple[Path, ...],
     find_guard: FindGuard,
     is_committed: bool,
 ) -> tuple[ActingTool, ...]:
-    """Return the tools for one checkout. Its commands may also refer to files in the checkouts in `also`.
+    """Return the tools for one checkout. Its commands may also refer to files in the other checkouts.
 
     `is_committed` is whether Podium commits the changes in the checkout.
     """
@@ -138,13 +132,15 @@ def _make_checkout_tools(
         GitDiff(directory, hidden=hidden),
         WriteFile(directory, find_guard=find_guard),
         EditFile(directory, find_guard=find_guard),
-        Bash(directory, sandbox=sandbox, also=also, is_committed=is_committed),
+        Bash(directory, *others, sandbox=sandbox, is_committed=is_committed),
         RunChecks(directory, checks, sandbox=sandbox),
     )
 
 
-def _join_tools(tools_by_checkout: Mapping[Path, Sequence[ActingTool]]) -> list[ActingTool]:
-    """Combine the tools of several checkouts: return each tool once, for use in all of them."""
+def _join_tools(tools_by_checkout: Mapping[Path, Sequence[ActingTool]]) -> Sequence[ActingTool]:
+    """Combine the tools of the checkouts: return each tool once, for use in all of them."""
+    if len(tools_by_checkout) <= 1:
+        return next(iter(tools_by_checkout.values()), ())
     # Imported here to keep start-up fast: few tasks have several checkouts.
     from .several_checkouts import SeveralCheckouts
 

@@ -35,7 +35,8 @@ class TeamOptions(Struct, frozen=True, kw_only=True):
         Literal["", "changes"], Key("the team must change files; if it changes none, it fails", "`changes`")
     ] = ""
     worktrees: Annotated[
-        Literal["shared", "team", "lead", "each"], Key("which [checkout](teams.md#worktrees) the team works in")
+        Literal["shared", "team", "lead", "each"],
+        Key("which [checkout](teams.md#where-a-team-works) the team works in"),
     ] = "shared"
     shared_context: Annotated[str, Key("text that every member gets", kind="prose")] = ""
     prompts: Annotated[dict[str, str], Key("your own [prompt templates](teams.md#prompts)")] = {}

@@ -1,8 +1,9 @@
 """Define a worker's task: where the worker works, which commit it starts from, and which workers must succeed first."""
 
+from collections.abc import Iterable
 from pathlib import PurePath
 
-from msgspec import Struct
+from msgspec import Struct, field, structs
 
 from .repository_origin import RepositoryOrigin
 
@@ -10,11 +11,12 @@ DEFAULT_WORKER_AGENT = "worker"
 """The default agent for workers."""
 
 
-class AlsoCheckout(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A worker's checkout of an additional repository, on a branch with the same name.
+class RunCheckout(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A repository that a run works in, and the folder in which it works there.
 
-    `root` is the repository, `path` is its checkout, and `base` is the commit that the branch starts at. `checks`
-    are the repository's checks as they were when the task was delegated.
+    `root` is the repository. `path` is a worker's own checkout of it, or the repository itself. `base` is the commit
+    that a worker's branch starts at. `checks` are the checks of an additional repository as they were when the task was
+    delegated; those of the primary repository are in the run's settings.
     """
 
     root: str
@@ -28,17 +30,23 @@ class AlsoCheckout(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return PurePath(self.root).name
 
 
+def list_folders(checkouts: Iterable[RunCheckout]) -> list[str]:
+    """Return the folders of checkouts and of their repositories, each once."""
+    return list(dict.fromkeys(folder for one in checkouts for folder in (one.path, one.root)))
+
+
 class WorkerTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The data that a worker process needs besides its request.
 
-    `root` is the repository, and `path` is the worker's checkout of it, on `branch`. A worker without a branch has
-    no checkout and works in `root`. If `is_here` is set, such a worker changes the repository itself; otherwise, it is
-    read-only and can have a `name`. `base` is the commit that the branch starts at. `after` lists the runs of workers
-    that must succeed first; their merged result is then the base. `parent` and `operation` are the run and the
-    operation that started the worker. If `is_shared` is set, other members of the worker's team work in the same
-    checkout. If `is_unattended` is set, nobody is asked: actions that need permission are denied. A
-    task whose `origin` has a remote can move to another machine; `root` and `path` are then the paths on the machine
-    where the task was delegated. `also` lists the worker's checkouts of additional repositories.
+    The worker has a checkout of one or more repositories, each on `branch`; read them with `checkouts`. A worker
+    without a branch has no checkout of its own and works in the repository. If `is_here` is set, such a worker changes
+    the repository itself; otherwise, it is read-only and can have a `name`. `after` lists the runs of workers that must
+    succeed first; their merged result is then the base. `parent` and `operation` are the run and the operation that
+    started the worker. If `is_shared` is set, other members of the worker's team work in the same checkout. If
+    `is_unattended` is set, nobody is asked: actions that need permission are denied. A task whose `origin` has a remote
+    can move to another machine; the paths are then those on the machine where the task was delegated.
+
+    `root`, `path` and `base` are those of the primary checkout. `others` is the stored form of the other checkouts.
     """
 
     root: str
@@ -57,7 +65,7 @@ class WorkerTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
     origin: RepositoryOrigin | None = None
     trace_parent: str = ""
     """The worker's position in the trace of the run that started it; empty if no trace is recorded."""
-    also: tuple[AlsoCheckout, ...] = ()
+    others: tuple[RunCheckout, ...] = field(default=(), name="also")
     endpoint: str = ""
     """The endpoint of the server where a client asked for this run, such as `a2a/lead`; empty for other runs."""
 
@@ -67,14 +75,23 @@ class WorkerTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.branch or self.name
 
     @property
-    def roots(self) -> tuple[str, ...]:
-        """The repositories that the worker works in, the primary one first."""
-        return (self.root, *(one.root for one in self.also))
+    def checkouts(self) -> tuple[RunCheckout, ...]:
+        """The checkouts that the worker works in, that of its primary repository first."""
+        return (RunCheckout(root=self.root, path=self.path, base=self.base), *self.others)
+
+    def with_checkouts(self, primary: RunCheckout, *others: RunCheckout) -> "WorkerTask":
+        """Return the task with other checkouts."""
+        return structs.replace(self, root=primary.root, path=primary.path, base=primary.base, others=others)
+
+    def with_bases(self, bases: Iterable[str]) -> "WorkerTask":
+        """Return the task with the commits at which the branch starts, one for each checkout that exists."""
+        found = [structs.replace(one, base=base) for one, base in zip(self.checkouts, bases, strict=False)]
+        return self.with_checkouts(*found) if found else self
 
     @property
-    def paths(self) -> tuple[str, ...]:
-        """The folders that the worker works in, the primary one first."""
-        return (self.path, *(one.path for one in self.also))
+    def roots(self) -> tuple[str, ...]:
+        """The repositories that the worker works in, the primary one first."""
+        return tuple(one.root for one in self.checkouts)
 
     @property
     def has_checkout(self) -> bool:

@@ -7,7 +7,7 @@ process is working on the run, so the caller passes this information.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -17,26 +17,19 @@ from ..values.event import (
     KINDS,
     AlsoCommitted,
     Entry,
-    ModelReplied,
-    Noticed,
     PermissionAsked,
     QuestionAsked,
     ReasoningStreamed,
-    RunPaused,
-    RunResumed,
-    RunStarted,
     TextStreamed,
     WorkCommitted,
     WorkerPlaced,
-    WorkerReturned,
 )
 from ..values.phase import FINAL_PHASES, Activity, Lease, Phase
 from ..values.usage import NO_USAGE, Usage
 from ..values.worker_task import WorkerTask
-from .check_runs import CheckRun, CheckRunsBuilder
-from .context_use import ContextUse, ContextUseBuilder
-from .phase import OngoingWork
+from .run_usage import ContextUse, RunUsage
 from .run_view import RunView
+from .worker_record import CheckRun, WorkerRecord
 
 WorkerStatus = Literal[
     "queued",
@@ -97,8 +90,12 @@ WORKERS_TOOL = "workers"
 """The tool name that is shown for a worker while it waits for workers that it started."""
 
 
-class AlsoWork(Struct, frozen=True, kw_only=True):
-    """A worker's work in an additional repository. The fields have the same meaning as in `WorkerState`."""
+class CheckoutWork(Struct, frozen=True, kw_only=True):
+    """A worker's work in one of its checkouts.
+
+    `base` is set when the worker gets the checkout; `commit`, `commits`, `files`, `added` and `removed` are set when
+    its work is committed.
+    """
 
     root: str
     name: str
@@ -111,16 +108,42 @@ class AlsoWork(Struct, frozen=True, kw_only=True):
     removed: int = 0
 
 
+def list_checkout_work(
+    worker_task: WorkerTask, placed: WorkerPlaced | None, committed: WorkCommitted | None
+) -> tuple[CheckoutWork, ...]:
+    """Return a worker's work in each of its checkouts, the primary one first, from what its timeline recorded last."""
+    bases: dict[str, str] = {}
+    if placed is not None:
+        bases = {worker_task.root: placed.base, **{one.root: one.base for one in placed.also}}
+    commits: dict[str, WorkCommitted | AlsoCommitted] = {}
+    if committed is not None:
+        commits = {worker_task.root: committed, **{one.root: one for one in committed.also}}
+    nothing = AlsoCommitted(root="", commit="")
+    return tuple(
+        CheckoutWork(
+            root=one.root,
+            name=one.name,
+            path=one.path,
+            base=bases.get(one.root, ""),
+            commit=(done := commits.get(one.root, nothing)).commit,
+            commits=done.commits,
+            files=done.files,
+            added=done.added,
+            removed=done.removed,
+        )
+        for one in worker_task.checkouts
+    )
+
+
 class WorkerState(Struct, frozen=True, kw_only=True):
     """A worker's state. If there is no answer, `answer` is None and `why` is the reason.
 
     `waiting_since` is the time of the oldest unanswered request or question, or 0 if there is none; `waiting_for`
     contains the ids of all unanswered requests and questions. `unproved` is why the work of a complete worker is
-    unproved, if it is. `base` is set when the worker gets its checkout;
-    `commit`, `commits`, `files`, `added` and `removed` are set when its work is committed. `usage` includes the
-    usage of the workers that this worker started and that have ended; `counts` contains the run ids of those workers.
-    `context` is the size of the largest open conversation of the worker's agents or, if none is open, of the last
-    conversation. `model` is the model that replied last. `also` contains the worker's work in additional repositories.
+    unproved, if it is. `works` contains its work in each of its checkouts, the primary one
+    first. `usage` includes the usage of the workers that this worker started and that have ended; `counts` contains the
+    run ids of those workers. `context` is the size of the largest open conversation of the worker's agents or, if none
+    is open, of the last conversation. `model` is the model that replied last.
     """
 
     run: str
@@ -135,12 +158,7 @@ class WorkerState(Struct, frozen=True, kw_only=True):
     answer: str | None = None
     why: str = ""
     unproved: str = ""
-    base: str = ""
-    commit: str = ""
-    commits: tuple[str, ...] = ()
-    files: tuple[str, ...] = ()
-    added: int = 0
-    removed: int = 0
+    works: tuple[CheckoutWork, ...]
     checks: tuple[CheckRun, ...] = ()
     usage: Usage = NO_USAGE
     counts: tuple[str, ...] = ()
@@ -152,7 +170,6 @@ class WorkerState(Struct, frozen=True, kw_only=True):
     model: str = ""
     wakes_at: float | None = None
     """When the worker continues, in seconds since the epoch, if it is waiting for a provider's limit to reset."""
-    also: tuple[AlsoWork, ...] = ()
     expects_changes: bool = False
     """Whether the worker's agent must change files."""
 
@@ -164,6 +181,35 @@ class WorkerState(Struct, frozen=True, kw_only=True):
     @property
     def is_over(self) -> bool:
         return self.phase in FINAL_PHASES
+
+    @property
+    def base(self) -> str:
+        """The commit that the worker's branch starts at in its primary repository."""
+        return self.works[0].base
+
+    @property
+    def commit(self) -> str:
+        """The last commit on the worker's branch in its primary repository."""
+        return self.works[0].commit
+
+    @property
+    def commits(self) -> tuple[str, ...]:
+        """The commits in all repositories."""
+        return tuple(commit for one in self.works for commit in one.commits)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The changed files in all repositories. Those in additional ones begin with the name of the repository."""
+        first, *others = self.works
+        return (*first.files, *(f"{one.name}/{file}" for one in others for file in one.files))
+
+    @property
+    def added(self) -> int:
+        return sum(one.added for one in self.works)
+
+    @property
+    def removed(self) -> int:
+        return sum(one.removed for one in self.works)
 
     @property
     def seconds(self) -> float:
@@ -187,17 +233,8 @@ class WorkerStateBuilder:
     """Builds a worker's state, entry by entry."""
 
     view: RunView = field(default_factory=RunView)
-    _begun_at: float = 0.0
-    _restarts: int = 0
-    _is_under_way: bool = False
-    """Whether any work was recorded since the run was last started, resumed or paused."""
-    _work: OngoingWork = field(default_factory=OngoingWork)
-    _placed: WorkerPlaced | None = None
-    _committed: WorkCommitted | None = None
-    _checks: CheckRunsBuilder = field(default_factory=CheckRunsBuilder)
-    _counts: dict[str, None] = field(default_factory=dict)
-    _model: str = ""
-    _context: ContextUseBuilder = field(default_factory=ContextUseBuilder)
+    record: WorkerRecord = field(default_factory=WorkerRecord)
+    usage: RunUsage = field(default_factory=RunUsage)
 
     @property
     def seq(self) -> int:
@@ -207,47 +244,17 @@ class WorkerStateBuilder:
     def apply(self, entry: Entry) -> None:
         """Apply the next entry."""
         self.view.apply(entry)
-        self._context.apply(entry)
-        self._checks.apply(entry)
-        match entry.event:
-            case RunResumed():
-                self._apply_resume(entry.at)
-            case RunPaused():
-                self._is_under_way = False
-            case RunStarted() | Noticed():
-                pass
-            case _:
-                self._is_under_way = True
-                self._apply_progress(entry)
-
-    def _apply_resume(self, at: float) -> None:
-        """Record that a new process resumed the run, and that the earlier turns and tools are no longer running."""
-        self._restarts += self._is_under_way
-        self._begun_at = self._begun_at or at
-        self._is_under_way = False
-        self._work.interrupt()
-
-    def _apply_progress(self, entry: Entry) -> None:
-        self._work.apply(entry)
-        match entry.event:
-            case ModelReplied(model=model):
-                self._model = model
-            case WorkerPlaced() as event:
-                self._placed = event
-            case WorkCommitted() as event:
-                self._committed = event
-            case WorkerReturned(run=run):
-                self._counts[run] = None
+        self.record.apply(entry)
+        self.usage.apply(entry)
 
     def build_state(self, lease: Lease, *, posted: Collection[str] = ()) -> WorkerState:
         """Return the worker's current state. `posted` contains the ids of requests with an answer in the mailbox."""
-        view, started = self.view, self.view.started
+        view, record, started = self.view, self.record, self.view.started
         assert started is not None, "the first entry of a run must be RunStarted"
         assert started.errand is not None, "a worker's run must have a worker task"
         result = view.build_result()
-        committed = self._committed or WorkCommitted(branch=started.errand.branch, commit="")
         asked = view.requests.list_open(now=time.time(), posted=posted)
-        phase, activity = view.derive_phase(lease, is_worker=True), self._work.derive_activity(asked)
+        phase, activity = view.derive_phase(lease, is_worker=True), record.ongoing.derive_activity(asked)
         status = ACTIVITY_STATUSES[activity] if phase == "running" else PHASE_STATUSES[phase]
         return WorkerState(
             run=view.run,
@@ -262,42 +269,19 @@ class WorkerStateBuilder:
             answer=result.text if result.succeeded else None,
             why=self._explain_missing_answer(status),
             unproved=result.unproved or "",
-            base="" if self._placed is None else self._placed.base,
-            commit=committed.commit,
-            commits=committed.commits,
-            files=committed.files,
-            added=committed.added,
-            removed=committed.removed,
-            checks=tuple(self._checks.checks),
+            works=list_checkout_work(started.errand, record.placed, record.committed),
+            checks=tuple(record.checks),
             usage=view.usage,
-            counts=tuple(self._counts),
+            counts=tuple(record.returned),
             delegated_at=view.started_at,
-            begun_at=self._begun_at,
+            begun_at=record.begun_at,
             at=view.at,
-            restarts=self._restarts,
-            context=self._context.largest,
-            model=self._model,
+            restarts=record.restarts,
+            context=self.usage.largest_context,
+            model=self.usage.model,
             wakes_at=view.wakes_at if lease == "held" or phase == "waiting" else None,
-            also=tuple(self._list_also_work(started.errand)),
             expects_changes=any(one.expects_changes for one in started.agents if one.name == started.agent),
         )
-
-    def _list_also_work(self, worker_task: WorkerTask) -> Iterator[AlsoWork]:
-        bases = {} if self._placed is None else {one.root: one.base for one in self._placed.also}
-        commits = {} if self._committed is None else {one.root: one for one in self._committed.also}
-        for one in worker_task.also:
-            done = commits.get(one.root) or AlsoCommitted(root=one.root, commit="")
-            yield AlsoWork(
-                root=one.root,
-                name=one.name,
-                path=one.path,
-                base=bases.get(one.root, ""),
-                commit=done.commit,
-                commits=done.commits,
-                files=done.files,
-                added=done.added,
-                removed=done.removed,
-            )
 
     def _find_current_tool(self, asked: dict[str, Entry]) -> str:
         """Return the tool that is waiting for the user or, if there is none, the running tool that was started last."""
@@ -307,7 +291,7 @@ class WorkerStateBuilder:
                     return action.tool
                 case QuestionAsked():
                     return "ask_person"
-        work = self._work
+        work = self.record.ongoing
         if work.tools:
             return next(reversed(work.tools.values())).name
         return WORKERS_TOOL if work.workers and not work.turns else ""

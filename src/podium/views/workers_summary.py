@@ -53,15 +53,15 @@ class WorkersSummary(Struct, frozen=True, kw_only=True):
         last = {worker.name: worker for worker in sorted(all_workers, key=lambda one: one.at)}.values()
         by_file: dict[str, dict[str, None]] = {}
         for worker in all_workers:
-            for file in (*worker.files, *(f"{one.name}/{file}" for one in worker.also for file in one.files)):
+            for file in worker.files:
                 by_file.setdefault(file, {})[worker.name] = None
         return cls(
             workers=all_workers,
             shared=tuple(
                 SharedFile(path=path, workers=tuple(names)) for path, names in sorted(by_file.items()) if len(names) > 1
             ),
-            added=sum(worker.added + sum(one.added for one in worker.also) for worker in last),
-            removed=sum(worker.removed + sum(one.removed for one in worker.also) for worker in last),
+            added=sum(worker.added for worker in last),
+            removed=sum(worker.removed for worker in last),
             usage=sum_usage(worker.usage for worker in all_workers if worker.run not in counted),
             seconds=max(worker.at for worker in begun) - min(worker.begun_at for worker in begun) if begun else 0.0,
         )
@@ -71,7 +71,7 @@ class WorkersSummary(Struct, frozen=True, kw_only=True):
         return {
             worker.worker_task.branch: worker.base
             for worker in self.workers
-            if worker.worker_task.has_checkout and worker.base and worker.commits
+            if worker.worker_task.has_checkout and worker.base and worker.works[0].commits
         }
 
 

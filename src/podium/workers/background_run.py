@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..runs.run_launcher import RunLauncher
 from ..runs.run_options import RunOptions
+from ..runs.runs import Runs
 from ..setup.settings import Settings
 from ..values.actor import Actor, act
 from ..values.agent import Agent
@@ -33,20 +33,20 @@ class BackgroundRun:
 
 @act("act")
 async def enqueue_background_run(
-    launcher: RunLauncher, settings: Settings, new: BackgroundRun, *, by: Actor, run: str = ""
+    runs: Runs, settings: Settings, new: BackgroundRun, *, by: Actor, run: str = ""
 ) -> str:
     """Queue a run, make sure that a commander is running, and return the id of the run.
 
     `run` is an id chosen in advance; if that run exists, it is not queued again.
     """
     with announce_keys(settings.store, run) as delivery:
-        queued = await write_background_run(launcher, settings, new, by=by, run=delivery.run)
+        queued = await write_background_run(runs, settings, new, by=by, run=delivery.run)
         start_commander(settings, delivery=delivery)
     return queued
 
 
 async def write_background_run(
-    launcher: RunLauncher, settings: Settings, new: BackgroundRun, *, by: Actor, run: str, place: WorkerPlace = HERE
+    runs: Runs, settings: Settings, new: BackgroundRun, *, by: Actor, run: str, place: WorkerPlace = HERE
 ) -> str:
     """Write a run to the store, for the commander or the host that `place` names, and return its id."""
     worker_task = WorkerTask(
@@ -59,5 +59,5 @@ async def write_background_run(
     )
     options: RunOptions = {**new.options, "repo": new.place}
     return await enqueue_worker_run(
-        launcher, settings, new.agent, new.request, worker_task, options, by=by, run=run, place=place
+        runs, settings, new.agent, new.request, worker_task, options, by=by, run=run, place=place
     )

@@ -9,14 +9,13 @@ from pathlib import Path
 from anyio import to_thread
 from msgspec import structs
 
-from ..config.settings_document import WorktreeSettings
 from ..setup.settings import Settings, merge_restrictions
 from ..store.reader import RunSummary, StoreReader
 from ..store.worker_index import WorkerIndex
 from ..store.worktree_ledger import Ledger
 from ..values.errors import Mistake, StoreCorrupt
 from ..values.store_address import StoreAddress
-from ..values.worker_task import AlsoCheckout, WorkerTask
+from ..values.worker_task import RunCheckout, WorkerTask, list_folders
 from ..workspace.git.branch import must_not_overlap_branches
 from ..workspace.git.repository import Repository
 from ..workspace.git.revision import must_contain_commits
@@ -25,72 +24,72 @@ from ..workspace.worktrees.worktree import Worktrees
 from ..workspace.worktrees.worktree_folder import DEFAULT_FOLDER_PATTERN
 
 
-async def place_checkout(
-    store: StoreAddress,
+async def place_checkouts(
+    worker_index: WorkerIndex, repository: Repository, worker_task: WorkerTask, folders: Sequence[str], own: Settings
+) -> tuple[WorkerTask, Settings]:
+    """Return the task with its checkouts, of `repository` and of the repository of each of `folders`, and its settings.
+
+    `own` contains the settings for `repository`; the returned settings also contain the restrictions of the others.
+    Raise Mistake if a folder cannot be used, or if a checkout cannot be created.
+    """
+    if folders and worker_task.is_shared:
+        raise Mistake("a worker without its own checkout cannot work in several repositories; remove --also")
+    checkouts = [await _place_checkout(worker_index, repository, worker_task, own, [])]
+    repositories = [repository]
+    for folder in folders:
+        other = await to_thread.run_sync(_open_other_repository, folder, repositories)
+        settings = Settings.load(repo=other.main_folder, store=own.store, home=own.home)
+        try:
+            placed = await _place_checkout(
+                worker_index, other, structs.replace(worker_task, base=""), settings, checkouts
+            )
+        except Mistake as error:
+            raise Mistake(f"no worktree can be created in {other.main_folder}: {error}") from error
+        _must_be_separate(Path(placed.path), list_folders(checkouts))
+        checkouts.append(structs.replace(placed, checks=settings.checks))
+        repositories.append(other)
+        own = structs.replace(
+            own,
+            narrowing=merge_restrictions(own.narrowing, settings.narrowing),
+            notices=tuple(dict.fromkeys((*own.notices, *settings.notices))),
+        )
+    return worker_task.with_checkouts(*checkouts), own
+
+
+async def _place_checkout(
     worker_index: WorkerIndex,
     repository: Repository,
     worker_task: WorkerTask,
-    worktree_settings: WorktreeSettings,
-    *,
-    reserved: Sequence[Path] = (),
-) -> WorkerTask:
-    """Return the task with its checkout path and its base commit. Raise Mistake if no checkout can be created.
+    settings: Settings,
+    others: Sequence[RunCheckout],
+) -> RunCheckout:
+    """Choose the path and the base commit of a checkout of a repository. Raise Mistake if it cannot be created.
 
-    `reserved` contains the paths of the worker's other checkouts.
+    `others` are the worker's other checkouts.
     """
-    base = worker_task.base
+    base, store = worker_task.base, settings.store
     worktrees = Worktrees(
         repository=repository,
         ledger=Ledger(store),
-        folder=worktree_settings.folder or DEFAULT_FOLDER_PATTERN,
-        quota=worktree_settings.quota,
+        folder=settings.worktrees.folder or DEFAULT_FOLDER_PATTERN,
+        quota=settings.worktrees.quota,
     )
     path = await _choose_checkout_path(
-        store, worker_index, worktrees, worker_task.branch, base, is_shared=worker_task.is_shared, reserved=reserved
+        store,
+        worker_index,
+        worktrees,
+        worker_task.branch,
+        base,
+        is_shared=worker_task.is_shared,
+        reserved=[Path(one.path) for one in others],
     )
     if base or not worker_task.after:
         # Resolve the base now: `HEAD` refers to the checkout that the task is delegated from.
         base = await resolve_commit(repository, base or "HEAD")
-    return structs.replace(worker_task, path=str(path), base=base)
+    return RunCheckout(root=str(repository.main_folder), path=str(path), base=base)
 
 
-async def place_also_checkouts(
-    worker_index: WorkerIndex, repository: Repository, worker_task: WorkerTask, folders: Sequence[str], own: Settings
-) -> tuple[WorkerTask, Settings]:
-    """Return the task with a checkout of each additional repository, and the settings for the task.
-
-    `folders` contains a folder in each additional repository. `own` contains the settings for the task's primary
-    repository; the returned settings also contain the restrictions of the additional repositories. Raise Mistake if a
-    folder cannot be used, or if a checkout cannot be created there.
-    """
-    if not worker_task.has_checkout or worker_task.is_shared:
-        raise Mistake("a worker without its own checkout cannot work in several repositories; remove --also")
-    known = [repository]
-    narrowing, notices = own.narrowing, own.notices
-    for folder in folders:
-        other = await to_thread.run_sync(_open_also_repository, folder, known)
-        settings = Settings.load(repo=other.main_folder, store=own.store, home=own.home)
-        try:
-            placed = await place_checkout(
-                own.store,
-                worker_index,
-                other,
-                structs.replace(worker_task, root=str(other.main_folder), base="", origin=None),
-                settings.worktrees,
-                reserved=tuple(map(Path, worker_task.paths)),
-            )
-        except Mistake as error:
-            raise Mistake(f"no worktree can be created in {other.main_folder}: {error}") from error
-        _must_be_separate(Path(placed.path), (*worker_task.paths, *worker_task.roots))
-        checkout = AlsoCheckout(root=placed.root, path=placed.path, base=placed.base, checks=settings.checks)
-        worker_task = structs.replace(worker_task, also=(*worker_task.also, checkout))
-        narrowing = merge_restrictions(narrowing, settings.narrowing)
-        notices = tuple(dict.fromkeys((*notices, *settings.notices)))
-        known.append(other)
-    return worker_task, structs.replace(own, narrowing=narrowing, notices=notices)
-
-
-def _open_also_repository(folder: str, known: Sequence[Repository]) -> Repository:
+def _open_other_repository(folder: str, known: Sequence[Repository]) -> Repository:
     """Return the repository of a folder.
 
     Raise Mistake if there is none, or if it is one of the `known` repositories, contains one of them or is inside one.
@@ -142,7 +141,7 @@ async def _choose_checkout_path(
         raise Mistake(
             f"branch {branch!r} is used by a worker that was started in another repository; use another branch"
         )
-    taken = [*reserved, *(Path(path) for other in others for path in other.paths)]
+    taken = [*reserved, *(Path(one.path) for other in others for one in other.checkouts)]
     path = await of.must_be_creatable(branch, base=base or None, reserved=taken)
     if base:
         await must_contain_commits(of.repository, branch, {base: await resolve_commit(of.repository, base)})

@@ -8,6 +8,7 @@ settings. If it dies, its workers exit, and the next commander resumes their run
 
 from __future__ import annotations
 
+import secrets
 import signal
 import sys
 import time
@@ -19,10 +20,11 @@ from pathlib import Path
 import msgspec
 from anyio import CancelScope, Lock, create_task_group, move_on_after, to_thread, wait_readable
 from anyio.abc import TaskGroup
+from msgspec import structs
 
 from ..engines.model.providers import find_key_names
 from ..runs.notifier import Notifier
-from ..runs.run_launcher import RunLauncher
+from ..runs.runs import Runs
 from ..store.reader import RunSummary, StoreReader
 from ..store.run_leases import OwnerId
 from ..store.wakeup import Wakeup, open_wakeup, send_wakeup
@@ -42,11 +44,11 @@ from .spawner import ForkedProcess, FreshProcess, open_spawner
 from .unfinished_workers import load_unfinished_workers, was_paused_by
 from .wire.line_socket import ConnectionClosed
 from .wire.link import DEFAULT_LIMITS, Link, LinkLimits
-from .wire.wire_message import Cancel, Handshake, Order, Report
+from .wire.wire_message import Cancel, Handshake, Order, Report, stamp_message
 from .wire.worker_connection import WorkerTokens, serve_workers
 from .work_push import LAST_PUSH_SECONDS
 from .work_takeover import remove_pushed_clone
-from .worker_checkout import ensure_also_checkouts, ensure_worker_checkout, record_checkout_size
+from .worker_checkout import ensure_checkouts, record_checkout_size
 from .worker_logs import WorkerLogs
 from .worker_notifications import WorkerNotifications
 from .worker_process import EXIT_RUN_HELD, ProcessEnding, StartupMessage, WorkerConfig, describe_exit, without_secrets
@@ -85,7 +87,7 @@ class Commander:
 
     def __init__(
         self,
-        launcher: RunLauncher,
+        runs: Runs,
         environ: Mapping[str, str],
         notifier: Notifier,
         *,
@@ -93,11 +95,11 @@ class Commander:
         limits: LinkLimits = DEFAULT_LIMITS,
         host_owner: OwnerId | None = None,
     ) -> None:
-        self._launcher = launcher
+        self._runs = runs
         self._environ = environ
         self._limits = limits
         self._host_owner = host_owner
-        self._store = launcher.settings.store
+        self._store = runs.settings.store
         self._worker_index = WorkerIndex(self._store)
         self._settings_cache = SettingsCache(environ)
         self._worker_tokens = WorkerTokens()
@@ -108,12 +110,12 @@ class Commander:
         """Runs that can neither continue nor be ended. They must not block other runs."""
         self._shared_checkout_lock = Lock()
         self._socket = commander_socket_path(self._store)
-        self._logs = WorkerLogs(launcher.settings.home)
+        self._logs = WorkerLogs(runs.settings.home)
         self._notifications = WorkerNotifications(self._store, notifier, self._logs)
         self._request_answers = RequestAnswers(
             self._store, self._settings_cache, self._logs, self._notifications, is_host=host_owner is not None
         )
-        self._schedule_firing = ScheduleFiring(launcher, self._settings_cache.get_settings)
+        self._schedule_firing = ScheduleFiring(runs, self._settings_cache.get_settings)
 
     async def run_until_done(self) -> None:
         """Run workers until there is no more work. Raise SocketInUse if another commander is running."""
@@ -168,13 +170,13 @@ class Commander:
             for run in unfinished.stop_requested:
                 await self._stop_worker(run, group)
             for run, why in plan.unstartable:
-                await self._end_run(run, partial(self._launcher.fail_run, run, why, by=PODIUM))
+                await self._end_run(run, partial(self._runs.fail, run, why, by=PODIUM))
                 await self._notifications.notify_end(run)
             if plan.start:
                 group.start_soon(self._spawner.warm_up)
             for run in plan.start:
                 if run not in unfinished.stop_requested:
-                    started, home = unfinished.started[run], self._launcher.settings.home
+                    started, home = unfinished.started[run], self._runs.settings.home
                     worker = self._active_workers[run] = ActiveWorker.from_run_started(run, started, home)
                     group.start_soon(self._supervise_then_wake, worker, wakeup)
             if plan.unstartable or unfinished.stop_requested - active:
@@ -192,7 +194,7 @@ class Commander:
         try:
             return self._settings_cache.get_settings(root).workers
         except PodiumError:
-            return self._launcher.settings.workers  # the workers in that repository report this error
+            return self._runs.settings.workers  # the workers in that repository report this error
 
     async def recheck_deadlines(self, wakeup: Wakeup) -> None:
         """Check the deadlines of open requests again after each wakeup, until cancelled."""
@@ -209,7 +211,7 @@ class Commander:
 
         If this machine turns out to be unable to work on the run, return the reason; otherwise, return an empty string.
         """
-        worker = ActiveWorker.from_run_started(run, started, self._launcher.settings.home)
+        worker = ActiveWorker.from_run_started(run, started, self._runs.settings.home)
         self._active_workers[run] = worker
         await self._supervise_worker(worker)
         return worker.refusal
@@ -235,10 +237,10 @@ class Commander:
         """Run a worker until it ends. If an internal error occurs, only this worker fails."""
         try:
             await self._run_with_restarts(worker)
-            for checkout in (worker.checkout, *worker.also_checkouts):
+            for checkout in worker.checkouts:
                 await record_checkout_size(self._store, checkout)
             with suppress(PodiumError):  # a clone that is not removed only takes up disk space
-                await remove_pushed_clone(self._launcher, worker.run, worker.worker_task)
+                await remove_pushed_clone(self._runs, worker.run, worker.worker_task)
         except Exception as error:  # isolation boundary: an error in one worker must not affect the others
             self._logs.write_line(worker.run, f"the commander could not continue this worker: {error!r}")
             if self._host_owner is not None:
@@ -247,7 +249,7 @@ class Commander:
             await self._end_run(
                 worker.run,
                 partial(
-                    self._launcher.fail_run,
+                    self._runs.fail,
                     worker.run,
                     f"the commander could not continue this worker: {error}",
                     by=PODIUM,
@@ -259,21 +261,16 @@ class Commander:
             with worker.checkout_scope:
                 # If several workers share a checkout, the first worker creates it and the others find it.
                 async with self._shared_checkout_lock if worker.worker_task.is_shared else nullcontext():
-                    worker.checkout = await ensure_worker_checkout(
-                        self._launcher, self._environ, worker.run, worker.worker_task
-                    )
-                worker.also_checkouts = await ensure_also_checkouts(
-                    self._launcher, self._environ, worker.run, worker.worker_task
-                )
+                    worker.checkouts = await ensure_checkouts(self._runs, self._environ, worker.run, worker.worker_task)
                 await self._key_receiver.wait_for_keys(worker.run)
         except PodiumError as error:
             if self._host_owner is not None:
                 worker.refusal = str(error)
             else:
-                await self._end_run(worker.run, partial(self._launcher.fail_run, worker.run, str(error), by=PODIUM))
+                await self._end_run(worker.run, partial(self._runs.fail, worker.run, str(error), by=PODIUM))
             return
         if worker.checkout_scope.cancelled_caught:
-            await self._end_run(worker.run, partial(self._launcher.end_stopped_run, worker.run, by=PODIUM))
+            await self._end_run(worker.run, partial(self._runs.end_stopped, worker.run, by=PODIUM))
             return
         crashes = 0
         while crashes <= worker.worker_task.max_restarts:
@@ -284,7 +281,7 @@ class Commander:
                 worker.needs_keys_again = not ending.how and not summary.is_over and summary.phase != "paused"
                 return
             if worker.is_ending:
-                await self._end_run(worker.run, partial(self._launcher.end_stopped_run, worker.run, by=PODIUM))
+                await self._end_run(worker.run, partial(self._runs.end_stopped, worker.run, by=PODIUM))
                 return
             if ending.is_refused:
                 why = self._logs.read_tail(worker.run)
@@ -292,7 +289,7 @@ class Commander:
                     worker.refusal = why
                 else:
                     reason = Noticed(text=why)
-                    await self._end_run(worker.run, partial(self._launcher.pause_run, worker.run, reason, by=PODIUM))
+                    await self._end_run(worker.run, partial(self._runs.pause, worker.run, reason, by=PODIUM))
                 return
             self._logs.write_line(worker.run, f"{ending.how} (attempt {crashes + 1})")
             if ending.is_crash:
@@ -300,7 +297,7 @@ class Commander:
             elif self._host_owner is not None:
                 return  # this host hands the run back, and a host that can reach the store continues it
         why = f"{ending.how}: {self._logs.read_tail(worker.run)}"
-        await self._end_run(worker.run, partial(self._launcher.fail_run, worker.run, why, by=PODIUM))
+        await self._end_run(worker.run, partial(self._runs.fail, worker.run, why, by=PODIUM))
 
     async def _run_process_once(self, worker: ActiveWorker) -> ProcessEnding:
         """Run a worker's process once. Return how it ended, or why it could not be started.
@@ -322,31 +319,19 @@ class Commander:
 
     async def _run_process(self, worker: ActiveWorker) -> ForkedProcess | FreshProcess:
         """Run a worker's process and return it once it has exited. Raise OutsideFailed if it cannot be started."""
-        base = "" if worker.checkout is None else worker.checkout.base
         config = WorkerConfig(
-            root=worker.worker_task.root,
-            base=base,
-            also={str(one.path): one.base for one in worker.also_checkouts},
-            is_attended=not worker.worker_task.is_unattended,
-            is_reader=worker.worker_task.is_reader,
+            task=worker.worker_task.with_bases(one.base for one in worker.checkouts),
             environ=self._collect_keys(worker.run),
             owner=self._host_owner,
         )
         token = self._worker_tokens.issue_token(worker.run, msgspec.to_builtins(config))
 
         def make_input_line(parent: int) -> str:
-            hello = StartupMessage(
-                socket=str(self._socket),
-                run=worker.run,
-                token=token,
-                parent=parent,
-                task=worker.task[:200],
-                worktree=worker.worker_task.path,
-                branch=worker.worker_task.branch,
-                model=worker.model,
-                engine=worker.engine,
-            )
-            return msgspec.json.encode(hello).decode()
+            # A message has an id and a time even before it is sent.
+            own = structs.replace(worker.handshake, token=token)
+            handshake = stamp_message(own, id=secrets.token_hex(8), timestamp=time.time_ns() // 1_000_000)
+            message = StartupMessage(socket=str(self._socket), parent=parent, handshake=handshake)
+            return msgspec.json.encode(message).decode()
 
         log = self._logs.log_path(worker.run)
         process = worker.process = await self._spawner.spawn(
@@ -371,7 +356,7 @@ class Commander:
         """Stop a worker. If it is not active, end its run."""
         worker = self._active_workers.get(run)
         if worker is None:
-            await self._end_run(run, partial(self._launcher.end_stopped_run, run, by=PODIUM))
+            await self._end_run(run, partial(self._runs.end_stopped, run, by=PODIUM))
         elif not worker.is_ending:
             worker.is_ending = True
             group.start_soon(self._terminate_worker, worker)

@@ -12,7 +12,7 @@ from anyio import to_thread
 
 from ..config.settings_document import NotifyTarget
 from ..runs.notifier import Notifier, open_notifier
-from ..runs.run_launcher import RunLauncher
+from ..runs.runs import Runs
 from ..values.errors import PodiumError
 from .commander import Commander
 from .commander_socket import SocketInUse
@@ -25,24 +25,24 @@ KEY_RETRY_SECONDS = 0.05
 """How long to wait before the next attempt while another commander is starting or exiting."""
 
 
-async def run_commander(launcher: RunLauncher, environ: Mapping[str, str], delivery_run: str = "") -> None:
-    """Act as the commander of the launcher's store while there is work.
+async def run_commander(runs: Runs, environ: Mapping[str, str], delivery_run: str = "") -> None:
+    """Act as the commander of the store while there is work.
 
     If another process is already the store's commander, send that process the keys for the run `delivery_run`.
     """
     # The notifier is closed last, after the commander has released its socket. So the next commander can already start
     # while the last notifications are being sent.
-    async with open_worker_notifier(launcher, environ) as notifier:
-        commander = Commander(launcher, environ, notifier, delivery_run=delivery_run)
-        await _run_while_needed(commander, launcher, delivery_run)
+    async with open_worker_notifier(runs, environ) as notifier:
+        commander = Commander(runs, environ, notifier, delivery_run=delivery_run)
+        await _run_while_needed(commander, runs, delivery_run)
 
 
 @asynccontextmanager
-async def open_worker_notifier(launcher: RunLauncher, environ: Mapping[str, str]) -> AsyncIterator[Notifier]:
+async def open_worker_notifier(runs: Runs, environ: Mapping[str, str]) -> AsyncIterator[Notifier]:
     """Open the notifier for the workers of a commander or a host, with the targets in the current settings."""
     async with open_notifier(
         partial(_read_notify_targets, SettingsCache(environ)),
-        home=launcher.settings.home,
+        home=runs.settings.home,
         tell=lambda sentence: sys.stderr.write(f"{sentence}\n"),
         environ=environ,
     ) as notifier:
@@ -57,8 +57,8 @@ def _read_notify_targets(settings_cache: SettingsCache) -> tuple[NotifyTarget, .
         return ()
 
 
-async def _run_while_needed(commander: Commander, launcher: RunLauncher, delivery_run: str) -> None:
-    store, is_needed = launcher.settings.store, True
+async def _run_while_needed(commander: Commander, runs: Runs, delivery_run: str) -> None:
+    store, is_needed = runs.settings.store, True
     tried_until = anyio.current_time() + KEYS_TIMEOUT_SECONDS
     while is_needed:
         try:
@@ -66,11 +66,11 @@ async def _run_while_needed(commander: Commander, launcher: RunLauncher, deliver
         except SocketInUse:
             if not delivery_run or anyio.current_time() > tried_until:
                 return
-            if send_keys(store, delivery_run, launcher.provider_variables):
+            if send_keys(store, delivery_run, runs.provider_variables):
                 finish_delivery(store, delivery_run)
                 return
             await anyio.sleep(KEY_RETRY_SECONDS)
             continue
         # A task may have been delegated just before the socket was closed, while this commander still seemed active.
-        has_schedules = bool(await to_thread.run_sync(list_active_schedules, launcher.settings))
+        has_schedules = bool(await to_thread.run_sync(list_active_schedules, runs.settings))
         is_needed = has_schedules or await to_thread.run_sync(has_work, store, commander.abandoned_runs)

@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from ..core.placement import WorkerOptions
-from ..runs.run_launcher import RunLauncher
+from ..runs.runs import Runs
 from ..setup.settings import Settings
 from ..store.worker_index import WorkerIndex
 from ..values.actor import Actor
@@ -46,7 +46,7 @@ class ResolverRun(Struct, frozen=True, kw_only=True):
 
 
 async def delegate_resolution(
-    launcher: RunLauncher,
+    runs: Runs,
     settings: Settings,
     team: Sequence[Agent],
     left_out: LeftOutBranch,
@@ -74,9 +74,9 @@ async def delegate_resolution(
         task = format_conflict_task(
             told, tried.conflicts, ours=ours, marked=await find_marked_files(repository, beginning.commit, beginning)
         )
-    on = await choose_branch_name(repository, WorkerIndex(launcher.settings.store), left_out.branch, SUFFIX)
+    on = await choose_branch_name(repository, WorkerIndex(runs.settings.store), left_out.branch, SUFFIX)
     worker = NewWorker(at=at, branch=on, task=task, agent=team, options=WorkerOptions(base=beginning.commit))
-    run = await delegate(launcher, settings, worker, by=by)
+    run = await delegate(runs, settings, worker, by=by)
     return ResolverRun(branch=left_out.branch, run=run, on=on)
 
 

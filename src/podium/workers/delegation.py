@@ -17,8 +17,8 @@ from msgspec import structs
 from ..core.placement import DEFAULT_OPTIONS, WorkerOptions
 from ..roster.discovery import load_roster
 from ..runs.always_answer import publish_saved_rules
-from ..runs.run_launcher import RunLauncher
 from ..runs.run_options import RunOptions
+from ..runs.runs import Runs
 from ..setup.settings import Settings
 from ..store.reader import StoreReader
 from ..store.wakeup import send_wakeup
@@ -32,7 +32,7 @@ from ..values.store_address import StoreAddress, format_store_setting
 from ..values.worker_task import DEFAULT_WORKER_AGENT, WorkerTask
 from ..workspace.git.repository import Repository
 from .best_of_team import Choose, make_best_of_team
-from .checkout_placement import place_also_checkouts, place_checkout
+from .checkout_placement import place_checkouts
 from .fleet_jobs import HERE, WorkerPlace, choose_place, find_fleet, submit_job
 from .provider_keys import KeyDelivery, announce_keys, send_keys
 from .work_origin import make_origin
@@ -65,28 +65,28 @@ class NewWorker:
 
 
 @act("act")
-async def delegate(launcher: RunLauncher, settings: Settings, new: NewWorker, *, by: Actor, run: str = "") -> str:
+async def delegate(runs: Runs, settings: Settings, new: NewWorker, *, by: Actor, run: str = "") -> str:
     """Delegate a task to a worker, make sure that a commander is running, and return the id of the worker's run.
 
     `run` is an id chosen in advance; if that run exists, nothing is done. Raise Mistake if the worker or its checkout
     cannot be created.
     """
     with announce_keys(settings.store, run) as delivery:
-        run = await create_worker(launcher, settings, new, by=by, run=delivery.run)
+        run = await create_worker(runs, settings, new, by=by, run=delivery.run)
         # A worker gets its keys from its commander, not from its environment.
-        environ = {**os.environ, **launcher.provider_variables}
+        environ = {**os.environ, **runs.provider_variables}
         await to_thread.run_sync(partial(start_commander, settings, environ, delivery=delivery))
     return run
 
 
-async def create_worker(launcher: RunLauncher, settings: Settings, new: NewWorker, *, by: Actor, run: str = "") -> str:
+async def create_worker(runs: Runs, settings: Settings, new: NewWorker, *, by: Actor, run: str = "") -> str:
     """Write a worker's run to the store, for a commander or a host that starts it, and return its id.
 
     `run` is an id chosen in advance; if that run exists, nothing is done.
     """
-    if run and await launcher.has_run(run):
+    if run and await runs.has_run(run):
         return run
-    options, store = new.options, launcher.settings.store
+    options, store = new.options, runs.settings.store
     agent, *others = _choose_team(new, settings)
     settings = apply_options_to_settings(options, settings)
     agent = apply_options_to_agent(options, agent, settings)
@@ -98,25 +98,22 @@ async def create_worker(launcher: RunLauncher, settings: Settings, new: NewWorke
     # The lock prevents other workers from taking the branch or the path before this worker is in the index.
     async with worker_index.hold_delegation_lock():
         fleet = await find_fleet(store)
-        if fleet.hosts and worker_task.has_checkout and not (options.labels or new.is_shared or options.also):
+        is_movable = worker_task.has_checkout and not new.is_shared and not options.also
+        if fleet.hosts and is_movable and not options.labels:
             options = structs.replace(options, labels=settings.labels)
         run = run or secrets.token_hex(6)
         if worker_task.has_checkout:
-            worker_task = await place_checkout(store, worker_index, repository, worker_task, settings.worktrees)
-            if options.also:
-                worker_task, settings = await place_also_checkouts(
-                    worker_index, repository, worker_task, options.also, settings
-                )
-            elif (new.can_move and not new.is_shared) or fleet.can_place(worker_task, options):
-                origin = await make_origin(repository, run, worker_task.base, settings.home)
-                worker_task = structs.replace(worker_task, origin=origin)
+            worker_task, settings = await place_checkouts(worker_index, repository, worker_task, options.also, settings)
+        if is_movable and (new.can_move or fleet.can_place(worker_task, options)):
+            origin = await make_origin(repository, run, worker_task.base, settings.home)
+            worker_task = structs.replace(worker_task, origin=origin)
         if fleet.hosts and not fleet.own_host:
             await to_thread.run_sync(publish_saved_rules, settings.home, store)
         team = await to_thread.run_sync(_find_parent_team, store, new.parent) if fleet.hosts else ""
         place = choose_place(fleet, run, agent, worker_task, options, settings, team=team)
         run_options: RunOptions = {"agents": others, "repo": repository.main_folder}
         return await enqueue_worker_run(
-            launcher, settings, agent, new.task, worker_task, run_options, by=by, run=run, place=place
+            runs, settings, agent, new.task, worker_task, run_options, by=by, run=run, place=place
         )
 
 
@@ -165,7 +162,7 @@ def _make_worker_task(root: str, new: NewWorker, settings: Settings) -> WorkerTa
 
 
 async def enqueue_worker_run(
-    launcher: RunLauncher,
+    runs: Runs,
     settings: Settings,
     agent: str | Agent,
     request: str,
@@ -180,9 +177,9 @@ async def enqueue_worker_run(
 
     `by` is who starts the run. `run` is an id chosen in advance; if that run exists, nothing is done.
     """
-    if run and await launcher.has_run(run):
+    if run and await runs.has_run(run):
         return run
-    created = await launcher.create_run(
+    created = await runs.create(
         agent,
         request,
         options,
@@ -193,13 +190,13 @@ async def enqueue_worker_run(
         job=place.job,
         notice=place.notice,
     )
-    store = launcher.settings.store
+    store = runs.settings.store
     # Shielded from cancellation: otherwise the run could be left unreleased, and no process could ever claim it.
     with CancelScope(shield=True):
-        await to_thread.run_sync(send_keys, store, created.id, launcher.provider_variables)
+        await to_thread.run_sync(send_keys, store, created.id, runs.provider_variables)
         await created.release()
         if place.job is not None:
-            await submit_job(launcher.settings, place.job)
+            await submit_job(runs.settings, place.job)
     send_wakeup(store, "owner")
     return created.id
 

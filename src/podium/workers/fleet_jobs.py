@@ -83,7 +83,7 @@ def choose_place(
     team: str = "",
 ) -> WorkerPlace:
     """Decide where a new worker runs. Raise Mistake if it needs labels and cannot run on a host."""
-    if worker_task.also:
+    if len(worker_task.checkouts) > 1:
         return _stay_with_repositories(fleet, options)
     remote = "" if worker_task.origin is None else worker_task.origin.remote
     if not fleet.own_host and (not remote or not fleet.can_place(worker_task, options)):

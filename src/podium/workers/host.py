@@ -22,7 +22,7 @@ from ..fleet.host_loop import HandBack, HostLoop
 from ..fleet.job_sweep import JobSweep
 from ..fleet.pgqueuer_placement import PgQueuerPlacement
 from ..runs.run_authority import load_run_start
-from ..runs.run_launcher import RunLauncher
+from ..runs.runs import Runs
 from ..store.postgres.host_statements import find_host_name
 from ..store.postgres.schema import load_migrations
 from ..store.reader import StoreReader
@@ -81,7 +81,7 @@ def require_host_login(store: PostgresAddress, name: str = "") -> str:
 
 
 async def run_host(
-    launcher: RunLauncher,
+    runs: Runs,
     environ: Mapping[str, str],
     owner: OwnerId,
     options: HostOptions,
@@ -89,10 +89,10 @@ async def run_host(
 ) -> None:
     """Offer this machine to the fleet until SIGTERM or SIGINT arrives, or the fleet asks the machine to shut down.
 
-    `owner` is the owner id that the launcher's store uses for its runs. `report` is called with one sentence for each
+    `owner` is the owner id that the store uses for its runs. `report` is called with one sentence for each
     event that a person should know about. Raise Mistake if this machine cannot be a host.
     """
-    store = launcher.settings.store
+    store = runs.settings.store
     assert isinstance(store, PostgresAddress)
     name = require_host_login(store)
     for label in options.labels:
@@ -101,13 +101,11 @@ async def run_host(
     async with (
         open_fleet_database(store, owner.id) as database,
         PgQueuerPlacement(store.url, lease_seconds=owner.lease_seconds) as placement,
-        open_worker_notifier(launcher, environ) as notifier,
+        open_worker_notifier(runs, environ) as notifier,
     ):
-        commander = Commander(launcher, environ, notifier, host_owner=owner)
-        work = HostWork(name, launcher, commander, database)
-        firing = ScheduleFiring(
-            launcher, SettingsCache(environ).get_settings, host=name, store_version=offer.store_version
-        )
+        commander = Commander(runs, environ, notifier, host_owner=owner)
+        work = HostWork(name, runs, commander, database)
+        firing = ScheduleFiring(runs, SettingsCache(environ).get_settings, host=name, store_version=offer.store_version)
         loop = HostLoop(
             placement,
             offer,
@@ -197,9 +195,9 @@ class HostPresence:
 class HostWork:
     """Works on the jobs that a host has claimed."""
 
-    def __init__(self, name: str, launcher: RunLauncher, commander: Commander, database: FleetDatabase) -> None:
+    def __init__(self, name: str, runs: Runs, commander: Commander, database: FleetDatabase) -> None:
         self._name = name
-        self._launcher = launcher
+        self._runs = runs
         self._commander = commander
         self._database = database
         self._refused_until: dict[str, float] = {}
@@ -223,10 +221,10 @@ class HostWork:
         if waiting == "not yet":
             return HandBack(delay=WAITING_SECONDS)
         if waiting:
-            await self._launcher.fail_run(run, waiting, by=PODIUM)
+            await self._runs.fail(run, waiting, by=PODIUM)
             return None
         try:
-            started = await to_thread.run_sync(load_run_start, self._launcher.settings.store, run)
+            started = await to_thread.run_sync(load_run_start, self._runs.settings.store, run)
         except RunRefused as error:
             reason = str(error)
         else:
@@ -243,7 +241,7 @@ class HostWork:
         The message is empty if all these runs have succeeded. If one of them has ended without success, the message
         says how that run ended. Otherwise, the message is `not yet`.
         """
-        with StoreReader(self._launcher.settings.store) as reader:
+        with StoreReader(self._runs.settings.store) as reader:
             summary = reader.read_summary(run)
             started = summary.started
             before = [reader.read_summary(one) for one in (started.errand.after if started.errand else ())]
@@ -264,7 +262,7 @@ class HostWork:
                 "on this host"
             )
         try:
-            self._launcher.check_agents(started)
+            self._runs.check_agents(started)
         except PodiumError as error:
             return str(error)
         return ""
@@ -273,9 +271,9 @@ class HostWork:
         """Record once on the timeline why this host cannot work on a run, and leave the run to other hosts."""
         self._refused_until[run] = time.monotonic() + REFUSED_SECONDS
         notice = Noticed(text=f"Host {self._name} cannot work on this run: {reason}")
-        entries = await self._launcher.read_entries(run)
+        entries = await self._runs.read_entries(run)
         if not any(entry.event == notice for entry in entries):
-            await (await self._launcher.claim_idle_run(run, by=PODIUM)).record_and_release(notice)
+            await (await self._runs.claim_idle(run, by=PODIUM)).record_and_release(notice)
 
     async def _release_run(self, run: str) -> None:
         with suppress(PlacementUnavailable):  # the lease expires

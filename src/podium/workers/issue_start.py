@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..roster.discovery import Roster
-from ..runs.run_launcher import RunLauncher
+from ..runs.runs import Runs
 from ..setup.settings import Settings
 from ..store.issue_rows import IssueClaim
 from ..values.actor import Actor
@@ -33,7 +33,7 @@ class IssueStart:
 
     def __init__(
         self,
-        launcher: RunLauncher,
+        runs: Runs,
         settings: Settings,
         roster: Roster,
         candidates: Sequence[Agent],
@@ -44,7 +44,7 @@ class IssueStart:
         is_delegated: bool | None,
     ) -> None:
         self.candidates = candidates
-        self._launcher = launcher
+        self._runs = runs
         self._settings = settings
         self._roster = roster
         self._place = place
@@ -57,7 +57,7 @@ class IssueStart:
         triage, *others = make_triage_team(self.candidates)
         request = build_triage_request(claim, self._source)
         new = BackgroundRun(agent=triage, request=request, place=self._place, options={"agents": others})
-        await enqueue_background_run(self._launcher, self._settings, new, by=self._by, run=claim.triage_run)
+        await enqueue_background_run(self._runs, self._settings, new, by=self._by, run=claim.triage_run)
 
     def choose_branch(self, claim: IssueClaim) -> str:
         """Return the branch for the work on an issue, or an empty string if the work is not done in a worktree.
@@ -75,11 +75,11 @@ class IssueStart:
         request = build_work_request(claim, self._source)
         if not branch:
             new = BackgroundRun(agent=claim.agent, request=request, place=self._place)
-            await enqueue_background_run(self._launcher, self._settings, new, by=self._by, run=claim.run)
+            await enqueue_background_run(self._runs, self._settings, new, by=self._by, run=claim.run)
             return
         team = self._roster.resolve_team(claim.agent)
         worker = NewWorker(at=self._place, branch=branch, task=request, agent=team)
-        await delegate(self._launcher, self._settings, worker, by=self._by, run=claim.run)
+        await delegate(self._runs, self._settings, worker, by=self._by, run=claim.run)
 
 
 def make_branch_name(claim: IssueClaim) -> str:

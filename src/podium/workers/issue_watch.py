@@ -20,7 +20,7 @@ from typing import Any, Literal
 from anyio import move_on_after, sleep, to_thread
 
 from ..roster.discovery import Roster, load_roster
-from ..runs.run_launcher import RunLauncher
+from ..runs.runs import Runs
 from ..runs.worker_lookup import load_worker_state
 from ..setup.settings import Settings
 from ..store.issue_rows import IssueClaim, IssueClaims
@@ -78,7 +78,7 @@ class IssueWatch:
 
     def __init__(
         self,
-        launcher: RunLauncher,
+        runs: Runs,
         settings: Settings,
         source: IssueSource,
         options: WatchOptions,
@@ -88,7 +88,7 @@ class IssueWatch:
         report: Report,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._launcher = launcher
+        self._runs = runs
         self._settings = settings
         self._source = source
         self._options = options
@@ -160,9 +160,9 @@ class IssueWatch:
         roster = await to_thread.run_sync(load_roster, self._place, self._settings.home)
         candidates = find_candidates(roster, self._options.agents)
         if self._source.has_members:
-            _require_model(self._launcher, self._settings, roster, candidates)
+            _require_model(self._runs, self._settings, roster, candidates)
         return IssueStart(
-            self._launcher,
+            self._runs,
             self._settings,
             roster,
             candidates,
@@ -293,10 +293,10 @@ class IssueWatch:
             self._report(WatchEvent(kind="commented", claim=posted, text=posted.comment_url))
 
 
-def _require_model(launcher: RunLauncher, settings: Settings, roster: Roster, candidates: Sequence[Agent]) -> None:
+def _require_model(runs: Runs, settings: Settings, roster: Roster, candidates: Sequence[Agent]) -> None:
     """Raise Mistake if an agent's replies would be simulated. The authors of issues must not get simulated answers."""
     agents = [one for agent in candidates for one in roster.resolve_team(agent.name)]
-    if rehearsed := launcher.find_rehearsed(agents, settings):
+    if rehearsed := runs.find_rehearsed(agents, settings):
         raise Mistake(
             f"no model is configured, so {rehearsed[0]} would only give simulated answers; choose a model with podium "
             "models, or try podium watch with a folder of issues"

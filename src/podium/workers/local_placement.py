@@ -16,8 +16,8 @@ from ..core.budget import combine_strictest
 from ..core.open_requests import RunRequests
 from ..core.placement import Idle, Teammate, WorkerOptions
 from ..roster.discovery import load_roster
-from ..runs.run_launcher import RunLauncher
 from ..runs.run_steering import forward_message, post_stop
+from ..runs.runs import Runs
 from ..setup.local_server_consent import require_consent
 from ..setup.settings import Settings
 from ..store.follower import Follower
@@ -45,6 +45,7 @@ from ..values.operation_path import parse_agent_name, parse_plan_step, parse_tea
 from ..values.worker_task import DEFAULT_WORKER_AGENT, WorkerTask
 from ..views.conversation_summary import summarise_conversation
 from ..views.run_view import RunView
+from ..views.worker_state import list_checkout_work
 from .commander_socket import commander_socket_path, is_commander_listening
 from .delegation import NewWorker, delegate, start_commander
 from .unfinished_workers import has_work
@@ -64,7 +65,7 @@ class LocalPlacement:
 
     def __init__(
         self,
-        launcher: RunLauncher,
+        runs: Runs,
         settings: Settings,
         run: str,
         directory: Path,
@@ -74,13 +75,13 @@ class LocalPlacement:
     ) -> None:
         self.is_worker = worker_task is not None and worker_task.has_checkout
         self.parent_operation = "" if worker_task is None else worker_task.operation
-        self._launcher = launcher
+        self._runs = runs
         self._settings = settings
         self._run = run
         self._directory = directory
         self._worker_task = worker_task
         self._is_unattended = is_unattended
-        self._store = launcher.settings.store
+        self._store = runs.settings.store
 
     async def send_worker(
         self,
@@ -103,7 +104,7 @@ class LocalPlacement:
         )
         if options.model:
             named = resolve_models(options.model, self._settings.models).models
-            require_consent(named, self._settings, self._launcher.provider_variables, chooser="the task")
+            require_consent(named, self._settings, self._runs.provider_variables, chooser="the task")
         first = structs.replace(first, budget=combine_strictest(first.budget, options.budget))
         worker = NewWorker(
             at=self._directory,
@@ -117,7 +118,7 @@ class LocalPlacement:
         )
         settings = structs.replace(self._settings, budget=sent.budget)
         by = Actor(name=_find_sender(operation, first), channel="agent")
-        await delegate(self._launcher, settings, worker, by=by, run=sent.run)
+        await delegate(self._runs, settings, worker, by=by, run=sent.run)
 
     def _must_not_be_too_deep(self) -> None:
         """Raise Mistake if a worker started by this run would be nested too deeply."""
@@ -130,7 +131,7 @@ class LocalPlacement:
             raise Mistake(f"workers can be nested at most {MAX_DEPTH} levels deep; do this work without another worker")
 
     def _load_default_team(self) -> list[Agent]:
-        return list(load_roster(self._directory, self._launcher.settings.home).resolve_team(DEFAULT_WORKER_AGENT))
+        return list(load_roster(self._directory, self._runs.settings.home).resolve_team(DEFAULT_WORKER_AGENT))
 
     async def wait_for_result(self, run: str, *, idle: Idle = nullcontext) -> WorkerReturned:
         after, waiting = 0, IdleTracker(idle)
@@ -155,7 +156,7 @@ class LocalPlacement:
 
     def _ensure_commander(self) -> None:
         if not is_commander_listening(commander_socket_path(self._store)) and has_work(self._store):
-            start_commander(self._launcher.settings)
+            start_commander(self._runs.settings)
 
     async def poll_result(self, run: str) -> WorkerReturned | None:
         view = await to_thread.run_sync(self._load_run_view, run)
@@ -208,10 +209,12 @@ class LocalPlacement:
         left = next((entry.event for entry in reversed(entries) if isinstance(entry.event, WorkCommitted)), None)
         placed = next((entry.event for entry in entries if isinstance(entry.event, WorkerPlaced)), None)
         signals = (entry.event for entry in reversed(entries) if isinstance(entry.event, HandoverAsked | BlockerRaised))
+        assert entries[0].started.errand is not None
+        first, *others = list_checkout_work(entries[0].started.errand, placed, left)
         text = result.text or "\n\n".join(part.text for part in result.parts if part.text)
         if left is not None:
             place = f"[on branch {left.branch} at {left.commit[:12]}: {', '.join(left.files) or 'nothing changed'}]"
-            for one in left.also:
+            for one in (one for one in others if one.commit):
                 place += f"\n[in {one.root} at {one.commit[:12]}: {', '.join(one.files) or 'nothing changed'}]"
             text = f"{text}\n\n{place}" if text else place
         return WorkerReturned(
@@ -220,9 +223,9 @@ class LocalPlacement:
             text=text,
             error=result.error or "",
             usage=result.usage,
-            files=() if left is None else left.files,
-            base="" if placed is None else placed.base,
-            commit="" if left is None else left.commit,
+            files=first.files,
+            base=first.base,
+            commit=first.commit,
             signal=next(signals, None),
             summary=_summarise_plan_step(entries),
             is_unknown_model=_failed_for_unknown_model(entries[-1]),

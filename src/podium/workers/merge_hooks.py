@@ -10,6 +10,7 @@ from ..core.run_hooks import describe_denial
 from ..setup.hook_calls import HookCalls
 from ..setup.settings import Settings
 from ..values.event import HookRan
+from ..values.worker_task import RunCheckout
 from ..workspace.git.repository import Repository
 from ..workspace.merging.merge_train import Permit, TrainBranch
 
@@ -35,7 +36,7 @@ def make_merge_permit(
             "target": target,
             "onto": onto,
         }
-        calls = HookCalls(settings, repository.main_folder)
+        calls = HookCalls(settings, [RunCheckout(root=fields["repo"], path=fields["repo"])])
         try:
             for hook in hooks:
                 result = await calls.call(hook, "before_merge", msgspec.json.encode(fields) + b"\n")

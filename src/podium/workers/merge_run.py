@@ -143,7 +143,7 @@ class CheckRunner:
             return CheckResult(passed=True)
         settings = self.settings
         sandbox = await choose_sandbox(
-            path, settings.home, settings.store, is_wanted=settings.sandbox, hosts=settings.network, report=self.tell
+            [path], settings.home, settings.store, is_wanted=settings.sandbox, hosts=settings.network, report=self.tell
         )
         if sandbox.notice and sandbox.notice != self._last_notice:
             self.tell(sandbox.notice)

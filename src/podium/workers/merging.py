@@ -330,16 +330,16 @@ async def _find_repository_merges(
     the target branch is one of the branches to merge.
     """
     merges = [RepositoryMerge(context=context, target=target, candidates=tuple(candidates))]
-    for root in dict.fromkeys(work.root for one in candidates for work in one.also):
+    for root in dict.fromkeys(work.root for one in candidates for work in one.elsewhere):
         other = RepoContext(Path(root), context.settings)
-        bases = {one.branch: work.base for one in candidates for work in one.also if work.root == root}
+        bases = {one.branch: work.base for one in candidates for work in one.elsewhere if work.root == root}
         own_target = onto or await read_current_branch(other.repository)
         if own_target in bases:
             raise Mistake(
                 f"{own_target} cannot be merged into itself in {root}; check out another branch there, or pass --onto"
             )
         own = tuple(
-            replace(one, base=bases[one.branch] or own_target, notice="", resolves=None, also=())
+            replace(one, base=bases[one.branch] or own_target, notice="", resolves=None, elsewhere=())
             for one in candidates
             if one.branch in bases
         )

@@ -10,8 +10,8 @@ from anyio import to_thread
 from msgspec import Struct
 
 from ..core.placement import WorkerOptions
-from ..runs.run_launcher import RunLauncher
 from ..runs.run_steering import NewMessage, send_message
+from ..runs.runs import Runs
 from ..runs.worker_diff import require_own_branch
 from ..runs.worker_lookup import load_worker_states
 from ..setup.settings import Settings
@@ -52,7 +52,7 @@ class ReviewRequest:
 
 @act("act")
 async def send_review(
-    launcher: RunLauncher, settings: Settings, worker: WorkerState, review: ReviewRequest, *, by: Actor, run: str = ""
+    runs: Runs, settings: Settings, worker: WorkerState, review: ReviewRequest, *, by: Actor, run: str = ""
 ) -> SentReview:
     """Send a review to a worker or, if it has ended, start a worker with the same agent that continues from its branch.
 
@@ -62,7 +62,7 @@ async def send_review(
     """
     require_own_branch(worker)
     if worker.is_over:
-        return await _continue_work(launcher, settings, worker, review, by=by, run=run)
+        return await _continue_work(runs, settings, worker, review, by=by, run=run)
     summary = await to_thread.run_sync(_read_summary, settings.store, worker.run)
     message = NewMessage(text=review.text, ref=review.ref)
     sent = await to_thread.run_sync(partial(send_message, settings.store, summary, message, by=by))
@@ -70,19 +70,19 @@ async def send_review(
 
 
 async def _continue_work(
-    launcher: RunLauncher, settings: Settings, worker: WorkerState, review: ReviewRequest, *, by: Actor, run: str
+    runs: Runs, settings: Settings, worker: WorkerState, review: ReviewRequest, *, by: Actor, run: str
 ) -> SentReview:
     if not review.continues:
         raise RunOver(
             f"{worker.name} has ended ({worker.state}) and cannot receive messages; "
             "start a new worker that continues from its branch, with the review as its task"
         )
-    if worker.also:
+    if len(worker.works) > 1:
         raise Mistake(
             f"{worker.name} worked in several repositories, so no new worker can continue from its branch; "
             "delegate a new task with --also"
         )
-    if run and await launcher.has_run(run):
+    if run and await runs.has_run(run):
         [known] = await to_thread.run_sync(load_worker_states, settings.store, [run])
         return _describe(run, known.worker_task.branch)
     root, branch = Path(worker.worker_task.root), worker.worker_task.branch
@@ -95,7 +95,7 @@ async def _continue_work(
         agent=worker.agent,
         options=WorkerOptions(base=await branch_tip(repository, branch), role=worker.worker_task.role or None),
     )
-    return _describe(await delegate(launcher, settings, new, by=by, run=run), name)
+    return _describe(await delegate(runs, settings, new, by=by, run=run), name)
 
 
 def _read_summary(store: StoreAddress, run: str) -> RunSummary:

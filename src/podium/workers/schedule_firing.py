@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 from anyio import sleep, to_thread
 
-from ..runs.run_launcher import RunLauncher
+from ..runs.runs import Runs
 from ..setup.settings import Settings
 from ..store.schedule_key import has_host_on_this_machine, read_schedule_secret
 from ..store.schedule_rows import Schedule, Schedules
@@ -50,28 +50,28 @@ class ScheduleFiring:
 
     def __init__(
         self,
-        launcher: RunLauncher,
+        runs: Runs,
         get_settings: GetSettings,
         now: Callable[[], float] = time.time,
         *,
         host: str = "",
         store_version: int = 0,
     ) -> None:
-        self._launcher = launcher
+        self._runs = runs
         self._get_settings = get_settings
         self._now = now
         self._host = host
         self._store_version = store_version
-        self._schedules = Schedules(launcher.settings.store)
+        self._schedules = Schedules(runs.settings.store)
 
     async def fire_as_host(self, report: Callable[[str], None]) -> None:
         """Start due runs regularly until cancelled. `report` is called once for each new error."""
         last = ""
         while True:
             try:
-                secret = await to_thread.run_sync(read_schedule_secret, self._launcher.settings.home)
+                secret = await to_thread.run_sync(read_schedule_secret, self._runs.settings.home)
                 if secret:
-                    self._schedules = Schedules(self._launcher.settings.store, host_secret=secret)
+                    self._schedules = Schedules(self._runs.settings.store, host_secret=secret)
                     await self.fire_due()
                     last = ""
             except PodiumError as error:
@@ -81,21 +81,21 @@ class ScheduleFiring:
 
     async def fire_due(self) -> float | None:
         """Start the due runs. Return the seconds to wait before the next call, or None if no schedule is active."""
-        active = await to_thread.run_sync(list_active_schedules, self._launcher.settings)
+        active = await to_thread.run_sync(list_active_schedules, self._runs.settings)
         if any(one.next_at <= self._now() for one in active):
             try:
                 await self._fire_all()
             except StoreFailed:
                 return CHECK_SECONDS  # another process holds the lock, or the store is temporarily unavailable
-            active = await to_thread.run_sync(list_active_schedules, self._launcher.settings)
+            active = await to_thread.run_sync(list_active_schedules, self._runs.settings)
         if not active:
             return None
         return min(max(min(one.next_at for one in active) - self._now(), 0.0), CHECK_SECONDS)
 
     async def _fire_all(self) -> None:
-        async with hold_store_lock(self._launcher.settings.store, "schedules", doing="starting scheduled runs"):
+        async with hold_store_lock(self._runs.settings.store, "schedules", doing="starting scheduled runs"):
             # Read the schedules under the lock, because another process may have started their runs in the meantime.
-            for schedule in await to_thread.run_sync(list_active_schedules, self._launcher.settings):
+            for schedule in await to_thread.run_sync(list_active_schedules, self._runs.settings):
                 if schedule.next_at <= self._now():
                     await self._fire(schedule)
 
@@ -123,7 +123,7 @@ class ScheduleFiring:
                 raise Mistake(f"{schedule.root} does not exist")
             settings = self._get_settings(schedule.root)
             await write_background_run(
-                self._launcher,
+                self._runs,
                 settings,
                 BackgroundRun(agent=schedule.agent, request=schedule.request, place=place),
                 by=Actor(name=schedule.author, channel="schedule"),

@@ -19,7 +19,7 @@ from ..values.phase import FINAL_PHASES, IDLE_PHASES, Phase
 from ..values.request import describe_outcome
 from ..values.store_address import StoreAddress
 from ..views.phase import is_startable
-from .worker_queue import STARTABLE, Job, StartPlan, plan_worker_starts
+from .worker_queue import STARTABLE, StartPlan, plan_worker_starts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +49,9 @@ class UnfinishedWorkers:
         self, *, running: Collection[str] = (), most: int, within: Mapping[str, int] | None = None
     ) -> StartPlan:
         """Return which workers to start and which can never be started. `within` maps repositories to limits."""
-        jobs = [make_job(run, started) for run, started in self.started.items()]
+        tasks = {run: started.errand for run, started in self.started.items() if started.errand is not None}
         plan = plan_worker_starts(
-            jobs, phases=self.phases, running=running, most=most, within=within, end_texts=self.end_texts
+            tasks, phases=self.phases, running=running, most=most, within=within, end_texts=self.end_texts
         )
         return StartPlan(plan.start, [*plan.unstartable, *self.refused.items()])
 
@@ -158,14 +158,6 @@ def describe_ending(summary: RunSummary) -> str:
         how = describe_outcome(outcome)
         why = "" if failure is None else f": {failure}"
     return f"it depends on {get_worker_name(summary.id, summary.started)}, which {how}{why}"
-
-
-def make_job(run: str, started: RunStarted) -> Job:
-    """Return the job for a worker's run."""
-    name, worker_task = get_worker_name(run, started), started.errand
-    if worker_task is None:
-        return Job(run, name)
-    return Job(run, name, after=worker_task.after, parent=worker_task.parent, root=worker_task.root)
 
 
 def get_worker_name(run: str, started: RunStarted) -> str:

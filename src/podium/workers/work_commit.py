@@ -44,15 +44,15 @@ async def commit_worker_changes(timeline: Timeline, started: RunStarted, setting
     tries = TRIES if worker_task.is_shared else 1
     found: dict[str, tuple[Checkout, WorkCommit]] = {}
     failures: list[str] = []
-    for root, path in zip(worker_task.roots, worker_task.paths, strict=True):
+    for one in worker_task.checkouts:
         try:
-            of = Worktrees(repository=Repository.at(Path(root)), ledger=Ledger(settings.store))
+            of = Worktrees(repository=Repository.at(Path(one.root)), ledger=Ledger(settings.store))
             # Workers that share a checkout may finish at the same moment.
             async with of.ledger.hold_worktree_lock() if worker_task.is_shared else nullcontext():
                 checkout = await of.find_checkout(worker_task.branch)
-                found[root] = checkout, await _commit_with_retries(checkout, subject, body, tries=tries)
+                found[one.root] = checkout, await _commit_with_retries(checkout, subject, body, tries=tries)
         except PodiumError as error:
-            failures.append(f"its changes could not be committed and remain in {path}: {error}")
+            failures.append(f"its changes could not be committed and remain in {one.path}: {error}")
     if worker_task.root not in found:
         return "; ".join(failures)
     _record_commits(timeline, worker_task, {root: commit for root, (_, commit) in found.items()})

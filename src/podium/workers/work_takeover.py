@@ -11,7 +11,7 @@ from pathlib import Path
 from anyio import to_thread
 
 from ..core.timeline import Timeline
-from ..runs.run_launcher import RunLauncher
+from ..runs.runs import Runs
 from ..store.worktree_ledger import Ledger
 from ..system.folder_removal import remove_folder
 from ..system.host_id import read_host_id
@@ -29,37 +29,37 @@ from ..workspace.travel.run_import import import_run
 from ..workspace.worktrees.worktree import WorktreeHook, Worktrees
 
 
-async def fetch_code(launcher: RunLauncher, run: str, worker_task: WorkerTask) -> TravelledWork | None:
+async def fetch_code(runs: Runs, run: str, worker_task: WorkerTask) -> TravelledWork | None:
     """Make sure that a run's repository is on this machine, with the commits that the run needs.
 
     `worker_task` contains the paths on this machine. If the run was on another machine earlier, return the location and
     the last push of its files; otherwise return None. Raise Mistake if the repository cannot be used here, and
     OutsideFailed if the remote does not provide the commits.
     """
-    origin, home = worker_task.origin, launcher.settings.home
+    origin, home = worker_task.origin, runs.settings.home
     assert origin is not None
     host = read_host_id(home)
     if why := origin.explain_pinned(host):
         raise Mistake(why)
-    work = derive_travelled_work(await launcher.read_entries(run))
+    work = derive_travelled_work(await runs.read_entries(run))
     is_here = (work.host, work.path) == (host, worker_task.path)
     if not origin.remote or is_here or (host == origin.host and not work.host and not worker_task.after):
         return None
     mirror = RepositoryCache(home=home).open_mirror(origin.remote)
-    commits = await _list_needed_commits(launcher, worker_task, work)
-    runs = (run, *worker_task.after)
-    await mirror.fetch_runs(runs, commits)
-    await _bring_commits(mirror, origin, worker_task, runs, commits, is_own_machine=host == origin.host)
+    commits = await _list_needed_commits(runs, worker_task, work)
+    chain = (run, *worker_task.after)
+    await mirror.fetch_runs(chain, commits)
+    await _bring_commits(mirror, origin, worker_task, chain, commits, is_own_machine=host == origin.host)
     return work if work.host else None
 
 
-async def _list_needed_commits(launcher: RunLauncher, worker_task: WorkerTask, work: TravelledWork) -> list[str]:
+async def _list_needed_commits(runs: Runs, worker_task: WorkerTask, work: TravelledWork) -> list[str]:
     """Return the commits in the last push or, if nothing was pushed, the commits that the work starts from."""
     if work.pushed is not None:
         return [work.pushed.head, work.pushed.commit]
     commits = [worker_task.base] if worker_task.base else []
     for run in worker_task.after:
-        events = [entry.event for entry in await launcher.read_entries(run)]
+        events = [entry.event for entry in await runs.read_entries(run)]
         commits += [event.commit for event in reversed(events) if isinstance(event, WorkCommitted)][:1]
     return commits
 
@@ -110,17 +110,17 @@ async def restore_checkout(
     return await worktrees.create(branch, base=base, at=Path(worker_task.path), run=run, setup=restore_then_set_up)
 
 
-async def remove_pushed_clone(launcher: RunLauncher, run: str, worker_task: WorkerTask) -> None:
+async def remove_pushed_clone(runs: Runs, run: str, worker_task: WorkerTask) -> None:
     """Remove a run's repository and checkout from the Podium home, if the run has ended and all its work is pushed."""
-    origin, home = worker_task.origin, launcher.settings.home
+    origin, home = worker_task.origin, runs.settings.home
     if origin is None or not origin.remote or origin.host == read_host_id(home):
         return
-    entries = await launcher.read_entries(run)
+    entries = await runs.read_entries(run)
     pushed = derive_travelled_work(entries).pushed
     committed = [entry.event.commit for entry in entries if isinstance(entry.event, WorkCommitted)]
     if not isinstance(entries[-1].event, RunEnded) or pushed is None or committed[-1:] != [pushed.head]:
         return
-    worktrees = Worktrees(repository=Repository.at(Path(worker_task.root)), ledger=Ledger(launcher.settings.store))
+    worktrees = Worktrees(repository=Repository.at(Path(worker_task.root)), ledger=Ledger(runs.settings.store))
     await worktrees.remove(worker_task.branch, force=True)
     await to_thread.run_sync(remove_folder, Path(worker_task.root).parent)
 

@@ -1,4 +1,4 @@
-"""Create a worker's checkout, from its base or from the merged work of preceding workers, and record its size."""
+"""Create a worker's checkouts, from its base or from the merged work of preceding workers, and record their size."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from functools import partial
 from pathlib import Path
 
 from anyio import CancelScope, to_thread
-from msgspec import structs
 
-from ..runs.run_launcher import RunLauncher
+from ..runs.runs import Runs
 from ..setup.settings import Settings
 from ..setup.worktree_setup import make_worktree_hook
 from ..store.worktree_ledger import Ledger
@@ -18,63 +17,52 @@ from ..values.errors import Mistake, PodiumError
 from ..values.event import WorkCommitted, WorkerPlaced
 from ..values.store_address import StoreAddress
 from ..values.worker_task import WorkerTask
+from ..views.worker_state import list_checkout_work
 from ..workspace.git.repository import Checkout, Repository, call_git
 from ..workspace.git.revision import HEADS, branch_tips, contains_commit, must_contain_commits
 from ..workspace.git.snapshot import resolve_commit, write_commit
 from ..workspace.merging.trial_merge import ConflictingMerge, MergeSide, try_merge
 from ..workspace.worktrees.disk_quota import measure_worktrees
 from ..workspace.worktrees.worktree import WorktreeHook, Worktrees, checkout_from_record
-from ..workspace.worktrees.worktree_slots import lease_slot, share_slot
+from ..workspace.worktrees.worktree_slots import share_slot
 from .work_takeover import fetch_code, restore_checkout
 
 
-async def ensure_worker_checkout(
-    launcher: RunLauncher, environ: Mapping[str, str], run: str, worker_task: WorkerTask
-) -> Checkout | None:
-    """Return a worker's checkout. Create it and its slot if necessary. Return None if the task needs no checkout.
-
-    `worker_task` contains the paths on this machine. Raise Mistake if the checkout cannot be created, and OutsideFailed
-    if the remote does not provide its commits.
-    """
-    if not worker_task.has_checkout:
-        return None
-    checkout = await _ensure_checkout(launcher, environ, run, worker_task)
-    await to_thread.run_sync(lease_slot, launcher.settings.home, checkout.path, Path(worker_task.root))
-    return checkout
-
-
-async def ensure_also_checkouts(
-    launcher: RunLauncher, environ: Mapping[str, str], run: str, worker_task: WorkerTask
+async def ensure_checkouts(
+    runs: Runs, environ: Mapping[str, str], run: str, worker_task: WorkerTask
 ) -> tuple[Checkout, ...]:
-    """Return a worker's checkouts of additional repositories, created if necessary. They share the worker's slot.
+    """Return a worker's checkouts, created if necessary, all with the slot of the first one.
 
-    If one cannot be created, remove all checkouts of the worker, unless it has worked in them, and raise Mistake.
+    `worker_task` contains the paths on this machine. If a checkout cannot be created, remove those before it, unless
+    the worker has worked in them, and raise Mistake, or OutsideFailed if the remote does not provide its commits.
     """
     found: list[Checkout] = []
-    share = partial(_share_slot, launcher.settings.home, Path(worker_task.path), Path(worker_task.root))
+    if not worker_task.has_checkout:
+        return ()
+    take_slot = partial(_take_slot, runs.settings.home, worker_task)
     try:
-        for one in worker_task.also:
-            part = structs.replace(worker_task, root=one.root, path=one.path, base=one.base, also=())
-            found.append(await _ensure_checkout(launcher, environ, run, part, before_setup=share))
-            await share(found[-1])
+        for one in worker_task.checkouts:
+            part = worker_task.with_checkouts(one)
+            found.append(await _ensure_checkout(runs, environ, run, part, before_setup=take_slot))
+            await take_slot(found[-1])
     except BaseException:
         # If the cleanup fails too, only the original error is raised.
         with CancelScope(shield=True), suppress(PodiumError):
-            if not any(isinstance(entry.event, WorkerPlaced) for entry in await launcher.read_entries(run)):
-                await _remove_checkouts(launcher.settings.store, run, worker_task)
+            if found and not any(isinstance(entry.event, WorkerPlaced) for entry in await runs.read_entries(run)):
+                await _remove_checkouts(runs.settings.store, run, worker_task)
         raise
     return tuple(found)
 
 
-async def _share_slot(home: Path, owner: Path, repository: Path, checkout: Checkout) -> None:
-    await to_thread.run_sync(share_slot, home, checkout.path, owner, repository)
+async def _take_slot(home: Path, worker_task: WorkerTask, checkout: Checkout) -> None:
+    await to_thread.run_sync(share_slot, home, checkout.path, Path(worker_task.path), Path(worker_task.root))
 
 
 async def _remove_checkouts(store: StoreAddress, run: str, worker_task: WorkerTask) -> None:
     """Remove a worker's unused checkouts, and the branches that were created for them."""
     ledger = Ledger(store)
-    for root in worker_task.roots:
-        repository = Repository.at(Path(root))
+    for one in worker_task.checkouts:
+        repository = Repository.at(Path(one.root))
         of = Worktrees(repository=repository, ledger=ledger)
         for noted in await ledger.list_worktrees(repository.common_dir):
             if noted.run == run and noted.branch == worker_task.branch and noted.state == "ready":
@@ -85,16 +73,16 @@ async def _remove_checkouts(store: StoreAddress, run: str, worker_task: WorkerTa
 
 
 async def _ensure_checkout(
-    launcher: RunLauncher,
+    runs: Runs,
     environ: Mapping[str, str],
     run: str,
     worker_task: WorkerTask,
     *,
-    before_setup: WorktreeHook | None = None,
+    before_setup: WorktreeHook,
 ) -> Checkout:
-    travelled = None if worker_task.origin is None else await fetch_code(launcher, run, worker_task)
+    travelled = None if worker_task.origin is None else await fetch_code(runs, run, worker_task)
     repository = Repository.at(Path(worker_task.root))
-    ledger = Ledger(launcher.settings.store)
+    ledger = Ledger(runs.settings.store)
     settings = Settings.load(environ, repo=Path(worker_task.root))
     of = Worktrees(repository=repository, ledger=ledger, quota=settings.worktrees.quota)
     await of.reconcile()
@@ -102,7 +90,7 @@ async def _ensure_checkout(
         settings.worktrees.setup,
         what="setup",
         home=settings.home,
-        store=launcher.settings.store,
+        store=runs.settings.store,
         is_sandboxed=settings.sandbox,
         hosts=settings.network,
         before=before_setup,
@@ -112,27 +100,25 @@ async def _ensure_checkout(
     if travelled is not None:
         # If nothing was pushed, the merge of the preceding workers' commits is lost and must be repeated.
         is_lost = travelled.pushed is None and bool(worker_task.after)
-        base = await resolve_base_commit(launcher, repository, worker_task) if is_lost else travelled.base
+        base = await resolve_base_commit(runs, repository, worker_task) if is_lost else travelled.base
         return await restore_checkout(of, run, worker_task, travelled, base, setup)
     for noted in await ledger.list_worktrees(repository.common_dir):
         if noted.branch == worker_task.branch and noted.run == owner:
             checkout = checkout_from_record(noted)
             # If the worker has not started yet, a commander that died may have left the checkout only partly set up.
             is_whole = worker_task.is_shared or any(
-                isinstance(one.event, WorkerPlaced) for one in await launcher.read_entries(run)
+                isinstance(one.event, WorkerPlaced) for one in await runs.read_entries(run)
             )
             if setup is not None and not is_whole:
                 await setup(checkout)
             return checkout
-    base = await resolve_base_commit(launcher, repository, worker_task)
+    base = await resolve_base_commit(runs, repository, worker_task)
     # Use the path chosen at delegation, which is on the timeline, even if the settings have changed since.
     return await of.create(worker_task.branch, base=base, at=Path(worker_task.path), run=owner, setup=setup)
 
 
-async def record_checkout_size(store: StoreAddress, checkout: Checkout | None) -> None:
+async def record_checkout_size(store: StoreAddress, checkout: Checkout) -> None:
     """Record the disk usage of a worker's checkout after the worker has finished."""
-    if checkout is None:
-        return
     ledger = Ledger(store)
     # Errors do not affect the worker: the quota check measures again before it rejects a new checkout.
     with suppress(PodiumError):
@@ -140,14 +126,14 @@ async def record_checkout_size(store: StoreAddress, checkout: Checkout | None) -
         await measure_worktrees(ledger, noted)
 
 
-async def resolve_base_commit(launcher: RunLauncher, repository: Repository, worker_task: WorkerTask) -> str | None:
+async def resolve_base_commit(runs: Runs, repository: Repository, worker_task: WorkerTask) -> str | None:
     """Return the starting commit of a branch: its base, merged with the work of preceding workers.
 
     Return None if there is neither. Raise Mistake if the work of these workers cannot be merged.
     """
     sides = [
         side
-        for side in [await _find_worker_side(launcher, repository, worker_task.root, run) for run in worker_task.after]
+        for side in [await _find_worker_side(runs, repository, worker_task.root, run) for run in worker_task.after]
         if side is not None
     ]
     if not sides:
@@ -174,22 +160,20 @@ async def _merge_sides(repository: Repository, whole: MergeSide, side: MergeSide
     return await write_commit(repository, tried.tree, [whole.commit, side.commit], subject)
 
 
-async def _find_worker_side(launcher: RunLauncher, repository: Repository, root: str, run: str) -> MergeSide | None:
+async def _find_worker_side(runs: Runs, repository: Repository, root: str, run: str) -> MergeSide | None:
     """Return a worker's last commit in a repository, or the tip of its branch if that is later.
 
     Return None if the worker has no branch there.
     """
-    entries = await launcher.read_entries(run)
+    entries = await runs.read_entries(run)
     started = entries[0].started
     if started.errand is None or not started.errand.has_checkout or root not in started.errand.roots:
         return None
     branch = started.errand.branch
     now = (await branch_tips(repository, [branch])).get(branch, "")
     committed = next((one.event for one in reversed(entries) if isinstance(one.event, WorkCommitted)), None)
-    commits = {} if committed is None else {one.root: one.commit for one in committed.also}
-    if committed is not None:
-        commits[started.errand.root] = committed.commit
-    left = commits.get(root, now)
+    works = () if committed is None else list_checkout_work(started.errand, None, committed)
+    left = next((one.commit for one in works if one.root == root), "") or now
     if not left:
         raise Mistake(f"{branch}, which this worker waits for, no longer exists, and its last commit is not known")
     return MergeSide(name=branch, commit=now if now and await contains_commit(repository, now, left) else left)

@@ -27,6 +27,7 @@ from ..runs.run_handle import Run
 from ..store.run_leases import OwnerId
 from ..values.actor import Actor
 from ..values.errors import LeaseLost, Mistake, PodiumError, StoreUnreachable
+from ..values.worker_task import WorkerTask
 from .wire.line_socket import ConnectionClosed
 from .wire.link import Link
 from .wire.wire_message import Handshake, Order, PermissionRequest, Report
@@ -60,29 +61,25 @@ def describe_exit(code: int | None) -> ProcessEnding:
 
 
 class StartupMessage(Struct, frozen=True, kw_only=True):
-    """The first line of a worker's standard input."""
+    """The first line of a worker's standard input: the commander's socket, and the worker's first message to it.
+
+    `parent` is the process that must still be running.
+    """
 
     socket: str
-    run: str
-    token: str
     parent: int
-    task: str = ""
-    worktree: str = ""
-    branch: str = ""
-    model: str = ""
-    engine: str = ""
+    handshake: Handshake
 
 
 class WorkerConfig(Struct, frozen=True, kw_only=True):
-    """The configuration that the commander sends to an accepted worker."""
+    """The configuration that the commander sends to an accepted worker.
 
-    root: str
-    base: str = ""
-    is_attended: bool = True
-    is_reader: bool = False
+    `task` contains the paths on this machine and the commits at which the branch starts. `environ` contains the keys
+    for the worker's models.
+    """
+
+    task: WorkerTask
     environ: dict[str, str] = {}
-    also: dict[str, str] = {}
-    """The commit that the branch starts at in each additional repository, keyed by the path of the checkout."""
     owner: OwnerId | None = None
     """The owner id of the host, which the worker uses for its run. None if the worker is not on a host of a fleet."""
 
@@ -104,21 +101,13 @@ It calls the given function with the id of each request or question that is wait
 
 async def run_worker(startup_message: StartupMessage, resume_run: ResumeRun) -> int:
     """Connect to the commander, work on the run and return an exit code. The timeline records the run's result."""
-    handshake = Handshake(
-        worker=startup_message.run,
-        token=startup_message.token,
-        task=startup_message.task,
-        worktree=startup_message.worktree,
-        branch=startup_message.branch,
-        model=startup_message.model,
-        engine=startup_message.engine,
-    )
+    handshake = startup_message.handshake
     try:
         async with connect_to_commander(Path(startup_message.socket), handshake) as link:
             config = msgspec.convert(await link.wait_accepted(), WorkerConfig)
             asked, waiting = create_memory_object_stream[str](inf)
             with asked, waiting:
-                return await _work_on_run(link, waiting, resume_run(startup_message.run, config, asked.send_nowait))
+                return await _work_on_run(link, waiting, resume_run(handshake.worker, config, asked.send_nowait))
     except ConnectionClosed:
         return EXIT_INTERRUPTED
 

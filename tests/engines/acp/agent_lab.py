@@ -159,8 +159,7 @@ class AgentLab:
         gate = Gate(
             self.judge,
             agent=name,
-            directory=str(self.repo),
-            also=self.also,
+            checkouts=(str(self.repo), *self.also),
             allowance=allowance,
             rate_limit=RateLimit(1000),
             unattended=None,

@@ -63,7 +63,7 @@ class Listener:
 async def run_program(folder: Path, source: str) -> AsyncIterator[tuple[AgentProcess, Listener]]:
     program, listener = folder / "agent.py", Listener()
     program.write_text(BEGINNING + dedent(source))
-    command = AgentCommand(argv=(sys.executable, str(program)), env=os.environ, directory=folder, home=folder)
+    command = AgentCommand(argv=(sys.executable, str(program)), env=os.environ, checkouts=(folder,), home=folder)
     with fail_after(30):
         async with run_agent_process(command, "agent", NO_SANDBOX) as agent:
             agent.handlers["s"] = listener
@@ -171,7 +171,7 @@ async def test_another_version_of_the_protocol_is_refused(tmp_path: Path) -> Non
 
 
 async def test_a_missing_program_is_reported(tmp_path: Path) -> None:
-    command = AgentCommand(argv=("/nowhere/none",), env={}, directory=tmp_path, home=tmp_path)
+    command = AgentCommand(argv=("/nowhere/none",), env={}, checkouts=(tmp_path,), home=tmp_path)
 
     with pytest.raises(OutsideFailed, match=r"agent cannot be started: .*none does not exist"):
         async with run_agent_process(command, "agent", NO_SANDBOX):

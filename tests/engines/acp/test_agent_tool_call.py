@@ -19,7 +19,7 @@ def make_action(*updates: dict[str, Any], agent: str = "claude") -> EngineAction
     call = AgentToolCall(id="1")
     for update in updates:
         call.add_update(update)
-    return call.as_action(agent, REPO, AGENT_PROGRAMS[agent].tool_names, sandbox="none")
+    return call.as_action(agent, [REPO], AGENT_PROGRAMS[agent].tool_names, sandbox="none")
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_an_action_in_an_additional_checkout_names_it_and_has_paths_relative_to_
     for update in updates:
         call = AgentToolCall(id="1")
         call.add_update(update)
-        actions.append(call.as_action("claude", REPO, names, sandbox="none", also=[other]))
+        actions.append(call.as_action("claude", [REPO, other], names, sandbox="none"))
 
     assert [(one.directory, dict(one.arguments)) for one in actions] == [
         (other, {"path": ".git/x", "content": "x"}),

@@ -41,7 +41,7 @@ async def submit_runs(plan: HistoryPlan, repo: Path) -> None:
                     options=WorkerOptions(labels=(LABEL,)),
                 )
                 settings = Settings.load(repo=repo, permissions=run.permissions)
-                await create_worker(app.launcher, settings, new, by=ADA)
+                await create_worker(app.runs, settings, new, by=ADA)
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from typing import Any, get_args
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,6 +24,7 @@ from podium.workers.wire.wire_message import (
     encode_message,
     stamp_message,
 )
+from podium.workers.worker_process import WorkerConfig
 
 PAGE = Path(__file__).parents[3] / "docs" / "wire.md"
 
@@ -173,3 +175,11 @@ def test_the_page_says_for_every_usual_kind_what_does_its_work() -> None:
 
     assert set(table) == set(USUAL_KINDS)
     assert {kind for kind, means in table.items() if means == "wire"} == set(on_the_wire)
+
+
+def test_the_page_shows_the_configuration_that_a_worker_gets() -> None:
+    configs = [config for one in examples() if (config := json.loads(one).get("config"))]
+    table = PAGE.read_text(encoding="utf-8").partition("`config` has these fields:")[2].partition("```")[0]
+
+    assert [msgspec.convert(one, WorkerConfig).task.branch for one in configs] == ["feat/auth"]
+    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == list(WorkerConfig.__struct_fields__)

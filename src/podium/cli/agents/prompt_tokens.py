@@ -72,7 +72,7 @@ async def measure_prompt(agent: Agent, settings: Settings, repo: Path) -> Prompt
         async with App(aside, engines=engines) as app:
             with move_on_after(LONGEST_SECONDS):
                 options: RunOptions = {"repo": repo, "leaves_no_traces": True}
-                async with start_run(app.launcher, agent, REQUEST, options, by=get_command_actor()) as run:
+                async with start_run(app.runs, agent, REQUEST, options, by=get_command_actor()) as run:
                     await run.result()
     return None if wire.call is None else count_prompt_tokens(wire.call, agent)
 

@@ -169,7 +169,7 @@ class ChatSession:
         )
         async with App(self._settings()) as app:
             options: RunOptions = {"repo": self._place, "is_attended": True, "after": self._last_run}
-            async with start_run(app.launcher, self._agent, text, options, by=get_local_actor("chat")) as run:
+            async with start_run(app.runs, self._agent, text, options, by=get_local_actor("chat")) as run:
                 result = await turn.follow_run(run, printer)
         self._last_run = result.run_id
         self._runs += 1

@@ -78,7 +78,7 @@ def decide_command(
 
     def start(app: App) -> AbstractAsyncContextManager[Run]:
         by = get_command_actor()
-        return start_decision(app.launcher, new, place=place, by=by, is_attended=is_attended())
+        return start_decision(app.runs, new, place=place, by=by, is_attended=is_attended())
 
     ending = work_on_run(settings, start, shown.make_view)
     code = shown.print_ending(ending)

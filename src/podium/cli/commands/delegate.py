@@ -142,4 +142,4 @@ async def _delegate_task(
 
     worker = NewWorker(at=place, branch=branch, task=task, agent=agent, options=options, times=times, choose=choose)
     async with App(settings) as app:
-        return await delegate(app.launcher, settings, worker, by=get_command_actor())
+        return await delegate(app.runs, settings, worker, by=get_command_actor())

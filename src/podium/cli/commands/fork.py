@@ -83,7 +83,7 @@ def fork_command(
         budget=budget,
     )
     by = get_command_actor()
-    return work_on_fork(source.settings, lambda app: fork_run(app.launcher, source.run, new, by=by), shown, overrides)
+    return work_on_fork(source.settings, lambda app: fork_run(app.runs, source.run, new, by=by), shown, overrides)
 
 
 class Source(NamedTuple):

@@ -277,7 +277,7 @@ def end_runs_and_wait(settings: Settings, runs: Sequence[str]) -> None:
             # If the run's process exits before it handles the request, this process ends the run.
             while not isinstance(last, RunEnded):
                 try:
-                    await stop_run(app.launcher, run, by=by)
+                    await stop_run(app.runs, run, by=by)
                 except Mistake:
                     with StoreReader(settings.store) as reader:
                         if not reader.read_summary(run).is_over:

@@ -62,4 +62,4 @@ async def _offer_machine(
     owner = OwnerId(lease_seconds=lease)
     async with App(settings, environ=environ, owner=owner) as app:
         options = HostOptions(labels=labels, slots=slots, grace=grace)
-        await run_host(app.launcher, environ, owner, options, print_to_stderr)
+        await run_host(app.runs, environ, owner, options, print_to_stderr)

@@ -30,7 +30,7 @@ def pause_command(run: str) -> None:
 async def _pause_and_wait(settings: Settings, run: str, by: Actor) -> None:
     """Pause a run, wait until its current steps have finished, and tell the user how that ended."""
     async with App(settings) as app:
-        paused = await pause_run(app.launcher, run, by=by)
+        paused = await pause_run(app.runs, run, by=by)
     print_to_stderr(paused.text)
     if not paused.is_pending:
         return

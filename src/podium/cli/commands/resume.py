@@ -115,7 +115,7 @@ def follow_resumed_run(settings: Settings, run: str, shown: OutputOptions, overr
     settings = load_run_settings(settings, started, overrides)
     return work_on_run(
         settings,
-        lambda app: resume_run(app.launcher, run, by=get_command_actor(), is_attended=is_attended()),
+        lambda app: resume_run(app.runs, run, by=get_command_actor(), is_attended=is_attended()),
         shown.make_view,
         past=past,
         shows_notifications=shown.shows_notifications,

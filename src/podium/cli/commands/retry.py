@@ -44,4 +44,4 @@ def retry_command(
     overrides = build_overrides(permission_mode=permission_mode, is_bare=is_bare, parks=parks)
     source = open_source(run, overrides)
     new, by = NewRetry(start=start, budget=budget), get_command_actor()
-    return work_on_fork(source.settings, lambda app: retry_run(app.launcher, source.run, new, by=by), shown, overrides)
+    return work_on_fork(source.settings, lambda app: retry_run(app.runs, source.run, new, by=by), shown, overrides)

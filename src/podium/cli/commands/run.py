@@ -121,7 +121,7 @@ def follow_new_run(
     """Start a run, follow it to its end and print how it ended. Return the exit code."""
     ending = work_on_run(
         settings,
-        lambda app: start_run(app.launcher, agent, request, run_options, by=get_command_actor()),
+        lambda app: start_run(app.runs, agent, request, run_options, by=get_command_actor()),
         shown.make_view,
         shows_notifications=shown.shows_notifications,
     )
@@ -193,4 +193,4 @@ async def _enqueue_run(settings: Settings, place: Path, agent: str, request: str
         agent=agent, request=request, place=place, options=run_options, is_unattended=is_input_disabled()
     )
     async with App(settings) as app:
-        return await enqueue_background_run(app.launcher, settings, new, by=get_command_actor())
+        return await enqueue_background_run(app.runs, settings, new, by=get_command_actor())

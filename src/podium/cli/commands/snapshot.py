@@ -48,4 +48,4 @@ def snapshot_command(run: str, name: str | None) -> None:
 
 async def _take_snapshot(settings: Settings, run: str, name: str | None) -> tuple[SnapshotTaken, str]:
     async with App(settings) as app:
-        return await take_run_snapshot(app.launcher, run, by=get_command_actor(), name=name)
+        return await take_run_snapshot(app.runs, run, by=get_command_actor(), name=name)

@@ -36,9 +36,9 @@ def stop_command(run: str) -> None:
 async def stop_run_and_wait(settings: Settings, run: str, by: Actor) -> RunEnded:
     """Stop a run, wait until it has ended and return its last event."""
     async with App(settings) as app:
-        print_to_stderr((await stop_run(app.launcher, run, by=by)).text)
+        print_to_stderr((await stop_run(app.runs, run, by=by)).text)
         # If the run's process exits before it handles the request, this process ends the run.
         while not isinstance(last := await wait_for_end_or_pause(settings.store, run), RunEnded):
             with suppress(RunOver):
-                await stop_run(app.launcher, run, by=by)
+                await stop_run(app.runs, run, by=by)
     return last

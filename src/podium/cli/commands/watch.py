@@ -199,7 +199,7 @@ async def _watch(
     with anyio.CancelScope() as scope, _cancel_at_signal(scope) as signals:
         async with App(settings) as app:
             by = get_local_actor("watch")
-            watch = IssueWatch(app.launcher, settings, source, options, place=place, by=by, report=output.print_event)
+            watch = IssueWatch(app.runs, settings, source, options, place=place, by=by, report=output.print_event)
             if rounds.is_once:
                 await _run_once(watch, output, is_waiting=rounds.is_waiting)
                 return exit_codes.GOAL_NOT_MET if output.has_problems else exit_codes.GOAL_MET

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import shutil
 import time
-from functools import partial
 from pathlib import Path
 
 import anyio
 import click
 
-from ...runs.also_worktrees import AlsoWorktree, clean_up_also_worktrees, list_also_worktrees
 from ...runs.pushed_work import RefCleanup, remove_finished_refs
 from ...runs.unfinished_forks import FORK_BRANCHES, remove_unfinished_forks
 from ...runs.worker_lookup import RepoContext, open_worktrees
-from ...runs.worktree_listing import WORKTREE_COLUMNS, WorktreeRow, list_unfinished_runs
+from ...runs.worktree_listing import (
+    WORKTREE_COLUMNS,
+    OtherWorktree,
+    WorktreeRow,
+    clean_up_all_worktrees,
+    list_other_worktrees,
+    list_unfinished_runs,
+)
 from ...setup.settings import Settings
 from ...system.locations import find_home_folder
 from ...values.column import encode_rows
@@ -23,7 +28,7 @@ from ...values.event import SCHEMA
 from ...workspace.git.repository import Repository, read_git_output
 from ...workspace.git.revision import HEADS, branch_tip, contains_commit
 from ...workspace.git.snapshot import resolve_commit
-from ...workspace.worktrees.cleanup import CleanupResult, WorktreeSummary, clean_up_worktrees, list_worktrees
+from ...workspace.worktrees.cleanup import CleanupResult, WorktreeSummary, list_worktrees
 from ...workspace.worktrees.disk_quota import WorktreeDiskUsage, read_disk_usage
 from ...workspace.worktrees.worktree import Worktrees
 from ...workspace.worktrees.worktree_slots import list_slots
@@ -78,13 +83,13 @@ def worktrees_command(ctx: click.Context, repo: Path | None, is_json: bool) -> N
 
 async def _load_worktrees(
     worktrees: Worktrees,
-) -> tuple[list[WorktreeSummary], WorktreeDiskUsage, list[AlsoWorktree]]:
+) -> tuple[list[WorktreeSummary], WorktreeDiskUsage, list[OtherWorktree]]:
     """Return the repository's worktrees, the disk usage of all worktrees in the store, and the other worktrees.
 
     The other worktrees are in other repositories and were created for this repository's workers.
     """
     listed = await list_worktrees(worktrees)
-    elsewhere = await list_also_worktrees(worktrees.ledger, worktrees.repository)
+    elsewhere = await list_other_worktrees(worktrees)
     return listed, await read_disk_usage(worktrees.ledger, worktrees.quota), elsewhere
 
 
@@ -101,11 +106,7 @@ def worktrees_cleanup_command(worktrees: Worktrees, dry_run: bool, force: bool, 
     """
 
     async def run_cleanup() -> tuple[list[CleanupResult], list[RefCleanup]]:
-        busy = partial(list_unfinished_runs, worktrees.ledger.store)
-        lines = await clean_up_worktrees(worktrees, busy=busy, force=force, dry_run=dry_run)
-        lines += await clean_up_also_worktrees(
-            worktrees.ledger, worktrees.repository, busy=busy, force=force, dry_run=dry_run
-        )
+        lines = await clean_up_all_worktrees(worktrees, force=force, dry_run=dry_run)
         context = RepoContext(worktrees.repository.root)
         return lines, await remove_finished_refs(context, force=force, dry_run=dry_run)
 

@@ -125,7 +125,7 @@ def run_synthesis(author: SynthesisAuthor, report: Iterable[str]) -> tuple[Synth
     try:
         ending = work_on_run(
             author.settings,
-            lambda app: start_run(app.launcher, agent, request.text, {"repo": author.repo}, by=get_command_actor()),
+            lambda app: start_run(app.runs, agent, request.text, {"repo": author.repo}, by=get_command_actor()),
             output.make_view,
         )
     except Exception as error:

@@ -60,7 +60,7 @@ async def send_resolvers(context: RepoContext, result: Train, team: tuple[Agent,
             try:
                 resolver_runs.append(
                     await delegate_resolution(
-                        app.launcher,
+                        app.runs,
                         context.settings,
                         team,
                         one,

@@ -10,7 +10,7 @@ import anyio
 import click
 
 from ...runs.pushed_work import find_other_machine
-from ...runs.worker_diff import diff_also, diff_worker, require_own_branch
+from ...runs.worker_diff import diff_worker, require_own_branch
 from ...runs.worker_lookup import RepoContext
 from ..terminal.text import escape_for_terminal, print_to_stderr
 
@@ -27,16 +27,16 @@ def workers_diff_command(context: RepoContext, branch: str, is_stat: bool) -> No
     worker = context.load_worker(branch)
     require_own_branch(worker)
     is_gone = not Path(worker.worker_task.path).is_dir()
-    text = anyio.run(diff_worker, context, worker, is_stat, not worker.is_over and not is_gone)
+    text = ""
+    for there, work in context.open_repositories(worker):
+        in_checkout = not worker.is_over and Path(work.path).is_dir()
+        if diff := anyio.run(diff_worker, there, worker, work, is_stat, in_checkout):
+            gap = "\n" if text and not text.endswith("\n") else ""
+            text += diff if there is context else f"{gap}in {work.root}:\n{diff}"
     if not worker.is_over and (elsewhere := anyio.run(find_other_machine, context, worker)) is not None:
         print_to_stderr(f"{worker.name} works on {elsewhere.host}; showing the files that it pushed last")
     elif is_gone and not worker.is_over:
         print_to_stderr(f"{worker.name}: {worker.worker_task.path} no longer exists; showing its branch instead")
-    for work in worker.also:
-        in_checkout = not worker.is_over and Path(work.path).is_dir()
-        if there := anyio.run(diff_also, context, worker, work, is_stat, in_checkout):
-            gap = "\n" if text and not text.endswith("\n") else ""
-            text += f"{gap}in {work.root}:\n{there}"
     if not text:
         print_to_stderr(f"{worker.name} has no changes{'' if worker.is_over else ' so far'}")
     elif sys.stdout.isatty():

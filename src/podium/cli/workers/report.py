@@ -62,20 +62,19 @@ def _format_answer(worker: WorkerState) -> str:
 def _format_facts(worker: WorkerState, status: WorktreeStatus | None) -> Iterator[str]:
     """Yield lines about a worker's usage, changes and checks. `status` is the state of its checkout, if it has one."""
     yield f"used {format_usage(worker.usage)} in {format_duration(worker.seconds)}"
-    all_commits = (*worker.commits, *(commit for one in worker.also for commit in one.commits))
-    files = (*worker.files, *(f"{one.name}/{file}" for one in worker.also for file in one.files))
+    files = worker.files
     if worker.commit and not files:
         yield f"nothing changed on {worker.worker_task.branch}"
     elif worker.commit:
-        commits = format_count(len(all_commits), "commit")
+        commits = format_count(len(worker.commits), "commit")
         yield (
             f"{format_line_count(worker)} in {format_count(len(files), 'file')}, {commits} on "
             f"{worker.worker_task.branch}"
         )
     elif status is not None:
         yield f"{format_line_count(worker, status)} so far, not committed yet"
-    if all_commits:
-        yield f"commits: {', '.join(commit[:12] for commit in all_commits)}"
+    if worker.commits:
+        yield f"commits: {', '.join(commit[:12] for commit in worker.commits)}"
     if files:
         yield f"files: {join_some(files, MOST_FILES)}"
     for check in worker.checks:

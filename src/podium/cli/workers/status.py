@@ -61,17 +61,15 @@ def format_worker_details(
     yield f"agent:    {worker.agent}{role}{', read-only' if worker_task.is_reader else ''}"
     where = ", the repository itself" if worker_task.is_here else f", from {worker.base[:12]}" if worker.base else ""
     yield f"works in: {worker_task.path}{where}"
-    for one in worker.also:
+    for one in worker.works[1:]:
         yield f"also in:  {one.path}{f', from {one.base[:12]}' if one.base else ''}"
     if worker_task.after:
         yield f"after:    {', '.join(before.get(run, run) for run in worker_task.after)}"
     if worker.tool:
         yield f"tool:     {worker.tool}"
     if status is not None or worker.commit:
-        count = sum(map(len, (worker.commits, *(one.commits for one in worker.also))))
-        commits = f", {format_count(count, 'commit')}" if worker.commit else ", not committed yet"
-        files = sum(map(len, (worker.files, *(one.files for one in worker.also))))
-        files = files if status is None else len(status.files)
+        commits = f", {format_count(len(worker.commits), 'commit')}" if worker.commit else ", not committed yet"
+        files = len(worker.files) if status is None else len(status.files)
         changed = f"{format_line_count(worker, status)} in {format_count(files, 'file')}{commits}"
         yield f"lines:    {changed if files or not worker.commit else 'nothing changed'}"
     for check in worker.checks:

@@ -22,7 +22,7 @@ from ...values.plain_text import format_utc_time
 from ...views.notification import Notification, NotificationEvent
 from ...views.worker_state import WorkerState, WorkerStateBuilder, WorkerStatus
 from ...workers.commander_socket import commander_socket_path, is_commander_listening
-from ...workers.worker_queue import Job, plan_worker_starts
+from ...workers.worker_queue import plan_worker_starts
 from ..terminal import exit_codes
 from ..terminal.command_options import json_option
 from ..terminal.terminal_notifier import TerminalNotifier, make_terminal_notifier
@@ -197,10 +197,10 @@ def can_progress(workers: Collection[WorkerState]) -> bool:
     This is the case if a worker is active, can be started, is waiting for a limit to reset, or cannot start but
     has not been marked as such yet.
     """
-    jobs = [Job(worker.run, worker.name, worker.worker_task.after) for worker in workers if not worker.is_over]
+    tasks = {worker.run: worker.worker_task for worker in workers if not worker.is_over}
     phases = {worker.run: worker.phase for worker in workers}
     live = [run for run, phase in phases.items() if phase == "running"]
-    plan = plan_worker_starts(jobs, phases=phases, running=live, most=len(jobs) + 1)
+    plan = plan_worker_starts(tasks, phases=phases, running=live, most=len(tasks) + 1)
     return bool(live or plan.start or plan.unstartable or "waiting" in phases.values())
 
 

@@ -51,9 +51,8 @@ class AcpEngine:
 
     @asynccontextmanager
     async def open(self, spec: EngineSessionSpec) -> AsyncIterator[EngineSession]:
-        directory = "" if spec.gate is None else spec.gate.directory
-        also = () if spec.gate is None else tuple(map(Path, spec.gate.also))
-        if not directory:
+        checkouts = () if spec.gate is None else spec.gate.checkouts
+        if not checkouts:
             raise OutsideFailed(
                 f"{self._program.name} needs a folder to work in; run {spec.agent.name} in a repository"
             )
@@ -61,10 +60,10 @@ class AcpEngine:
         processes = self._get_processes()
 
         async def start(report: Callable[[str], object]) -> HeldProcess:
-            return await self._start_process(processes, Path(directory), also, spec.run, report)
+            return await self._start_process(processes, tuple(map(Path, checkouts)), spec.run, report)
 
         async with open_podium_tools(spec.tools, agent=spec.agent.name) as tools:
-            agent = AgentSession(self._program, directory, processes, start, tools=tools)
+            agent = AgentSession(self._program, checkouts[0], processes, start, tools=tools)
             try:
                 yield AcpSession(self._program, spec, agent, name=self.name, sandbox=self._sandbox.name, tools=tools)
             finally:
@@ -74,8 +73,7 @@ class AcpEngine:
     async def _start_process(
         self,
         processes: AgentProcesses,
-        directory: Path,
-        also: tuple[Path, ...],
+        checkouts: tuple[Path, ...],
         run: str,
         report: Callable[[str], object],
     ) -> HeldProcess:
@@ -84,12 +82,11 @@ class AcpEngine:
         command = AgentCommand(
             argv=(self._executable, *program.command[1:]),
             env=build_agent_environment(program, home, self._environ, self._model),
-            directory=directory,
-            also=also,
+            checkouts=checkouts,
             home=home,
             model=self._model,
             report=report,
         )
         opening = run_agent_process(command, program.name, self._sandbox, exits_at_eof=program.exits_at_eof)
-        key = (command.argv, directory, home, tuple(sorted(command.env.items()))) if program.shares_process else None
-        return await processes.acquire(opening, key=key)
+        shared = (command.argv, command.directory, home, tuple(sorted(command.env.items())))
+        return await processes.acquire(opening, key=shared if program.shares_process else None)

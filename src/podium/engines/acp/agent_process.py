@@ -43,21 +43,24 @@ SHOWN_OUTPUT_CHARACTERS = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentCommand:
-    """The command that starts an agent, with its environment, the checkout that it works in, and its home folder.
+    """The command that starts an agent, with its environment, the checkouts that it works in, and its home folder.
 
     `model` is the model to use, or None for the agent's own configured model. `coordination` answers the agent's calls
-    to Podium's tools. `report` is called with notes for the user. `also` lists the checkouts of additional repositories
-    that the agent works in.
+    to Podium's tools. `report` is called with notes for the user.
     """
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
-    directory: Path
+    checkouts: tuple[Path, ...]
     home: Path
     model: AgentModel | None = None
     coordination: CoordinationRouter = field(default_factory=CoordinationRouter)
     report: Callable[[str], object] = lambda text: None
-    also: tuple[Path, ...] = ()
+
+    @property
+    def directory(self) -> Path:
+        """The folder that the agent starts in: its primary checkout."""
+        return self.checkouts[0]
 
 
 class OpenChild(Protocol):
@@ -72,7 +75,7 @@ async def open_unconfined(command: AgentCommand) -> AsyncIterator[ChildProcess]:
 
     It works in the checkout, so Podium cannot prevent the agent itself from running files there.
     """
-    checkouts = find_checkouts(command.directory, *command.also)
+    checkouts = find_checkouts(*command.checkouts)
     env = build_unsandboxed_environment(command.env, checkouts)
     argv = [
         find_unsandboxed_program(command.argv[0], command.env.get("PATH", os.defpath), checkouts),

@@ -99,12 +99,12 @@ class AgentToolCall:
         return "\n".join(filter(None, streams)) or self.title
 
     def as_action(
-        self, agent: str, directory: str, tool_names: Mapping[str, str], *, sandbox: str, also: Sequence[str] = ()
+        self, agent: str, checkouts: Sequence[str], tool_names: Mapping[str, str], *, sandbox: str
     ) -> EngineAction:
         """Return the call as an action. `tool_names` maps the agent's own names for tools to Podium's.
 
-        `also` contains the agent's checkouts of additional repositories. If the call's path or working directory is in
-        one of them, the action's path is relative to that checkout.
+        `checkouts` are those that the agent works in, the primary one first. If the call's path or working directory is
+        in another one, the action's path is relative to that checkout.
         """
         tool = self._find_tool(agent, tool_names)
         raw: Params = self.raw_input if isinstance(self.raw_input, dict) else {}
@@ -114,8 +114,8 @@ class AgentToolCall:
         patch = arguments.pop("diff", "") if tool in CHANGING_TOOLS else ""
         if tool in (*CHANGING_TOOLS, "read_file"):
             arguments = self._complete_file_arguments(arguments, diffs)
-        if (other := _find_checkout(arguments, also)) != "":
-            directory = other
+        other = _find_checkout(arguments, checkouts[1:])
+        directory = other or next(iter(checkouts), "")
         if tool == "bash":
             arguments = _complete_command(arguments, self.raw_input, directory)
         if isinstance(path := arguments.get("path"), str):

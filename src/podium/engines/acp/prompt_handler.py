@@ -7,7 +7,7 @@ never apply to an action other than the one that was shown.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -342,9 +342,9 @@ class PromptHandler:
     async def _begin_call(self, call: RunningCall) -> None:
         """Record a call with the details that the agent has reported so far."""
         gate = self._spec.gate
-        directory, also = ("", ()) if gate is None else (gate.directory, gate.also)
+        checkouts = () if gate is None else gate.checkouts
         names = self._program.tool_names
-        action = call.said.as_action(self._program.name, directory, names, sandbox=self._sandbox, also=also)
+        action = call.said.as_action(self._program.name, checkouts, names, sandbox=self._sandbox)
         if call.action is not None and action == call.action:
             return
         call.action, call.place = action, self._choose_place(action)
@@ -429,13 +429,13 @@ class PromptHandler:
             return False
         said = " ".join(self.text.split())
         reason = said if len(said) <= LONGEST_REASON else f"…{said[1 - LONGEST_REASON :]}"
-        impossible = await to_thread.run_sync(self._explain_impossible, call.action, self._spec.gate.directory)
+        impossible = await to_thread.run_sync(self._explain_impossible, call.action, self._spec.gate.checkouts)
         wanted = replace(call.action, agent_reason=reason, impossible=impossible)
         return not await self._spec.gate.permit(call.place, wanted)
 
-    def _explain_impossible(self, action: EngineAction, directory: str) -> str:
+    def _explain_impossible(self, action: EngineAction, checkouts: Sequence[str]) -> str:
         """Return why an action cannot work in the agent's sandbox, or an empty string if it can."""
-        command, checkout = action.arguments.get("command"), Path(action.directory or directory)
+        command, checkout = action.arguments.get("command"), Path(action.directory or next(iter(checkouts), ""))
         if self._sandbox == "none" or action.tool != "bash" or not isinstance(command, str):
             return ""
         written = find_git_write(command, partial(is_own_folder, checkout))

@@ -8,7 +8,7 @@ from ..attachment import Attachment
 from ..errors import Failure
 from ..guidance import Guidance
 from ..request import Outcome, Part, Request
-from ..worker_task import WorkerTask
+from ..worker_task import RunCheckout, WorkerTask
 from .base_event import ActorEvent, EventBase
 from .decision_events import DecisionProposed
 
@@ -45,6 +45,13 @@ class RunStarted(ActorEvent, frozen=True, kw_only=True, tag="run_started"):
     """The id of that machine's boot. It changes when the machine restarts."""
     by: str = ""
     channel: Channel = ""
+
+    @property
+    def checkouts(self) -> tuple[RunCheckout, ...]:
+        """The checkouts that the run works in, that of its primary repository first. None without a repository."""
+        if self.errand is not None:
+            return self.errand.checkouts
+        return (RunCheckout(root=self.repo, path=self.repo),) if self.repo else ()
 
 
 class RunResumed(ActorEvent, frozen=True, kw_only=True, tag="run_resumed"):

@@ -42,7 +42,7 @@ class ServedRuns:
         try:
             async with (
                 App(settings) as app,
-                resume_run(app.launcher, run, by=by, is_attended=True) as resumed,
+                resume_run(app.runs, run, by=by, is_attended=True) as resumed,
             ):
                 taking.is_done.set()
                 await follow_with_notices(settings, resumed, report_trouble)

@@ -16,9 +16,9 @@ from ...protocols.client_runs import ClientRuns
 from ...runs.cost_overview import CostHistoryReader
 from ...runs.known_repositories import KnownRepositories, describe_unknown_repository, is_folder
 from ...runs.overview import OverviewReader
-from ...runs.run_launcher import RunLauncher
 from ...runs.run_states import RunStates
 from ...runs.run_table import RunTableReader
+from ...runs.runs import Runs
 from ...runs.worker_lookup import load_worker_state
 from ...setup.settings import Settings
 from ...store.reader import StoreReader
@@ -60,7 +60,7 @@ class ServerContext:
         self.diff_syntax = DiffSyntax()
         self.run_table = RunTableReader(self.settings.store, self.costs)
         self.known_repositories = KnownRepositories(self.settings.store, self.repo)
-        self.launcher: RunLauncher
+        self.runs: Runs
         self.served_runs: ServedRuns
         self.client_runs: ClientRuns
 
@@ -92,7 +92,7 @@ class ServerContext:
     async def open(self) -> AsyncIterator[None]:
         """Follow the store and work on runs until the block ends."""
         async with App(self.settings) as app, create_task_group() as tasks:
-            self.launcher = app.launcher
+            self.runs = app.runs
             self.served_runs = ServedRuns(self.settings, tasks)
             self.client_runs = ClientRuns(tasks, by=Actor(name=self.user, channel="openai"), tell=report_trouble)
             tasks.start_soon(self._follow_store)

@@ -101,8 +101,8 @@ class Sandbox:
     protected names that a command can create, because some programs fail if there is a placeholder. `hosts` lists the
     hosts that commands can reach, through a proxy. `agent_home` is the home directory of an agent whose whole process
     runs in the sandbox. `report` is called with a sentence about each nested repository that a command created and each
-    refused host. `also` contains the sandboxes of additional checkouts that commands can use in the same way; of these
-    sandboxes, only the checkouts and the protected paths are used.
+    refused host. `others` contains the sandboxes of additional checkouts that commands can use in the same way; of
+    these sandboxes, only the checkouts and the protected paths are used.
     """
 
     program: str
@@ -121,15 +121,14 @@ class Sandbox:
     limits: SandboxLimits = field(default_factory=SandboxLimits)
     environ: Mapping[str, str] = field(default_factory=build_environment, hash=False)
     can_disable_users: bool = True
-    also: tuple[Sandbox, ...] = ()
+    others: tuple[Sandbox, ...] = ()
     nested: NestedRepositories | None = field(default=None, compare=False)
     report: Callable[[str], object] = field(default=lambda text: None, compare=False)
 
     @classmethod
     async def find(
         cls,
-        checkout: Path,
-        *,
+        *checkouts: Path,
         home: Path,
         profile: Profile = "workspace",
         store: Path | None = None,
@@ -139,29 +138,29 @@ class Sandbox:
         hosts: Sequence[HostGrant] = (),
         limits: SandboxLimits | None = None,
         environ: Mapping[str, str] | None = None,
-        also: Sequence[Path] = (),
         protects_programs: bool = True,
         report: Callable[[str], object] = lambda text: None,
     ) -> Sandbox:
-        """Return the sandbox for a checkout. Raise Mistake if no sandbox is available or its self-test fails.
+        """Return the sandbox for checkouts. Raise Mistake if no sandbox is available or its self-test fails.
 
-        `readable` lists folders outside the checkout that commands can read. `shown` lists files in the checkout that
-        commands can read even if their names suggest secrets. `environ` is used instead of this process's environment.
-        `also` lists additional checkouts that commands can use in the same way. If `protects_programs` is true,
-        commands cannot change the folders on the PATH, the virtual environments and the packages in the checkouts.
+        Commands run in the first checkout and can use all of them. `readable` lists folders outside the checkouts that
+        commands can read. `shown` lists files in the first checkout that commands can read even if their names suggest
+        secrets. `environ` is used instead of this process's environment. If `protects_programs` is true, commands
+        cannot change the folders on the PATH, the virtual environments and the packages in the checkouts.
         """
         given = os.environ if environ is None else environ
         path = given if protects_programs else None
         find_part = partial(cls._survey, home=home, profile=profile, store=store, search_environ=path)
-        parts = [await find_part(one) for one in also]
+        first, *others = checkouts
+        parts = [await find_part(one) for one in others]
         found = replace(
-            await find_part(checkout, shown=shown),
+            await find_part(first, shown=shown),
             readable=tuple(readable),
             creatable=tuple(creatable),
             hosts=tuple(hosts),
             limits=limits or SandboxLimits(),
             environ=build_environment(environ),
-            also=tuple(parts),
+            others=tuple(parts),
             report=report,
         )
         failed = await found.self_test()
@@ -207,6 +206,11 @@ class Sandbox:
             nested=nested if profile == "workspace" else None,
         )
 
+    @property
+    def parts(self) -> tuple[Sandbox, ...]:
+        """The sandboxes of all checkouts, the one in which commands run first."""
+        return (self, *self.others)
+
     async def self_test(self) -> list[str]:
         """Test the sandbox, and return the failures, if any. Identical sandboxes are tested only once."""
         return await find_failures(self)
@@ -229,7 +233,7 @@ class Sandbox:
             relay = SandboxRelay(RelayConfiguration(hosts=self.hosts, report=self.report))
         copies = SealedFiles(self.home / "sandbox").make_copies(self.checkout, sealed or {})
         start = RELAY if relay is not None else RUN if reads_input else RUN_WITHOUT_INPUT
-        parts = (self, *self.also)
+        parts = self.parts
         held = [one._placeholders.acquire() if self.profile == "workspace" else () for one in parts]
         absent = [one._list_absent() for one in parts]
         links = [one._read_links() for one in parts]
@@ -268,12 +272,12 @@ class Sandbox:
     def open_programs(self, *, hosts: Sequence[HostGrant]) -> Sandbox:
         """Return the sandbox for a command that can change the programs in the checkouts, and can reach these hosts."""
         return replace(
-            self, programs=(), hosts=tuple(hosts), also=tuple(replace(one, programs=()) for one in self.also)
+            self, programs=(), hosts=tuple(hosts), others=tuple(replace(one, programs=()) for one in self.others)
         )
 
     def remove_placeholders(self) -> None:
         """Remove the placeholders from the checkout now. Otherwise they are removed shortly after the last command."""
-        for one in (self, *self.also):
+        for one in self.parts:
             if one.profile == "workspace":
                 one._placeholders.remove()
 
@@ -324,8 +328,8 @@ class Sandbox:
             *((Mount("write", AGENT_HOME, self.agent_home),) if self.agent_home else ()),
             *find_tool_mounts(self.environ, home=person, checkout=self.checkout),
             *(Mount("read", folder) for folder in self.readable if folder.exists()),
-            *(mount for one in self.also for mount in one._checkout_mounts()),
-            *self._checkout_mounts(),
+            # The first checkout comes last, so that its mounts apply if paths are the same.
+            *(mount for one in (*self.others, self) for mount in one._checkout_mounts()),
         )
 
     def _checkout_mounts(self) -> Iterator[Mount]:
@@ -351,13 +355,12 @@ class Sandbox:
         In the Podium home, only the folders in `readable`, the checkouts and their git data are visible.
         """
         closed = (*guards, Mount("empty", self.home))
-        parts = (self, *self.also)
         shown = [
             place
-            for checkout in (one.checkout for one in parts if one.checkout.is_relative_to(self.home))
+            for checkout in (one.checkout for one in self.parts if one.checkout.is_relative_to(self.home))
             for place in (checkout, *(mount.place for mount in find_git_mounts(checkout)))
         ]
-        anchors = (mount for one in parts for mount in one._anchor_mounts(closed))
+        anchors = (mount for one in self.parts for mount in one._anchor_mounts(closed))
         for mount in (*self._base_mounts, *anchors, *guards):
             is_shown = mount.place in self.readable or any(mount.place.is_relative_to(folder) for folder in shown)
             if is_shown or not mount.place.is_relative_to(self.home):

@@ -92,7 +92,7 @@ def _list_closed_folders(sandbox: Sandbox) -> list[Path]:
 
     The folders of the primary checkout come first.
     """
-    return [one.checkout / name for one in (sandbox, *sandbox.also) for name in (".git", ".podium")]
+    return [one.checkout / name for one in sandbox.parts for name in (".git", ".podium")]
 
 
 def _find_written_probes(sandbox: Sandbox, outside: Path, probe: str) -> list[str]:

@@ -79,9 +79,11 @@ def lease_slot(home: Path, worktree: Path, repository: Path) -> Slot:
 def share_slot(home: Path, worktree: Path, owner: Path, repository: Path) -> Slot:
     """Give a worktree the slot of the worktree `owner`, which is in `repository`. Raise Mistake if that fails.
 
-    The slot stays leased as long as at least one of the two folders exists.
+    The slot stays leased as long as at least one of the two folders exists. A worktree can be its own owner.
     """
     slot = lease_slot(home, owner, repository)
+    if worktree == owner:
+        return slot
     file = home / FILE
     with hold_file_lock(home / LOCK, protects=file):
         kept, names = list_slots(home), _read_leases(file).repositories

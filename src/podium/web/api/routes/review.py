@@ -97,7 +97,7 @@ async def review_changes(
     async def send(id: str) -> SentReview:
         review = ReviewRequest(text=text, continues=data.continues, ref=idempotency_key or "")
         settings = _make_context(server, worker).settings
-        return await send_review(server.launcher, settings, worker, review, by=actor, run=id)
+        return await send_review(server.runs, settings, worker, review, by=actor, run=id)
 
     return await run_once(server.store, idempotency_key, data, send)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from typing import Annotated
+from typing import Annotated, Any
 
 from anyio import to_thread
 from litestar import get, post
@@ -39,7 +39,7 @@ from ....workers.background_run import BackgroundRun, enqueue_background_run
 from ..command_once import run_once
 from ..route_parameters import CurrentActor, IdempotencyKey, RunPrefix, Server
 from ..scopes import ApiRequest, get_token, may, may_read, require_scope
-from ..sent_entry import add_sentence
+from ..sent_entry import StoredEntry, add_sentence
 from ..server_context import ServerContext
 
 MOST_ENTRIES = 20_000
@@ -106,7 +106,7 @@ class EntryPage(Document, frozen=True, kw_only=True):
     state: Phase
     cursor: str
     has_more: bool
-    entries: list[Raw]
+    entries: list[StoredEntry]
 
 
 class HashedEntry(Document, frozen=True, kw_only=True):
@@ -115,7 +115,7 @@ class HashedEntry(Document, frozen=True, kw_only=True):
     run: str
     hash: str
     previous_hash: str
-    entry: Raw
+    entry: StoredEntry
 
 
 class StartedRun(DocumentPart, frozen=True, kw_only=True):
@@ -143,7 +143,7 @@ class RunDocument(Document, frozen=True, kw_only=True):
 
     run: str
     state: Phase
-    document: Raw
+    document: Annotated[Raw, dict[str, Any]]
 
 
 class RunChanges(Document, frozen=True, kw_only=True):
@@ -157,7 +157,7 @@ class RunChanges(Document, frozen=True, kw_only=True):
     state: Phase
     after: int
     has_more: bool
-    changes: list[Raw]
+    changes: list[Annotated[Raw, list[Any]]]
 
 
 @get("/api/runs", guards=[may_read], sync_to_thread=True)
@@ -302,7 +302,7 @@ async def start_run(
     new = BackgroundRun(agent=data.agent, request=data.request, place=place, options=options)
 
     async def start(id: str) -> StartedRun:
-        return StartedRun(id=await enqueue_background_run(server.launcher, settings, new, by=actor, run=id))
+        return StartedRun(id=await enqueue_background_run(server.runs, settings, new, by=actor, run=id))
 
     return await run_once(server.store, idempotency_key, data, start)
 
@@ -324,7 +324,7 @@ def send(
 @post("/api/runs/{run:str}/pause", guards=[may(run_steering.pause_run)], status_code=200)
 async def pause(run: RunPrefix, actor: CurrentActor, server: Server) -> SteeredRun:
     """Pause a run; its current steps finish first."""
-    return SteeredRun.of(await run_steering.pause_run(server.launcher, _find_run(server, run), by=actor))
+    return SteeredRun.of(await run_steering.pause_run(server.runs, _find_run(server, run), by=actor))
 
 
 @post("/api/runs/{run:str}/resume", guards=[may(resume_run)], status_code=200)
@@ -338,7 +338,7 @@ async def resume(run: RunPrefix, actor: CurrentActor, server: Server) -> Steered
 @post("/api/runs/{run:str}/stop", guards=[may(run_steering.stop_run)], status_code=200)
 async def stop(run: RunPrefix, actor: CurrentActor, server: Server) -> SteeredRun:
     """Stop a run and keep its partial results."""
-    return SteeredRun.of(await run_steering.stop_run(server.launcher, _find_run(server, run), by=actor))
+    return SteeredRun.of(await run_steering.stop_run(server.runs, _find_run(server, run), by=actor))
 
 
 @post("/api/runs/{run:str}/budget", guards=[may(run_steering.change_budget)], status_code=200, sync_to_thread=True)
@@ -370,7 +370,7 @@ async def fork(
     async def start(id: str) -> StartedFork:
         if (known := await _continue_fork(server, id, by=actor)) is not None:
             return known
-        forked = await fork_run(server.launcher, source, data, by=actor, id=id)
+        forked = await fork_run(server.runs, source, data, by=actor, id=id)
         await server.resume_run(forked.id, by=actor)
         return StartedFork.of(forked)
 
@@ -391,7 +391,7 @@ async def retry(
     async def start(id: str) -> StartedFork:
         if (known := await _continue_fork(server, id, by=actor)) is not None:
             return known
-        forked = await retry_run(server.launcher, source, data, by=actor, id=id)
+        forked = await retry_run(server.runs, source, data, by=actor, id=id)
         await server.resume_run(forked.id, by=actor)
         return StartedFork.of(forked)
 

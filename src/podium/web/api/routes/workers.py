@@ -238,7 +238,7 @@ async def delegate_task(
     )
 
     async def start(id: str) -> StartedWorker:
-        run = await delegate(server.launcher, settings, worker, by=actor, run=id)
+        run = await delegate(server.runs, settings, worker, by=actor, run=id)
         return StartedWorker(id=run, branch=data.branch)
 
     return await run_once(server.store, idempotency_key, data, start)

@@ -208,15 +208,6 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * A worker's checkout of an additional repository, on a branch with the same name.
- * @typedef {object} AlsoCheckout
- * @property {string} root
- * @property {string} path
- * @property {string} [base]
- * @property {Object<string, Array<string>>} [checks]
- */
-
-/**
  * A worker's commits in an additional repository. `commits` lists all commits since its base, newest first.
  * @typedef {object} AlsoCommitted
  * @property {string} root
@@ -999,6 +990,15 @@ export const KINDS = Object.freeze({
  */
 
 /**
+ * A repository that a run works in, and the folder in which it works there.
+ * @typedef {object} RunCheckout
+ * @property {string} root
+ * @property {string} path
+ * @property {string} [base]
+ * @property {Object<string, Array<string>>} [checks]
+ */
+
+/**
  * The run ended and will not change again; the answer is in its first operation's OperationEnded.
  * @typedef {object} RunEnded
  * @property {"run_ended"} type
@@ -1382,6 +1382,6 @@ export const KINDS = Object.freeze({
  * @property {number} [max_restarts]
  * @property {(RepositoryOrigin|null)} [origin]
  * @property {string} [trace_parent]
- * @property {Array<AlsoCheckout>} [also]
+ * @property {Array<RunCheckout>} [also]
  * @property {string} [endpoint]
  */

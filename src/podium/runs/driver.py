@@ -55,6 +55,7 @@ from ..values.event import (
 from ..values.plain_text import join_words
 from ..values.request import Answer, Outcome, Part
 from ..values.result import Result
+from ..values.worker_task import WorkerTask
 from ..views.run_view import RunView
 
 RELEASE_SECONDS = 5.0
@@ -150,19 +151,17 @@ class RunDriver:
         if budget.usd is not None:
             require_prices(self.context.agents.values(), self.context.engine_for)
 
-    def record_checkout(self, base: str, *, host: str = "", also: Mapping[str, str] | None = None) -> None:
-        """Record a worker's checkout, whose branch starts at `base`, unless it is already recorded.
+    def record_checkouts(self, task: WorkerTask, *, host: str = "") -> None:
+        """Record a worker's checkouts, unless they are already recorded.
 
-        `host` is the id of this machine if the run can move to another one. `also` maps the worker's checkouts of
-        additional repositories to the commits at which the branch starts there.
+        `task` contains the commits at which the branch starts. `host` is the id of this machine if the run can move to
+        another one.
         """
         key = f"/{KINDS[WorkerPlaced]}#1"
-        if (task := self.worker_task) is not None and base and not self.timeline.has_outcome(key):
-            bases = also or {}
-            places = tuple(
-                AlsoPlaced(root=one.root, path=one.path, base=bases.get(one.path, one.base)) for one in task.also
-            )
-            placed = WorkerPlaced(path=task.path, branch=task.branch, base=base, host=host, also=places)
+        if task.has_checkout and not self.timeline.has_outcome(key):
+            first, *others = task.checkouts
+            also = tuple(AlsoPlaced(root=one.root, path=one.path, base=one.base) for one in others)
+            placed = WorkerPlaced(path=first.path, branch=task.branch, base=first.base, host=host, also=also)
             self.timeline.append(placed, scope="", key=key)
 
     async def release(self) -> None:
@@ -188,7 +187,7 @@ class RunDriver:
         self.store.release_run(self.lease, is_over=True)
         await self.timeline.wait_written()
 
-    async def drive(self) -> Result:
+    async def run(self) -> Result:
         """Work on the run until it ends, pauses or is interrupted, and return the result.
 
         An error is not raised but stored in `error`; the run can then be resumed from its timeline. Cancellation is

@@ -1,6 +1,6 @@
-"""Start, take over and end the runs of one store in this process.
+"""Create, claim and end the runs of one store in this process.
 
-The composition root builds one launcher for each open store, and passes in the parts that its runs share.
+`Runs` writes a new run to the store or claims an existing one, and returns its driver, which works on it.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ from ..values.request import Request
 from ..values.worker_task import WorkerTask
 from ..views.phase import is_startable
 from ..workspace.git.stored_credentials import read_stored_credentials
+from .assembly import OwnParts, RunParts
 from .decision_context import describe_decisions_in_force
+from .driver import RunDriver
 from .limit_wakeup import describe_late_wakeup
-from .run_assembly import OwnParts, RunParts
 from .run_authority import load_run_start, make_powerless
-from .run_driver import RunDriver
 from .run_options import RunOptions, apply_options, require_known_options
 from .work_location import locate_run
 
@@ -82,8 +82,8 @@ BYPASS_NOTICE = (
 )
 
 
-class RunLauncher:
-    """Starts, takes over and ends the runs of one open store."""
+class Runs:
+    """Creates, claims and ends the runs of one open store, whose `parts` the composition root chooses."""
 
     def __init__(self, parts: RunParts) -> None:
         self.settings = parts.settings
@@ -100,7 +100,7 @@ class RunLauncher:
         """The environment variables that contain the keys and addresses of model providers."""
         return read_provider_variables(self._environ)
 
-    async def create_run(
+    async def create(
         self,
         agent: str | Agent,
         request: str,
@@ -115,7 +115,7 @@ class RunLauncher:
     ) -> RunDriver:
         """Write a new run to the store and return its driver. The caller then drives or releases the run.
 
-        `by` is who starts the run. `id` is an id chosen in advance. `settings` replaces the launcher's settings. If
+        `by` is who starts the run. `id` is an id chosen in advance. `settings` replaces the default settings. If
         `job` is given, the run is for the hosts of a fleet. `notice` is added to the run's timeline. Raise Mistake if
         the run cannot start.
         """
@@ -130,11 +130,8 @@ class RunLauncher:
         team, own, notices = self._select_team(agent, options, place, settings)
         if (decision := options.get("decision")) is not None:
             validate_decision(decision, team)
-        checkout = None if worker_task is None else Path(worker_task.path)
-        also = () if worker_task is None else worker_task.also
-        guidance, guidance_notices = await read_guidance(
-            place, team, settings, self._redaction, checkout=checkout, also=also
-        )
+        checkouts = () if worker_task is None else worker_task.checkouts
+        guidance, guidance_notices = await read_guidance(place, team, settings, self._redaction, checkouts)
         started = RunStarted(
             agent=team[0].name,
             request=Request(text=self._redaction.redact_text(request)),
@@ -192,7 +189,7 @@ class RunLauncher:
         )
         return team, parts, notices
 
-    async def copy_run(self, started: RunStarted, entries: Iterable[Entry], *, id: str, source: str) -> None:
+    async def copy(self, started: RunStarted, entries: Iterable[Entry], *, id: str, source: str) -> None:
         """Write a new run with copies of these entries, in one transaction. A process can then take over the run.
 
         The attachments of the run `source` are copied too.
@@ -223,7 +220,7 @@ class RunLauncher:
                 found += [agent.name] if self._engine_for(settings, agent).name == REHEARSAL else []
         return found
 
-    async def take_over_run(
+    async def claim(
         self,
         id: str,
         *,
@@ -255,7 +252,7 @@ class RunLauncher:
             read_saved_rules=read_saved_rules,
             parks_at_limits=parks_at_limits,
         )
-        return await self._claim_run(
+        return await self._claim(
             id, parts, by=by, must_be_intact=True, continues_pause=continues_pause, started=started
         )
 
@@ -267,19 +264,19 @@ class RunLauncher:
         """Return the current timeline of a run."""
         return [decode_entry(row.line) for row in await self._store.read_rows(run)]
 
-    async def fail_run(self, run: str, why: str, *, by: Actor) -> None:
+    async def fail(self, run: str, why: str, *, by: Actor) -> None:
         """End a run as failed, because it cannot continue. Raise RunHeld if a process is working on it."""
-        await (await self.claim_idle_run(run, by=by)).record_failure(why)
+        await (await self.claim_idle(run, by=by)).record_failure(why)
 
-    async def pause_run(self, run: str, why: PauseAsked | Noticed | None = None, *, by: Actor) -> None:
+    async def pause(self, run: str, why: PauseAsked | Noticed | None = None, *, by: Actor) -> None:
         """Pause a run that no process is working on. `why` is recorded first: who asked for it, or a notice.
 
         Raise RunHeld if a process is working on it.
         """
         reasons = [] if why is None else [why]
-        await (await self.claim_idle_run(run, by=by)).record_and_release(*reasons, RunPaused())
+        await (await self.claim_idle(run, by=by)).record_and_release(*reasons, RunPaused())
 
-    async def claim_idle_run(self, run: str, *, by: Actor, must_be_intact: bool = False) -> RunDriver:
+    async def claim_idle(self, run: str, *, by: Actor, must_be_intact: bool = False) -> RunDriver:
         """Claim a run that no process is working on, to record events about it. `by` is who claims it.
 
         This is also possible if this machine refuses to execute the run. Raise RunOver if the run has ended, and
@@ -287,19 +284,19 @@ class RunLauncher:
         lost.
         """
         await self._require_unfinished(run)
-        return await self._claim_run(run, by=by, must_be_intact=must_be_intact)
+        return await self._claim(run, by=by, must_be_intact=must_be_intact)
 
-    async def end_stopped_run(self, run: str, *, by: Actor) -> bool:
+    async def end_stopped(self, run: str, *, by: Actor) -> bool:
         """End a run that somebody asked to stop, and keep its partial results.
 
         Return False if a process is working on it, which then ends it, or if it has ended already. Raise StoreFailed if
         this process cannot end it.
         """
         try:
-            claimed = await self._claim_run(run, by=by)
+            claimed = await self._claim(run, by=by)
         except (RunHeld, RunOver):  # its owner receives the request, and may have finished by now
             return False
-        result = await claimed.drive()
+        result = await claimed.run()
         if result.outcome == "interrupted":
             raise StoreFailed(f"run {run} could not be ended: {result.error}")
         return True
@@ -331,10 +328,9 @@ class RunLauncher:
 
     def _build_redaction(self, started: RunStarted) -> Redaction:
         """Return the redaction for a run: of the secrets in the environment and in its repositories' configuration."""
-        also = () if started.errand is None else (one.path for one in started.errand.also)
         found: dict[str, str] = {}
-        for folder in filter(None, (started.repo, *also)):
-            found |= read_stored_credentials(Path(folder))
+        for checkout in started.checkouts:
+            found |= read_stored_credentials(Path(checkout.path))
         return self._redaction.add_secrets(found)
 
     async def _require_unfinished(self, run: str) -> None:
@@ -350,7 +346,7 @@ class RunLauncher:
         """Return the first event of a run, as this machine may execute it. Raise RunRefused if it may not."""
         return await to_thread.run_sync(load_run_start, self.settings.store, run)
 
-    async def _claim_run(
+    async def _claim(
         self,
         id: str,
         own: OwnParts = NOTHING_OWN,

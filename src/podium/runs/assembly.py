@@ -34,7 +34,7 @@ from ..values.worker_task import WorkerTask
 from .checkout_saving import CheckoutSaving
 from .day_usage import DayUsage, find_repository
 from .decision_context import make_repository_decisions
-from .run_driver import EndStep, RunDriver
+from .driver import EndStep, RunDriver
 from .squad_inbox import write_decisions, writes_inbox
 from .store_links import StoreLinks
 from .work_location import Push, can_be_pushed, locate_run
@@ -191,9 +191,8 @@ class RunParts:
         if not started.repo:
             return None
         return RunRepository(
-            # The same folder on every machine, so that an approval applies wherever the run continues.
-            directory=recorded.repo,
-            also=() if recorded.errand is None else tuple(one.path for one in recorded.errand.also),
+            # The same folders on every machine, so that an approval applies wherever the run continues.
+            checkouts=tuple(one.path for one in recorded.checkouts),
             make_check_tool=run_tools.make_check_tool,
             save_before_change=saving.save_before,
             get_placement=cache(partial(self.make_placement, settings, run, started, unattended)),
@@ -226,15 +225,13 @@ class RunParts:
         return RunTools(
             settings,
             started.agents,
-            directory=Path(started.repo) if started.repo else None,
-            also=() if started.errand is None else started.errand.also,
+            checkouts=started.checkouts,
             functions=own.functions,
             for_all=own.for_all,
             environ=self.environ,
             unattended=unattended,
             notice=notice,
             guidance=started.guidance,
-            root=None if started.errand is None else Path(started.errand.root),
         )
 
     def _make_push(self, timeline: Timeline, task: WorkerTask | None) -> Push | None:
