@@ -17,7 +17,7 @@ from podium.runs.run_listing import GROUP_COLUMNS, RUN_COLUMNS
 from podium.runs.worker_listing import WORKER_COLUMNS
 from podium.runs.worktree_listing import WORKTREE_COLUMNS
 from podium.values.column import Column, encode_row, list_page_columns
-from podium.views.decision_fields import DECISION_COLUMNS
+from podium.views.decision_listing import DECISION_COLUMNS
 
 from .conftest import Desk
 

@@ -88,6 +88,8 @@ OF_THE_MACHINE = {
 """Commands whose answers depend on this machine, or on the built-in teams: only the names in them are compared."""
 
 ROUTES_OF_THE_MACHINE = {"/api/agents", "/api/doctor", "/api/models", "/api/teams", "/health", "/v1/models"}
+ROUTES_OF_THE_PAGE = {"/api/runs/{run}/state", "/api/runs/{run}/changes"}
+"""Routes whose documents are made for the page of the same release: only the names around them are compared."""
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)?|\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?")
 HEX = re.compile(r"\b(?=[0-9a-f]*\d)([0-9a-f]{64}|[0-9a-f]{40}|[0-9a-f]{16}|[0-9a-f]{12}|[0-9a-f]{7,8})\b")
@@ -141,7 +143,7 @@ class Scene:
                 plain = self.normalise(reply.json()) if is_json else reply.headers.get("content-type")
                 answers[path] = {
                     "status": reply.status_code,
-                    "answer": shape(plain) if path in ROUTES_OF_THE_MACHINE else plain,
+                    "answer": shape(plain) if path in ROUTES_OF_THE_MACHINE | ROUTES_OF_THE_PAGE else plain,
                 }
         return answers
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from podium.values.event import ContextCompacted, Entry, Event, ModelReplied, OperationEnded, TurnStarted
 from podium.values.usage import Usage
-from podium.views.context_use import ContextUse, ContextUseBuilder
+from podium.views.run_usage import ContextUse, RunUsage
 
 
 def start_turn(agent: str = "coder", model: str = "openai:gpt-5-mini") -> TurnStarted:
@@ -16,11 +16,11 @@ def reply(tokens: int, model: str = "gpt-5-mini") -> ModelReplied:
 
 def find_largest(*events: Event | tuple[str, Event]) -> ContextUse | None:
     """Return the largest conversation after these events; an event of an operation other than `lead` is a pair."""
-    builder = ContextUseBuilder()
+    builder = RunUsage()
     for seq, one in enumerate(events, 1):
         operation, event = one if isinstance(one, tuple) else ("lead", one)
         builder.apply(Entry(run="r", seq=seq, at=0.0, scope=operation, operation=operation, event=event))
-    return builder.largest
+    return builder.largest_context
 
 
 def test_the_last_call_says_how_large_a_conversation_is() -> None:

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from podium.values.event import Entry, decode_entry
+from podium.core.edits import RecordedEdits
+from podium.values.event import Entry, decode_entry, event_kind
+from podium.values.usage import Usage
+from podium.views.run_activity import RunActivity
+from podium.views.run_plans import RunPlans
 from podium.views.run_state import RunState, decode_state, encode_state
+from podium.views.run_usage import RunUsage
+from podium.views.run_view import RunView
+from podium.views.worker_record import WorkerRecord
 
 SAMPLES = sorted((Path(__file__).parents[1] / "samples").glob("timeline-*.jsonl"))
 
@@ -18,8 +27,8 @@ def read_sample(path: Path) -> list[Entry]:
     return [decode_entry(line) for line in path.read_bytes().splitlines()]
 
 
-def as_document(state: RunState) -> Any:
-    return omit_zeros(json.loads(encode_state(state)))
+def as_document(state: RunState | Reducer) -> Any:
+    return omit_zeros(json.loads(msgspec.json.encode(state)))
 
 
 def omit_zeros(document: Any) -> Any:
@@ -28,9 +37,9 @@ def omit_zeros(document: Any) -> Any:
         return [omit_zeros(item) for item in document]
     if not isinstance(document, dict):
         return document
-    amounts = {"own_usage", "usage"} & document.keys()
-    used = {key: {name: amount for name, amount in document[key].items() if amount} for key in amounts}
-    return {key: used[key] if key in used else omit_zeros(value) for key, value in document.items()}
+    if document.keys() <= set(Usage.__struct_fields__):
+        return {name: amount for name, amount in document.items() if amount}
+    return {key: omit_zeros(value) for key, value in document.items()}
 
 
 def apply_changes(document: Any, changes: bytes) -> None:
@@ -50,6 +59,40 @@ def apply_changes(document: Any, changes: bytes) -> None:
                 target[last] += values[0]
             else:
                 del target[last]
+
+
+Reducer = RunView | RunActivity | RunUsage | RunPlans | WorkerRecord
+REDUCERS = (RunView, RunActivity, RunUsage, RunPlans, WorkerRecord)
+
+
+def check_reducer(kind: type[Reducer], entries: Sequence[Entry]) -> None:
+    """Check that a part of the state is the same at every entry, however it was reached.
+
+    It is applied plainly, with recorded changes, to a state that is stored and read after every entry, and only for the
+    kinds of entries that it names.
+    """
+    plain, recorded, stored, chosen = kind(), kind(), kind(), kind()
+    edits = RecordedEdits()
+    document: dict[str, Any] = {plain.place[0]: as_document(plain)}
+
+    for entry in entries:
+        plain.apply(entry)
+        recorded.apply(entry, edits)
+        apply_changes(document, edits.take_changes())
+        stored = msgspec.json.decode(msgspec.json.encode(stored), type=kind)
+        stored.apply(entry)
+        if event_kind(entry.event) in kind.KINDS:
+            chosen.apply(entry)
+
+        expected = as_document(plain)
+        assert omit_zeros(document[plain.place[0]]) == expected, f"{kind.__name__} after entry {entry.seq}"
+        assert as_document(stored) == as_document(chosen) == expected, f"{kind.__name__} after entry {entry.seq}"
+
+
+@pytest.mark.parametrize("kind", REDUCERS)
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
+def test_every_part_of_the_state_is_the_same_however_it_was_reached(path: Path, kind: type[Reducer]) -> None:
+    check_reducer(kind, read_sample(path))
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)

@@ -16,8 +16,7 @@ from podium.values.event import (
 from podium.values.plan import PlanStep
 from podium.values.request import Request
 from podium.values.usage import Usage
-from podium.views.step_use import StepUse, read_step_use
-from podium.views.work_progress import TeamWork
+from podium.views.run_plans import RunPlans, StepUse, TeamWork
 
 OWNER = "lead/plan_step:s1/member:ada#1"
 STARTED = OperationStarted(agent="ada", trigger="member", request=Request(text="go"))
@@ -31,11 +30,10 @@ def make_work(version: int = 1, *, is_done: bool = False) -> TeamWork:
 
 
 def read_use(work: TeamWork, *events: tuple[float, str, Event], until: float = 100.0) -> StepUse:
-    entries = [
-        Entry(run="r", seq=seq, at=at, scope=path, operation=path, event=event)
-        for seq, (at, path, event) in enumerate(events, 1)
-    ]
-    return read_step_use(entries, work, until=until)["s1"]
+    plans = RunPlans()
+    for seq, (at, path, event) in enumerate(events, 1):
+        plans.apply(Entry(run="r", seq=seq, at=at, scope=path, operation=path, event=event))
+    return plans.measure_steps(work, until=until)["s1"]
 
 
 def reply(tokens: int) -> ModelReplied:

@@ -36,7 +36,7 @@ from podium.values.event import (
 from podium.values.request import Outcome, Request
 from podium.values.usage import Usage
 from podium.values.worker_task import WorkerTask
-from podium.views.check_runs import CheckRun
+from podium.views.worker_record import CheckRun
 from podium.views.worker_state import WorkerState, WorkerStatus, build_worker_state
 from podium.views.workers_summary import SentWorker, SharedFile, WorkersSummary, list_sent_workers
 

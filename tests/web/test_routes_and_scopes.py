@@ -160,6 +160,26 @@ def read_routes(site: Site) -> list[Route]:
     ]
 
 
+def find_untyped(document: dict[str, Any]) -> Iterator[str]:
+    """Yield the JSON responses under /api whose content is not described, and the errors that are no `Problem`."""
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            for status, response in operation["responses"].items():
+                name, content = f"{method.upper()} {path} {status}", response["content"]
+                if not path.startswith("/api/"):
+                    continue
+                if int(status) >= 400:
+                    problem = {"schema": {"$ref": "#/components/schemas/Problem"}}
+                    if content != {"application/problem+json": problem}:
+                        yield name
+                elif "application/json" in content:
+                    schema = content["application/json"]["schema"]
+                    for one in schema.get("oneOf", [schema]):
+                        found = document["components"]["schemas"].get(one.get("$ref", "").rpartition("/")[2], {})
+                        if not found.get("properties"):
+                            yield name
+
+
 class RawClient:
     """Sends requests byte by byte as they are given: other clients would put their paths into normal form."""
 
@@ -222,6 +242,13 @@ def spell_oddly(path: str) -> Iterator[bytes]:
 
 def encode_body(body: object) -> bytes:
     return b"" if body is None else json.dumps(body).encode()
+
+
+def test_every_response_of_the_api_has_a_type_and_every_error_is_a_problem(target: Target) -> None:
+    with ApiClient(target.site) as client:
+        document = client.read("/api/schema/openapi.json")
+
+    assert list(find_untyped(document)) == []
 
 
 def test_every_route_declares_a_scope_and_every_route_that_acts_is_tried(target: Target) -> None:

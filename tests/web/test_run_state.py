@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from podium.store.fault_injection import refuse_after
 from podium.values.agent import Advisors
 from podium.values.errors import Failure
@@ -41,7 +43,7 @@ from ..patterns.test_discuss import broadcast_move
 from ..patterns.test_router import routes_to
 from ..patterns.test_teams import AGAIN, DONE, add_lead, plan, ready_moves
 from ..studio import Studio
-from ..views.test_run_state import SAMPLES, as_document, omit_zeros, read_sample
+from ..views.test_run_state import REDUCERS, SAMPLES, Reducer, as_document, check_reducer, omit_zeros, read_sample
 from .conftest import Site, Visitor
 
 SMALL = 120
@@ -261,16 +263,29 @@ def read_changes(entries: Sequence[Entry]) -> list[Any]:
     return [json.loads(changes) for changes in RunState().apply_all(entries)]
 
 
-def test_the_page_has_the_state_of_every_timeline_after_its_changes(
-    site: Site, visitor: Visitor, tmp_path: Path
-) -> None:
-    timelines = [
+@pytest.fixture(scope="module")
+def timelines(site: Site, tmp_path_factory: pytest.TempPathFactory) -> list[list[Entry]]:
+    folder = tmp_path_factory.mktemp("timelines")
+    return [
         *read_samples(),
-        *record_patterns(site, tmp_path),
-        record_interrupted_run(site, tmp_path),
-        *record_requests(site, tmp_path),
+        *record_patterns(site, folder),
+        record_interrupted_run(site, folder),
+        *record_requests(site, folder),
         write_interrupted_text(),
     ]
+
+
+@pytest.mark.parametrize("kind", REDUCERS)
+def test_every_part_of_the_state_is_the_same_however_it_was_reached(
+    timelines: list[list[Entry]], kind: type[Reducer]
+) -> None:
+    for entries in timelines:
+        check_reducer(kind, entries)
+
+
+def test_the_page_has_the_state_of_every_timeline_after_its_changes(
+    site: Site, visitor: Visitor, timelines: list[list[Entry]]
+) -> None:
     page = visitor.open(site, signs_in=False)
 
     given = [{"changes": read_changes(entries), "small": len(entries) <= SMALL} for entries in timelines]

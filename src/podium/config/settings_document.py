@@ -148,11 +148,7 @@ class FileSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     model: Annotated[
-        str,
-        Key(
-            "the model for agents that do not select one",
-            "`provider:model`, a provider, an alias or a role",
-        ),
+        str, Key("the model for agents that do not select one", "`provider:model`, a provider, an alias or a role")
     ] = ""
     models: Annotated[
         dict[str, Role],
@@ -176,9 +172,7 @@ class FileSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     repository_day_budget: Annotated[
         Budget | None,
         Key(
-            "the limits for all runs in a day in one repository",
-            name="budget.per_repository_day",
-            choices=DAILY_LIMITS,
+            "the limits for all runs in a day in one repository", name="budget.per_repository_day", choices=DAILY_LIMITS
         ),
     ] = None
     permissions: Annotated[
@@ -265,8 +259,7 @@ class FileSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
         ),
     ] = 4
     max_restarts: Annotated[
-        int,
-        Key("how many times a worker is [restarted](workers.md#the-commander) after a crash; default 1", least=0),
+        int, Key("how many times a worker is [restarted](workers.md#the-commander) after a crash; default 1", least=0)
     ] = 1
     labels: Annotated[
         tuple[str, ...],
@@ -295,8 +288,7 @@ class FileSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
         ),
     ] = False
     squad_history: Annotated[
-        bool,
-        Key("whether members of a squad can write notes to their [`history.md`](memory.md#squads); default false"),
+        bool, Key("whether members of a squad can write notes to their [`history.md`](memory.md#squads); default false")
     ] = False
     forge: Annotated[
         Literal["github", "gitlab"] | None,

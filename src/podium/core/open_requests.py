@@ -27,10 +27,10 @@ from .edits import EDITS, Edits, Place
 Asked = PermissionAsked | QuestionAsked
 Answered = PermissionAnswered | QuestionAnswered
 
-REQUEST_KINDS = tuple(
-    KINDS[kind]
-    for kind in (PermissionAsked, QuestionAsked, PermissionAnswered, QuestionAnswered, OperationEnded, RunEnded)
+REQUEST_EVENTS = frozenset(
+    {PermissionAsked, QuestionAsked, PermissionAnswered, QuestionAnswered, OperationEnded, RunEnded}
 )
+REQUEST_KINDS = tuple(sorted(KINDS[event] for event in REQUEST_EVENTS))
 """The kinds of entries that `RunRequests` needs."""
 
 
@@ -50,6 +50,8 @@ class RunRequests(Struct):
 
     def apply(self, entry: Entry, edits: Edits = EDITS) -> None:
         """Apply the next entry."""
+        if type(entry.event) not in REQUEST_EVENTS:
+            return
         match entry.event:
             case PermissionAsked(id=id) | QuestionAsked(id=id):
                 edits.put(self, "unanswered", id, entry)

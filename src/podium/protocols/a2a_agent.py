@@ -137,7 +137,7 @@ def build_message_text(message: ClientMessage) -> str:
     return text
 
 
-def card_fields(agent: Agent, address: str) -> Fields:
+def build_card(agent: Agent, address: str) -> Fields:
     """Return the card of an agent whose endpoint is at `address`."""
     modes = ["text/plain"]
     skill = {
@@ -160,23 +160,23 @@ def card_fields(agent: Agent, address: str) -> Fields:
     }
 
 
-def task_fields(report: Report, state: Phase, context: str) -> Fields:
+def build_task(report: Report, state: Phase, context: str) -> Fields:
     """Return a run as a task."""
-    fields: Fields = {"id": report.run, "contextId": context, "status": status_fields(report, state)}
+    fields: Fields = {"id": report.run, "contextId": context, "status": build_status(report, state)}
     if report.answer is not None:
-        fields["artifacts"] = [artifact_fields(report.answer)]
+        fields["artifacts"] = [build_artifact(report.answer)]
     return fields
 
 
-def status_fields(report: Report, state: Phase) -> Fields:
+def build_status(report: Report, state: Phase) -> Fields:
     """Return the state of a run, with the reason if it has no answer."""
     why = report.why
     if state in ("paused", "resumable"):
         why = f"run {report.run} is {state}; to continue it, run podium resume {report.run}"
-    return {"state": STATES[state], **_message_fields(report.run, why), "timestamp": _format_time()}
+    return {"state": STATES[state], **_build_message(report.run, why), "timestamp": _format_time()}
 
 
-def artifact_fields(text: str) -> Fields:
+def build_artifact(text: str) -> Fields:
     """Return an answer, or a piece of it, as an artifact."""
     return {"artifactId": ANSWER, "name": ANSWER, "parts": [{"text": text}]}
 
@@ -196,22 +196,22 @@ class TaskEvents:
         if isinstance(entry.event, PermissionAsked | QuestionAsked):
             who = escape_in_line(parse_agent_name(entry.operation))
             why = f"{who} is waiting for a person to answer request {entry.event.id} in Podium's inbox"
-            message = _message_fields(entry.run, why)
+            message = _build_message(entry.run, why)
             yield {"statusUpdate": {**self._ids, "status": {"state": "TASK_STATE_WORKING", **message}}}
 
     def finish(self, report: Report, state: Phase) -> Iterator[Fields]:
         """Yield the rest of the answer and the final state."""
         if report.answer is not None and (rest := self._answer.finish(report.answer)):
             yield self._artifact_event(rest, is_last=True)
-        yield {"statusUpdate": {**self._ids, "status": status_fields(report, state)}}
+        yield {"statusUpdate": {**self._ids, "status": build_status(report, state)}}
 
     def _artifact_event(self, text: str, *, is_last: bool) -> Fields:
         append, self._has_text = self._has_text, True
-        event = {**self._ids, "artifact": artifact_fields(text), "append": append, "lastChunk": is_last}
+        event = {**self._ids, "artifact": build_artifact(text), "append": append, "lastChunk": is_last}
         return {"artifactUpdate": event}
 
 
-def _message_fields(run: str, text: str) -> Fields:
+def _build_message(run: str, text: str) -> Fields:
     if not text:
         return {}
     return {"message": {"messageId": f"{run}-status", "role": "ROLE_AGENT", "parts": [{"text": text}]}}

@@ -39,7 +39,7 @@ from ..values.errors import NoSuchRun
 from ..values.event import Entry, PermissionAsked
 from ..values.request import quote_lines
 from ..views.run_report import Report
-from .acp_updates import SessionUpdates, Update, message_update, text_content, tool_call_fields, user_update
+from .acp_updates import SessionUpdates, Update, build_tool_call, message_update, text_content, user_update
 from .client_requests import ClientRequests
 from .client_runs import ClientRun, ClientRuns, describe_missing_answer
 from .conversation import find_conversation
@@ -182,7 +182,7 @@ class AcpAgent:
 
         async def ask(entry: Entry, asked: Asked, text: str) -> str | None:
             if isinstance(asked, PermissionAsked):
-                call = tool_call_fields(updates.find_call_id(entry, asked), asked.action)
+                call = build_tool_call(updates.find_call_id(entry, asked), asked.action)
                 return await self._ask_editor(session, {**call, "content": [text_content(text)]}, PERMISSION_OPTIONS)
             if not asked.choices:
                 await self._send(session, message_update(f"{text}\n\n[answer with: podium answer {asked.id} TEXT]\n\n"))

@@ -55,7 +55,7 @@ class SessionUpdates:
         match entry.event:
             case ToolCalled(id=id, action=action):
                 self._calls[make_call_key(entry, action)] = make_call_id(entry, id)
-                yield {"sessionUpdate": "tool_call", **tool_call_fields(make_call_id(entry, id), action)}
+                yield {"sessionUpdate": "tool_call", **build_tool_call(make_call_id(entry, id), action)}
             case ToolAnswered(id=id, text=text, is_error=is_error):
                 yield {
                     "sessionUpdate": "tool_call_update",
@@ -116,7 +116,7 @@ def make_call_key(entry: Entry, action: Action) -> bytes:
     return msgspec.json.encode((entry.run, entry.operation, action.tool, action.arguments), order="sorted")
 
 
-def tool_call_fields(id: str, action: Action) -> dict[str, Any]:
+def build_tool_call(id: str, action: Action) -> dict[str, Any]:
     """Return an action as a tool call."""
     subject = next((action.arguments[key] for key in ("command", "path", "url") if key in action.arguments), "")
     return {

@@ -132,7 +132,7 @@ def find_model(roster: Roster, name: str) -> Agent:
         raise UnknownModel(str(error)) from error
 
 
-def model_fields(agent: Agent) -> dict[str, Any]:
+def build_model(agent: Agent) -> dict[str, Any]:
     """Return the JSON fields that describe an agent as a model."""
     return {
         "id": agent.name,
@@ -144,9 +144,9 @@ def model_fields(agent: Agent) -> dict[str, Any]:
     }
 
 
-def models_list_fields(roster: Roster) -> dict[str, Any]:
+def build_model_list(roster: Roster) -> dict[str, Any]:
     """Return the JSON fields of the list of agents, each described as a model."""
-    return {"object": "list", "data": [model_fields(agent) for agent in roster.agents.values()]}
+    return {"object": "list", "data": [build_model(agent) for agent in roster.agents.values()]}
 
 
 class CompletionWriter:
@@ -155,7 +155,7 @@ class CompletionWriter:
     def __init__(self, run: str, model: str, *, created: int) -> None:
         self._fields = {"id": f"{RUN_PREFIX}{run}", "created": created, "model": model}
 
-    def completion_fields(self, result: Result) -> dict[str, Any]:
+    def build_completion(self, result: Result) -> dict[str, Any]:
         """Return the whole reply."""
         message = {"role": "assistant", "content": result.text, "refusal": None}
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
@@ -163,7 +163,7 @@ class CompletionWriter:
             **self._fields,
             "object": "chat.completion",
             "choices": [choice],
-            "usage": usage_fields(result.usage),
+            "usage": build_usage(result.usage),
         }
 
     def encode_opening(self) -> bytes:
@@ -176,7 +176,7 @@ class CompletionWriter:
 
     def encode_ending(self, result: Result, *, has_usage: bool) -> bytes:
         """Return the last events of a stream."""
-        usage = self._encode([], usage=usage_fields(result.usage)) if has_usage else b""
+        usage = self._encode([], usage=build_usage(result.usage)) if has_usage else b""
         return self._encode_choice({}, finish_reason="stop") + usage + DONE
 
     def _encode_choice(self, delta: dict[str, Any], *, finish_reason: str | None = None) -> bytes:
@@ -186,7 +186,7 @@ class CompletionWriter:
         return encode_data({**self._fields, "object": "chat.completion.chunk", "choices": choices, **more})
 
 
-def usage_fields(usage: Usage) -> dict[str, Any]:
+def build_usage(usage: Usage) -> dict[str, Any]:
     """Return the token usage of a run. Rehearsed calls are not counted."""
     return {
         "prompt_tokens": usage.input_tokens,
@@ -196,21 +196,39 @@ def usage_fields(usage: Usage) -> dict[str, Any]:
     }
 
 
-def error_fields(status: int, message: str) -> dict[str, Any]:
+class ChatErrorDetails(Struct, frozen=True, kw_only=True):
+    """What is wrong with a request, or with a run."""
+
+    message: str
+    type: str
+    param: str | None = None
+    code: str | None
+
+
+class ChatError(Struct, frozen=True):
+    """An error in the API's format."""
+
+    error: ChatErrorDetails
+
+
+ERROR_KINDS = {
+    401: ("authentication_error", "invalid_api_key"),
+    403: ("permission_error", "insufficient_scope"),
+    404: ("invalid_request_error", "model_not_found"),
+    409: ("conflict_error", "run_did_not_end"),
+    429: ("rate_limit_error", "too_many_runs"),
+    502: ("server_error", "agent_failed"),
+    503: ("server_error", "interrupted"),
+}
+
+
+def build_error(status: int, message: str) -> ChatError:
     """Return an error in the API's format."""
-    kinds = {
-        401: ("authentication_error", "invalid_api_key"),
-        403: ("permission_error", "insufficient_scope"),
-        404: ("invalid_request_error", "model_not_found"),
-        409: ("conflict_error", "run_did_not_end"),
-        429: ("rate_limit_error", "too_many_runs"),
-        502: ("server_error", "agent_failed"),
-        503: ("server_error", "interrupted"),
-    }
-    kind, code = kinds.get(status, ("server_error" if status >= 500 else "invalid_request_error", None))
-    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
+    unnamed = ("server_error" if status >= 500 else "invalid_request_error", None)
+    kind, code = ERROR_KINDS.get(status, unnamed)
+    return ChatError(ChatErrorDetails(message=message, type=kind, code=code))
 
 
-def encode_data(fields: dict[str, Any]) -> bytes:
+def encode_data(fields: object) -> bytes:
     """Return one server-sent event."""
     return b"data: %s\n\n" % msgspec.json.encode(fields)

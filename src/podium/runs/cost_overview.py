@@ -20,8 +20,8 @@ from ..views.cost_history import (
     CostHistory,
     CostHistoryBuilder,
     TimeSplit,
-    UsagePoint,
 )
+from ..views.run_usage import UsagePoint
 
 MOST_BUCKETS = 96
 MOST_SERIES = 8
@@ -150,7 +150,7 @@ def _rename_agents(history: CostHistory, summary: RunSummary) -> CostHistory:
     suffix = f" on {task.worker_name}" if task is not None else ""
     return structs.replace(
         history,
-        points=tuple(one._replace(agent=f"{one.agent}{suffix}") for one in history.points),
+        points=tuple(structs.replace(one, agent=f"{one.agent}{suffix}") for one in history.points),
         agents={f"{name}{suffix}": spent for name, spent in history.agents.items()},
     )
 

@@ -16,7 +16,8 @@ from ..values.agent import Agent
 from ..values.errors import Mistake, NoSuchRun
 from ..values.event import Entry, WorkerReturned
 from ..values.usage import Usage
-from ..views.run_view import OperationNode, RunView, map_member_names, usage_of_event
+from ..views.run_usage import usage_of_event
+from ..views.run_view import OperationNode, RunView, map_member_names
 
 
 class ModelEstimate(Struct, frozen=True, kw_only=True):

@@ -14,14 +14,14 @@ from msgspec import structs
 from ..store.open_requests import OpenRequest, list_run_requests
 from ..store.reader import RunSummary, StoreReader
 from ..values.errors import StoreCorrupt
-from ..values.event import SCHEMA, Entry, ModelReplied, WorkCommitted, WorkerSent
+from ..values.event import SCHEMA, Entry
 from ..values.phase import Phase
 from ..values.store_address import StoreAddress
-from ..values.usage import NO_USAGE, Usage, sum_usage
-from ..views.check_runs import CheckRun, CheckRunsBuilder
-from ..views.context_use import ContextUse, ContextUseBuilder
-from ..views.run_view import OperationNode, RunView, usage_of_event
-from ..views.work_progress import TeamWork, TeamWorkBuilder
+from ..values.usage import Usage, sum_usage
+from ..views.run_plans import RunPlans, TeamWork
+from ..views.run_usage import ContextUse, RunUsage
+from ..views.run_view import OperationNode, RunView
+from ..views.worker_record import CheckRun, WorkerRecord
 from ..views.worker_state import list_checkout_work
 from .request_details import list_request
 from .run_lookup import find_wakeup_time
@@ -175,7 +175,7 @@ class OverviewReader:
 
     def _iter_team_works(self, reader: StoreReader, builder: OverviewRowBuilder) -> Iterator[TeamWork]:
         """Yield the work of a run's collaborating teams, then the work of the teams that its workers lead."""
-        yield from builder.works
+        yield from builder.teams
         for run in builder.workers:
             if run not in self._team_workers and (is_team := is_team_worker(reader, run)) is not None:
                 self._team_workers[run] = OverviewRowBuilder() if is_team else None
@@ -190,45 +190,35 @@ class OverviewRowBuilder:
 
     def __init__(self) -> None:
         self.view = RunView()
-        self._work = TeamWorkBuilder()
-        self._usage = NO_USAGE
-        self._model = ""
-        self._committed: WorkCommitted | None = None
-        self._context = ContextUseBuilder()
-        self._checks = CheckRunsBuilder()
+        self._plans = RunPlans()
+        self._usage = RunUsage()
+        self._record = WorkerRecord()
         self._entry_times: deque[float] = deque(maxlen=MOST_ENTRY_TIMES)
-        self.workers: list[str] = []
-        """The runs of the workers that the run started."""
 
     @property
-    def works(self) -> list[TeamWork]:
+    def teams(self) -> Sequence[TeamWork]:
         """The work of the run's collaborating teams."""
-        return self._work.works
+        return [*self._plans.teams.values()]
+
+    @property
+    def workers(self) -> Sequence[str]:
+        """The runs of the workers that the run started."""
+        return self._record.sent
 
     def apply(self, entry: Entry) -> None:
         """Apply the next entry."""
         self.view.apply(entry)
+        self._plans.apply(entry)
+        self._usage.apply(entry)
+        self._record.apply(entry)
         self._entry_times.append(entry.at)
-        match entry.event:
-            case WorkerSent(run=run):
-                self.workers.append(run)
-            case ModelReplied(model=model):
-                self._model = model
-            case WorkCommitted() as committed:
-                self._committed = committed
-        self._work.apply(entry)
-        self._context.apply(entry)
-        self._checks.apply(entry)
-        # Entries that a fork shares with another run, and the results of workers, are counted in their own runs.
-        if self.view.started is not None and entry.seq > 1 + self.view.started.shared:
-            self._usage += usage_of_event(entry.event)
 
     def build_row(self, summary: RunSummary, works: Sequence[TeamWork], *, now: float) -> OverviewRow:
         """Return the row of a run. `works` contains an item for each team of the run and of its workers."""
         started = summary.started
         state, task, root = summary.phase, started.errand, self.view.root
         is_working = state == "running"
-        works_in = () if task is None else list_checkout_work(task, None, self._committed)
+        works_in = () if task is None else list_checkout_work(task, None, self._record.committed)
         return OverviewRow(
             id=summary.id,
             state=state,
@@ -240,14 +230,14 @@ class OverviewRowBuilder:
             seconds=(now if is_working else summary.last.at) - summary.first.at,
             agents=tuple(_list_active_agents(root))[:MOST_ACTIVE_AGENTS] if is_working and root is not None else (),
             steps=_count_steps(works),
-            usage=self._usage,
-            model=self._model,
+            usage=self._usage.total,
+            model=self._usage.model,
             added=sum(one.added for one in works_in),
             removed=sum(one.removed for one in works_in),
             activity=count_activity(self._entry_times, now=now) if is_working else (),
-            context=self._context.largest,
+            context=self._usage.largest_context,
             result=self._find_result_line(),
-            checks=tuple(self._checks.checks),
+            checks=tuple(self._record.checks),
             wakes_at=find_wakeup_time(summary),
         )
 

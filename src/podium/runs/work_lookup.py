@@ -6,54 +6,54 @@ A team with its own checkout works in a worker, so its plan is on the timeline o
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from ..store.reader import StoreReader
 from ..values.errors import NoSuchRun
-from ..values.event import Entry, RunStarted, WorkerSent
-from ..views.step_use import read_step_use
+from ..values.event import KINDS, RunStarted, WorkerSent, decode_entry
+from ..views.run_plans import RunPlans, TeamWork
 from ..views.work_fields import work_fields
-from ..views.work_progress import TeamWork, read_team_work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkRun:
-    """A run and its timeline.
+    """A run and the plans of its collaborating teams.
 
     `until` is the current time if a process is working on the run, otherwise the time of its last entry.
     """
 
     id: str
-    entries: Sequence[Entry]
+    started: RunStarted
+    plans: RunPlans
     until: float
-
-    @property
-    def started(self) -> RunStarted:
-        """The event that started the run."""
-        return self.entries[0].started
 
     @property
     def teams(self) -> list[TeamWork]:
         """The work of the collaborating teams on this timeline."""
-        return read_team_work(self.entries)
+        return [*self.plans.teams.values()]
 
     def iter_team_fields(self) -> Iterator[dict[str, Any]]:
         """Yield the work of each team as JSON fields."""
         for team in self.teams:
-            yield {"run": self.id, **work_fields(team, read_step_use(self.entries, team, until=self.until))}
+            yield {"run": self.id, **work_fields(team, self.plans.measure_steps(team, until=self.until))}
 
 
 def iter_work_runs(reader: StoreReader, run: str) -> Iterator[WorkRun]:
     """Yield a run and, recursively, the runs of its workers that lead collaborating teams."""
     summary = reader.read_summary(run)
+    plans, workers = RunPlans(), []
+    for row in reader.read_rows_of_kinds(run, (*RunPlans.KINDS, KINDS[WorkerSent])):
+        entry = decode_entry(row.line, run=run)
+        plans.apply(entry)
+        if isinstance(entry.event, WorkerSent):
+            workers.append(entry.event.run)
     until = time.time() if summary.phase == "running" else summary.last.at
-    found = WorkRun(id=run, entries=reader.read_entries(run), until=until)
-    yield found
-    for entry in found.entries:
-        if isinstance(entry.event, WorkerSent) and is_team_worker(reader, entry.event.run):
-            yield from iter_work_runs(reader, entry.event.run)
+    yield WorkRun(id=run, started=summary.started, plans=plans, until=until)
+    for worker in workers:
+        if is_team_worker(reader, worker):
+            yield from iter_work_runs(reader, worker)
 
 
 def is_team_worker(reader: StoreReader, run: str) -> bool | None:

@@ -168,9 +168,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     description: Annotated[
         str,
         Key(
-            "one line, shown to people, team leads and routers",
-            default="the first sentence of the prompt",
-            kind="line",
+            "one line, shown to people, team leads and routers", default="the first sentence of the prompt", kind="line"
         ),
     ] = ""
     prompt: str = ""
@@ -224,8 +222,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
         ),
     ] = None
     agents: Annotated[
-        tuple[str, ...],
-        Key("agents offered as tools; with `router: true`, the destinations", kind="agent names"),
+        tuple[str, ...], Key("agents offered as tools; with `router: true`, the destinations", kind="agent names")
     ] = ()
     handoff: Annotated[
         str | None,

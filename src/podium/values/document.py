@@ -2,7 +2,7 @@
 
 from typing import Any, Self
 
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
 from .event import SCHEMA
 from .usage import FullUsage, Usage
@@ -17,8 +17,8 @@ class DocumentPart(Struct, frozen=True, kw_only=True):
 
         A usage gets all of its fields, also those that are 0.
         """
-        copied = {name: getattr(source, name, UNSET) for name in cls.__struct_fields__ if name not in computed}
-        fields = {name: value for name, value in (copied | computed).items() if value is not UNSET}
+        names = [name for name in cls.__struct_fields__ if name not in computed and hasattr(source, name)]
+        fields = {name: getattr(source, name) for name in names} | computed
         return cls(**{name: FullUsage.of(value) if type(value) is Usage else value for name, value in fields.items()})
 
 

@@ -30,8 +30,7 @@ class Hook(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     command: Annotated[tuple[str, ...], Key("a shell command, or `[program, argument, …]`", kind="command")] = ()
     plugin: Annotated[
-        str,
-        Key("the name of a [plug-in](plugins.md) whose function is called instead of a command", kind="line"),
+        str, Key("the name of a [plug-in](plugins.md) whose function is called instead of a command", kind="line")
     ] = ""
     tools: Annotated[
         tuple[str, ...],

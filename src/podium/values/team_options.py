@@ -42,8 +42,7 @@ class TeamOptions(Struct, frozen=True, kw_only=True):
     prompts: Annotated[dict[str, str], Key("your own [prompt templates](teams.md#prompts)")] = {}
     decide_by: Annotated[Literal["lead", "person"], Key("who decides if a vote is inconclusive")] = "lead"
     vote: Annotated[
-        str,
-        Key("the rule for [votes](decisions.md)", "`majority`, `unanimous`, `weighted` or `quorum:N`", kind="line"),
+        str, Key("the rule for [votes](decisions.md)", "`majority`, `unanimous`, `weighted` or `quorum:N`", kind="line")
     ] = "majority"
     vote_window: Annotated[float, Key("how long a vote is open")] = 120.0
     fallback_models: Annotated[
@@ -80,8 +79,7 @@ class BroadcastOptions(TeamOptions, frozen=True, kw_only=True):
     collection_timeout: CollectionTimeout = 900.0
     max_concurrent: MaxConcurrent = None
     choose: Annotated[
-        Literal["", "checks", "judge", "person"],
-        Key("how the [best answer](teams.md#best-of-several) is chosen"),
+        Literal["", "checks", "judge", "person"], Key("how the [best answer](teams.md#best-of-several) is chosen")
     ] = ""
 
     @property
@@ -116,11 +114,7 @@ class OrchestrateOptions(TeamOptions, frozen=True, kw_only=True):
         ),
     ] = "ask"
     answer_directly: Annotated[
-        bool,
-        Key(
-            "whether the lead may answer instead of planning",
-            default="true in orchestrate, false in reflect",
-        ),
+        bool, Key("whether the lead may answer instead of planning", default="true in orchestrate, false in reflect")
     ] = False
 
     @classmethod

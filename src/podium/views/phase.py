@@ -56,6 +56,15 @@ def is_startable(last: Event, *, now: float) -> bool:
     return not isinstance(last, RunEnded)
 
 
+WORK_EVENTS = frozenset(
+    {
+        *(TurnStarted, TurnResumed, TurnEnded, OperationEnded, ToolCalled, ToolAnswered, WorkerSent, WorkerReturned),
+        *(PermissionAsked, QuestionAsked, PermissionAnswered, QuestionAnswered),
+    }
+)
+"""The events that change what agents are in the middle of."""
+
+
 class RunningTool(Struct, frozen=True, array_like=True):
     """A tool that is running, and the scope of its call."""
 
@@ -77,8 +86,10 @@ class OngoingWork(Struct):
     has_turned: bool = False
     """Whether there was a turn since a process began to work on the run."""
 
-    def apply(self, entry: Entry) -> None:
-        """Apply the next entry."""
+    def apply(self, entry: Entry) -> bool:
+        """Apply the next entry. Return whether it was about this work."""
+        if type(entry.event) not in WORK_EVENTS:
+            return False
         match entry.event:
             case TurnStarted() | TurnResumed():
                 self.has_turned = True
@@ -98,6 +109,7 @@ class OngoingWork(Struct):
                 self.workers.append(run)
             case WorkerReturned(run=run) if run in self.workers:
                 self.workers.remove(run)
+        return True
 
     def interrupt(self) -> None:
         """Forget the turns and the tool calls, because no process works on the run. Requests and workers stay open."""

@@ -5,13 +5,15 @@ Everything that grows here has the number of its entry, so the activity up to an
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterator
+from typing import ClassVar, Literal, NamedTuple
 
 import msgspec
 from msgspec import Struct, field
 
 from ..core.edits import EDITS, Edits, Place
 from ..values.event import (
+    KINDS,
     ActionRefused,
     BallotCast,
     CallFailed,
@@ -51,11 +53,10 @@ from ..values.event import (
     Voted,
     WorkCommitted,
     WorkEnded,
-    WorkerReturned,
     WorkerSent,
 )
 from ..values.phase import Activity
-from .phase import OngoingWork
+from .phase import WORK_EVENTS, OngoingWork
 
 Doing = Activity | Literal["retrying", "blocked"]
 """What an agent does: its activity, or that it waits to repeat a model call or cannot continue a step of a plan."""
@@ -71,18 +72,21 @@ MOST_MESSAGES = 500
 LONGEST_ARGUMENTS = 160
 LONGEST_ARGUMENT_TEXT = 400
 
-_ERRORS = (CallFailed, IterationFailed, PlanStepFailed, ActionRefused)
-_ONGOING = (
-    TurnStarted,
-    TurnResumed,
-    TurnEnded,
-    ToolCalled,
-    ToolAnswered,
-    PermissionAsked,
-    QuestionAsked,
-    WorkerSent,
-    WorkerReturned,
+_ERRORS = frozenset({CallFailed, IterationFailed, PlanStepFailed, ActionRefused})
+
+PERIOD_KINDS = tuple(
+    sorted(KINDS[event] for event in (RunPaused, RunResumed, RunEnded, OperationStarted, *WORK_EVENTS))
 )
+"""The kinds of entries that are needed to know in which periods agents were active, except for retries."""
+
+
+class Period(NamedTuple):
+    """A time in which an agent did one thing in one of its operations."""
+
+    agent: str
+    activity: Activity
+    start: float
+    end: float
 
 
 class Segment(Struct, frozen=True, array_like=True):
@@ -159,17 +163,17 @@ class StartedWorker(Struct, frozen=True):
     """A worker that an operation started."""
 
     seq: int
+    operation: str
     run: str
     branch: str
 
 
 class OperationActivity(Struct):
-    """The agent of an operation, its tool calls by sequence number, and the workers that it started."""
+    """The agent of an operation, and its tool calls by sequence number."""
 
     path: str
     agent: str
     calls: dict[int, ToolUse] = {}
-    workers: list[StartedWorker] = []
 
     @property
     def place(self) -> Place:
@@ -192,6 +196,9 @@ class Message(Struct, frozen=True):
 class RunActivity(Struct):
     """What the agents of a run do, built by applying the entries of its timeline in order."""
 
+    KINDS: ClassVar = tuple(KINDS.values())
+    """The kinds of entries that change the activity: all, as the last entry says how late it is."""
+
     at: float = 0.0
     operations: dict[str, OperationActivity] = {}
     open: dict[str, OpenOperation] = {}
@@ -203,6 +210,7 @@ class RunActivity(Struct):
     step_owners: dict[str, str] = {}
     permissions: dict[str, int] = {}
     """The sequence numbers of permission requests, keyed by the scopes of their actions."""
+    workers: list[StartedWorker] = []
     messages: list[Message] = []
     notable: list[int] = []
     """The sequence numbers of all entries except streamed text."""
@@ -226,6 +234,16 @@ class RunActivity(Struct):
             self._apply_message(entry, edits)
             self._apply_mark(entry, edits)
         edits.set(self, at=entry.at)
+
+    def iter_periods(self, until: float) -> Iterator[Period]:
+        """Yield what each agent did, for each of its operations, up to the time `until`."""
+        for lane in self.lanes.values():
+            for segment in lane.segments:
+                if segment.doing != "blocked":
+                    yield Period(lane.key, _as_activity(segment.doing), segment.start, segment.end)
+        for operation in self.open.values():
+            if operation.doing != "blocked":
+                yield Period(operation.agent, _as_activity(operation.doing), operation.since, until)
 
     # What agents do
 
@@ -252,7 +270,7 @@ class RunActivity(Struct):
                 operation = self.open.get(self.asked.get(id, ""))
                 edits.drop(self, "asked", id)
                 self._apply_ongoing(operation, entry, edits)
-            case event if isinstance(event, _ONGOING):
+            case event if type(event) in WORK_EVENTS:
                 self._note_call(entry, edits)
                 self._apply_ongoing(self.open.get(entry.operation), entry, edits)
 
@@ -272,8 +290,8 @@ class RunActivity(Struct):
             case ToolAnswered(id=id, is_error=is_error) if known is not None:
                 if (found := _find_open_call(known, id)) is not None:
                     edits.set(found, end_seq=entry.seq, end_at=entry.at, is_error=is_error)
-            case WorkerSent(run=run, branch=branch) if known is not None:
-                edits.add(known, "workers", StartedWorker(entry.seq, run, branch))
+            case WorkerSent(run=run, branch=branch):
+                edits.add(self, "workers", StartedWorker(entry.seq, entry.operation, run, branch))
 
     def _apply_ongoing(self, operation: OpenOperation | None, entry: Entry, edits: Edits) -> None:
         if operation is None:
@@ -397,7 +415,7 @@ class RunActivity(Struct):
                 self._mark(own, "error", entry, edits)
             case ToolAnswered(is_error=True):
                 self._mark(own, "error", entry, edits)
-            case event if isinstance(event, _ERRORS):
+            case event if type(event) in _ERRORS:
                 self._mark(own, "error", entry, edits)
 
     def _mark(self, key: str, kind: Mark, entry: Entry, edits: Edits, *, to: str = "") -> None:
@@ -408,6 +426,10 @@ class RunActivity(Struct):
             self._lane(to, edits)
         edits.add(lane, "markers", Marker(kind, entry.at, entry.seq, to))
         edits.put(self, "marked", kind, self.marked.get(kind, 0) + 1)
+
+
+def _as_activity(doing: Doing) -> Activity:
+    return "thinking" if doing == "retrying" or doing == "blocked" else doing
 
 
 def _find_open_call(operation: OperationActivity, id: str) -> ToolUse | None:

@@ -5,8 +5,8 @@ A view is built by applying the entries in order, so the same entries always res
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
-from typing import Any
+from collections.abc import Container, Iterable, Iterator, Mapping
+from typing import Any, ClassVar
 
 import msgspec
 from msgspec import Struct, field, structs
@@ -57,14 +57,6 @@ from ..values.request import Outcome, Part, Request
 from ..values.result import Result
 from ..values.usage import NO_USAGE, Usage
 from .phase import derive_phase
-
-USAGE_KINDS = frozenset(KINDS[event] for event in (ModelReplied, CallFailed, CallCut))
-"""The kinds of events that record the usage of the run's own model calls. Its workers' usage is recorded elsewhere."""
-
-
-def usage_of_event(event: Event) -> Usage:
-    """Return the usage of the model call that an event reports, or no usage for other events."""
-    return event.usage if isinstance(event, ModelReplied | CallFailed | CallCut) else NO_USAGE
 
 
 class OperationNode(Struct, dict=True):
@@ -130,6 +122,9 @@ class OperationNode(Struct, dict=True):
 class RunView(Struct):
     """The state of a run and of its operations, built by applying the entries of its timeline in order."""
 
+    KINDS: ClassVar = tuple(KINDS.values())
+    """The kinds of entries that change the view: all, as the last entry says how late it is."""
+
     run: str = ""
     started: RunStarted | None = None
     started_at: float = 0.0
@@ -185,7 +180,7 @@ class RunView(Struct):
         self._apply_standing(event, edits)
         match event:
             case RunStarted(settings=settings):
-                budget = msgspec.convert(settings.get("budget"), Budget | None)
+                budget = read_budget(settings)
                 edits.set(self, run=entry.run, started=event, started_at=entry.at, budget=budget)
             case RunEnded():
                 edits.set(self, ended=event)
@@ -314,6 +309,11 @@ class RunView(Struct):
         A team's parts are in member order: for each member, its last finished part and any unfinished part after it.
         """
         return () if self.root is None else tuple(_iter_parts(self.root))
+
+
+def read_budget(settings: Mapping[str, Any]) -> Budget | None:
+    """Return the limits of a run in the settings that it started with."""
+    return msgspec.convert(settings.get("budget"), Budget | None)
 
 
 def map_member_names(team: Team) -> dict[str, str]:

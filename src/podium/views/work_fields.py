@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..values.operation_path import parse_agent_name
-from .step_use import StepUse
-from .work_progress import TeamWork
+from .run_plans import StepUse, TeamWork
 
 
 def work_fields(work: TeamWork, used: Mapping[str, StepUse]) -> dict[str, Any]:

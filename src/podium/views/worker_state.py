@@ -17,26 +17,19 @@ from ..values.event import (
     KINDS,
     AlsoCommitted,
     Entry,
-    ModelReplied,
-    Noticed,
     PermissionAsked,
     QuestionAsked,
     ReasoningStreamed,
-    RunPaused,
-    RunResumed,
-    RunStarted,
     TextStreamed,
     WorkCommitted,
     WorkerPlaced,
-    WorkerReturned,
 )
 from ..values.phase import FINAL_PHASES, Activity, Lease, Phase
 from ..values.usage import NO_USAGE, Usage
 from ..values.worker_task import WorkerTask
-from .check_runs import CheckRun, CheckRunsBuilder
-from .context_use import ContextUse, ContextUseBuilder
-from .phase import OngoingWork
+from .run_usage import ContextUse, RunUsage
 from .run_view import RunView
+from .worker_record import CheckRun, WorkerRecord
 
 WorkerStatus = Literal[
     "queued",
@@ -240,17 +233,8 @@ class WorkerStateBuilder:
     """Builds a worker's state, entry by entry."""
 
     view: RunView = field(default_factory=RunView)
-    _begun_at: float = 0.0
-    _restarts: int = 0
-    _is_under_way: bool = False
-    """Whether any work was recorded since the run was last started, resumed or paused."""
-    _work: OngoingWork = field(default_factory=OngoingWork)
-    _placed: WorkerPlaced | None = None
-    _committed: WorkCommitted | None = None
-    _checks: CheckRunsBuilder = field(default_factory=CheckRunsBuilder)
-    _counts: dict[str, None] = field(default_factory=dict)
-    _model: str = ""
-    _context: ContextUseBuilder = field(default_factory=ContextUseBuilder)
+    record: WorkerRecord = field(default_factory=WorkerRecord)
+    usage: RunUsage = field(default_factory=RunUsage)
 
     @property
     def seq(self) -> int:
@@ -260,46 +244,17 @@ class WorkerStateBuilder:
     def apply(self, entry: Entry) -> None:
         """Apply the next entry."""
         self.view.apply(entry)
-        self._context.apply(entry)
-        self._checks.apply(entry)
-        match entry.event:
-            case RunResumed():
-                self._apply_resume(entry.at)
-            case RunPaused():
-                self._is_under_way = False
-            case RunStarted() | Noticed():
-                pass
-            case _:
-                self._is_under_way = True
-                self._apply_progress(entry)
-
-    def _apply_resume(self, at: float) -> None:
-        """Record that a new process resumed the run, and that the earlier turns and tools are no longer running."""
-        self._restarts += self._is_under_way
-        self._begun_at = self._begun_at or at
-        self._is_under_way = False
-        self._work.interrupt()
-
-    def _apply_progress(self, entry: Entry) -> None:
-        self._work.apply(entry)
-        match entry.event:
-            case ModelReplied(model=model):
-                self._model = model
-            case WorkerPlaced() as event:
-                self._placed = event
-            case WorkCommitted() as event:
-                self._committed = event
-            case WorkerReturned(run=run):
-                self._counts[run] = None
+        self.record.apply(entry)
+        self.usage.apply(entry)
 
     def build_state(self, lease: Lease, *, posted: Collection[str] = ()) -> WorkerState:
         """Return the worker's current state. `posted` contains the ids of requests with an answer in the mailbox."""
-        view, started = self.view, self.view.started
+        view, record, started = self.view, self.record, self.view.started
         assert started is not None, "the first entry of a run must be RunStarted"
         assert started.errand is not None, "a worker's run must have a worker task"
         result = view.build_result()
         asked = view.requests.list_open(now=time.time(), posted=posted)
-        phase, activity = view.derive_phase(lease, is_worker=True), self._work.derive_activity(asked)
+        phase, activity = view.derive_phase(lease, is_worker=True), record.ongoing.derive_activity(asked)
         status = ACTIVITY_STATUSES[activity] if phase == "running" else PHASE_STATUSES[phase]
         return WorkerState(
             run=view.run,
@@ -314,16 +269,16 @@ class WorkerStateBuilder:
             answer=result.text if result.succeeded else None,
             why=self._explain_missing_answer(status),
             unproved=result.unproved or "",
-            works=list_checkout_work(started.errand, self._placed, self._committed),
-            checks=tuple(self._checks.checks),
+            works=list_checkout_work(started.errand, record.placed, record.committed),
+            checks=tuple(record.checks),
             usage=view.usage,
-            counts=tuple(self._counts),
+            counts=tuple(record.returned),
             delegated_at=view.started_at,
-            begun_at=self._begun_at,
+            begun_at=record.begun_at,
             at=view.at,
-            restarts=self._restarts,
-            context=self._context.largest,
-            model=self._model,
+            restarts=record.restarts,
+            context=self.usage.largest_context,
+            model=self.usage.model,
             wakes_at=view.wakes_at if lease == "held" or phase == "waiting" else None,
             expects_changes=any(one.expects_changes for one in started.agents if one.name == started.agent),
         )
@@ -336,7 +291,7 @@ class WorkerStateBuilder:
                     return action.tool
                 case QuestionAsked():
                     return "ask_person"
-        work = self._work
+        work = self.record.ongoing
         if work.tools:
             return next(reversed(work.tools.values())).name
         return WORKERS_TOOL if work.workers and not work.turns else ""

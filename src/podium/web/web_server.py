@@ -14,6 +14,7 @@ from litestar.exceptions import HTTPException
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.openapi.spec import Components
+from msgspec import UNSET, UnsetType
 
 from .. import __version__
 from ..values.errors import PodiumError, explain_full_disk
@@ -37,7 +38,8 @@ from .api.routes import (
     teams,
     workers,
 )
-from .api.scopes import SECURITY_SCHEMES, declare_scopes, find_actor
+from .api.scopes import SECURITY_SCHEMES, document_routes, find_actor
+from .api.sent_entry import StoredJsonPlugin
 from .api.server_context import ServerContext
 from .api.server_log import report_trouble
 from .dashboard.static_files import load_static_files, serve_file, serve_page
@@ -94,6 +96,7 @@ def build_app(
             Exception: handle_internal_error,
         },
         lifespan=[lifespan],
+        plugins=[StoredJsonPlugin()],
         logging_config=None,
         openapi_config=OpenAPIConfig(
             title="Podium",
@@ -103,7 +106,7 @@ def build_app(
             components=Components(security_schemes=SECURITY_SCHEMES),
         ),
     )
-    declare_scopes(app, OPEN_PATHS)
+    document_routes(app, OPEN_PATHS)
     return RequestGuard(
         app,  # type: ignore[arg-type]
         context.tokens,
@@ -122,8 +125,7 @@ def handle_podium_error(request: Request[Any, Any, Any], error: PodiumError) -> 
 
 def handle_http_error(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
     """Return the response to an error in the request itself, such as a missing field."""
-    extra = {"errors": error.extra} if error.extra else {}
-    return _build_response(request, error.status_code, error.detail, headers=error.headers, **extra)
+    return _build_response(request, error.status_code, error.detail, headers=error.headers, errors=error.extra or UNSET)
 
 
 def handle_deep_body(request: Request[Any, Any, Any], _: RecursionError) -> Response[bytes]:
@@ -142,7 +144,12 @@ def handle_internal_error(request: Request[Any, Any, Any], error: Exception) -> 
 
 
 def _build_response(
-    request: Request[Any, Any, Any], status: int, detail: str, *, headers: dict[str, str] | None = None, **more: object
+    request: Request[Any, Any, Any],
+    status: int,
+    detail: str,
+    *,
+    headers: dict[str, str] | None = None,
+    errors: dict[str, Any] | list[Any] | UnsetType = UNSET,
 ) -> Response[bytes]:
-    error = encode_problem(status, detail, path=request.scope["path"], **more)
+    error = encode_problem(status, detail, path=request.scope["path"], errors=errors)
     return Response(error.body, status_code=status, media_type=error.media_type, headers=headers)

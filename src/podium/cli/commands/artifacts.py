@@ -24,8 +24,7 @@ def artifacts_command(run: str, name: str | None, is_json: bool) -> None:
     """
     with open_reader(Settings.load().store) as reader:
         id = find.resolve(reader, run).run
-        events = [entry.event for work in iter_work_runs(reader, id) for entry in work.entries]
-        artifacts = [event for event in events if isinstance(event, ArtifactStored)]
+        artifacts = [one for work in iter_work_runs(reader, id) for one in work.plans.artifacts]
         if name is not None:
             found = _find_artifact(id, artifacts, name)
             data = reader.read_artifact(found.digest)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import click
 
@@ -11,7 +10,7 @@ from ...runs import find
 from ...runs.run_lookup import open_reader
 from ...setup.settings import Settings
 from ...values.event import SCHEMA
-from ...views.audit import audit_actions
+from ...views.audit import AuditedAction, audit_actions
 from ..terminal.text import as_json, escape_for_terminal, print_to_stderr, truncate_line
 
 
@@ -32,10 +31,10 @@ def audit_command(run: str, is_json: bool) -> None:
             click.echo(escape_for_terminal(format_action_line(act)))
 
 
-def format_action_line(act: dict[str, Any]) -> str:
+def format_action_line(act: AuditedAction) -> str:
     """Return an action as one line."""
-    at = time.strftime("%H:%M:%S", time.localtime(act["at"]))
-    what = truncate_line(" ".join(str(value) for value in act["arguments"].values()), 80)
-    via = f" via {act['channel']}" if act["channel"] else ""
-    came_to = f" -> {act['outcome']}" if act["outcome"] else ""
-    return f"{at}  {act['decision']:8} {act['agent']}: {act['tool']} {what} ({act['by']}){via}{came_to}"
+    at = time.strftime("%H:%M:%S", time.localtime(act.at))
+    what = truncate_line(" ".join(str(value) for value in act.arguments.values()), 80)
+    via = f" via {act.channel}" if act.channel else ""
+    came_to = f" -> {act.outcome}" if act.outcome else ""
+    return f"{at}  {act.decision:8} {act.agent}: {act.tool} {what} ({act.by}){via}{came_to}"

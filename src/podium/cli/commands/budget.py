@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import anyio
 import click
 from anyio import move_on_after, to_thread
@@ -46,7 +44,9 @@ def budget_command(run: str, limits: Budget | None, is_json: bool) -> None:
     if limits is None or is_json:
         with open_reader(store) as reader:
             report = Report.from_entries(reader.read_entries(summary.id))
-        click.echo(as_json(budget_fields(report)) if is_json else format_budget(report))
+        budget, usage = report.budget or Budget(), structs.replace(report.usage, seconds=report.seconds)
+        answer = {"run": report.run, "budget": structs.asdict(budget), "usage": structs.asdict(usage)}
+        click.echo(as_json({"schema": SCHEMA, **answer}) if is_json else format_budget(report))
 
 
 def change_budget_and_wait(store: StoreAddress, summary: RunSummary, limits: Budget) -> str:
@@ -99,13 +99,3 @@ def format_budget(report: Report) -> str:
         f"budget  {format_limits(report.budget)}\nused    {format_usage(report.usage)} in "
         f"{format_duration(report.seconds)}"
     )
-
-
-def budget_fields(report: Report) -> dict[str, Any]:
-    """Return the budget and the usage of a run as JSON fields. Limits that are not set are null."""
-    return {
-        "schema": SCHEMA,
-        "run": report.run,
-        "budget": structs.asdict(report.budget or Budget()),
-        "usage": structs.asdict(structs.replace(report.usage, seconds=report.seconds)),
-    }

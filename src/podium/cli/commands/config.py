@@ -56,17 +56,11 @@ def config_show_command(repo: Path | None = None, is_json: bool = False) -> None
     settings = Settings.load(os.environ, _resolve_repo(repo))
     rows = list_effective_settings(settings)
     if is_json:
-        fields = {
-            "settings": rows,
-            "proposed": list(settings.proposed.iter_explicit_keys()),
-            "notices": settings.notices,
-        }
-        click.echo(as_json({"schema": SCHEMA, **fields}))
+        proposed = list(settings.proposed.iter_explicit_keys())
+        answer = {"schema": SCHEMA, "settings": rows, "proposed": proposed, "notices": settings.notices}
+        click.echo(as_json(answer))
         return
-    lines = [
-        "  ".join(row)
-        for row in align_columns([[row["key"], row["source"], _format_value(row["value"])] for row in rows])
-    ]
+    lines = ["  ".join(row) for row in align_columns([[row.key, row.source, _format_value(row.value)] for row in rows])]
     click.echo(escape_for_terminal("\n".join([*lines, *(f"note: {notice}" for notice in settings.notices)])))
 
 
@@ -121,7 +115,15 @@ def config_schema_command(kind: str) -> None:
     click.echo(as_json(build_file_schema(title, keys)))
 
 
-def list_effective_settings(settings: Settings) -> list[dict[str, Any]]:
+class EffectiveSetting(Struct, frozen=True, kw_only=True):
+    """A key in the settings, with its value and its source."""
+
+    key: str
+    value: Any
+    source: str
+
+
+def list_effective_settings(settings: Settings) -> list[EffectiveSetting]:
     """Return each key with its value and source, without secrets."""
     values: dict[str, Any] = {
         "home": str(settings.home),
@@ -138,7 +140,7 @@ def list_effective_settings(settings: Settings) -> list[dict[str, Any]]:
         "notify": [describe_notify_target(target) for target in settings.notify],
         **_list_values("narrowing", settings.narrowing),
     }
-    return [{"key": key, "value": value, "source": _find_source(key, settings)} for key, value in values.items()]
+    return [EffectiveSetting(key=key, value=value, source=_find_source(key, settings)) for key, value in values.items()]
 
 
 def _list_values(key: str, value: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from ...setup.settings import Settings
 from ...system.locations import find_repo
 from ...values.column import encode_rows
 from ...values.event import SCHEMA
-from ...views.decision_fields import DECISION_COLUMNS, list_decision_rows, whole_decision_fields
+from ...views.decision_listing import DECISION_COLUMNS, encode_decision, list_decision_rows
 from ...views.decision_record import render_decision
 from ..terminal.command_options import json_option, repo_option
 from ..terminal.table import format_table
@@ -73,7 +73,7 @@ def show_decision_command(ctx: click.Context, id: str, is_json: bool) -> None:
     place = find_repo(ctx.parent.params["repo"] or Path())
     record = find_decision(Settings.load(repo=place).store, find_decision_repo(place), id)
     if is_json:
-        click.echo(as_json({"schema": SCHEMA, "decision": whole_decision_fields(record)}))
+        click.echo(as_json({"schema": SCHEMA, "decision": encode_decision(record)}))
     else:
         click.echo(escape_for_terminal(render_decision(record)), nl=False)
 

@@ -24,7 +24,7 @@ from ...values.operation_path import parse_agent_name
 from ...values.plan import WorkPlan
 from ...values.store_address import find_local_folder
 from ...views.plan_text import format_plan
-from ...views.work_progress import TeamWork
+from ...views.run_plans import TeamWork
 from ..terminal.answer_report import submit_answer
 from ..terminal.text import align_columns, as_json, escape_for_terminal, print_to_stderr, truncate_line
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import structs
 
 from ...config.always_allow_rules import FILE as ALLOWED_FILE
 from ...config.always_allow_rules import load_allowed_rules
@@ -17,12 +18,14 @@ from ...config.settings_document import MODES, PermissionMode
 from ...config.settings_files import REPO_FILE, USER_FILE, read_settings_files
 from ...policy import Mode, Rules, Verdict, check, generalised, narrow_rules
 from ...policy.rule_entry import find_rule_entries, parse_rule_entry
+from ...policy.rule_evaluation import Decision
 from ...policy.shell_command import parse_command as read_command
 from ...roster.discovery import list_agent_files as agent_files
 from ...roster.discovery import list_agent_folders, load_roster
 from ...setup.settings import Settings
 from ...system.locations import find_home_folder, find_repo, format_path
 from ...values.action import Action
+from ...values.document import DocumentPart
 from ...values.errors import Mistake
 from ...values.event import SCHEMA
 from ...values.located_yaml import MalformedText, MappingNode
@@ -51,6 +54,33 @@ policy_command.add_command(policy_list_command)
 policy_command.add_command(policy_revoke_command)
 
 
+class LocatedVerdict(DocumentPart, frozen=True, kw_only=True):
+    """A verdict on an action, with the locations of the rule that decided it."""
+
+    decision: Decision
+    rule: str | None
+    where: tuple[str, ...]
+    reason: str
+
+
+class PartVerdict(LocatedVerdict, frozen=True, kw_only=True):
+    """The verdict on a part of a command."""
+
+    command: str
+    words: tuple[str, ...]
+
+
+class Explanation(LocatedVerdict, frozen=True, kw_only=True):
+    """The verdict on a command and on each of its parts, and the rule that "always" would save."""
+
+    parts: list[PartVerdict]
+    carried: list[PartVerdict]
+    odd: str
+    writes: Sequence[str]
+    mentions: Sequence[str]
+    always: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectiveRules:
     """The effective rules, the permission mode, and where each rule is defined."""
@@ -59,15 +89,10 @@ class EffectiveRules:
     mode: Mode
     places: Mapping[str, tuple[str, ...]]
 
-    def check_action(self, what: str | Action) -> dict[str, Any]:
+    def check_action(self, what: str | Action) -> LocatedVerdict:
         """Return the verdict on an action, with the locations of the rule that decided it."""
         verdict = check(what, self.rules, self.mode)
-        return {
-            "decision": verdict.decision,
-            "rule": verdict.rule,
-            "where": list(self._rule_places(verdict)),
-            "reason": verdict.reason,
-        }
+        return LocatedVerdict.of(verdict, where=self._rule_places(verdict))
 
     def _rule_places(self, verdict: Verdict) -> tuple[str, ...]:
         # If there is nobody to ask, an ask rule denies the action.
@@ -136,11 +161,12 @@ def policy_check_command(
     what = Action(run="", agent="", tool=tool, arguments=arguments) if tool else join_command(words)
     verdict = effective.check_action(what)
     if is_json:
-        asked = {"command": what} if isinstance(what, str) else {"tool": tool, "arguments": arguments}
-        click.echo(as_json({"schema": SCHEMA, **asked, "agent": agent, "mode": effective.mode, **verdict}))
+        asked: dict[str, Any] = {"command": what} if isinstance(what, str) else {"tool": tool, "arguments": arguments}
+        asked |= {"agent": agent, "mode": effective.mode}
+        click.echo(as_json({"schema": SCHEMA, **asked, **structs.asdict(verdict)}))
     else:
         click.echo(escape_for_terminal("\n".join(format_verdict(verdict))))
-    return EXITS[verdict["decision"]]
+    return EXITS[verdict.decision]
 
 
 def join_command(words: tuple[str, ...]) -> str:
@@ -148,11 +174,11 @@ def join_command(words: tuple[str, ...]) -> str:
     return words[0] if len(words) == 1 else shlex.join(words)
 
 
-def format_verdict(verdict: Mapping[str, Any]) -> Iterator[str]:
+def format_verdict(verdict: LocatedVerdict) -> Iterator[str]:
     """Yield the lines of a verdict."""
-    yield f"{verdict['decision']}: {verdict['reason']}"
-    if verdict["rule"] is not None:
-        yield f"rule: {verdict['rule']}{''.join(f', {where}' for where in verdict['where'])}"
+    yield f"{verdict.decision}: {verdict.reason}"
+    if verdict.rule is not None:
+        yield f"rule: {verdict.rule}{''.join(f', {where}' for where in verdict.where)}"
 
 
 @policy_command.command("explain")
@@ -170,44 +196,45 @@ def policy_explain_command(
     effective, text = load_effective_rules(repo, agent, mode), join_command(words)
     explained = build_explanation(effective, text)
     if is_json:
-        click.echo(as_json({"schema": SCHEMA, "command": text, "agent": agent, "mode": effective.mode, **explained}))
+        asked = {"schema": SCHEMA, "command": text, "agent": agent, "mode": effective.mode}
+        click.echo(as_json(asked | structs.asdict(explained)))
         return
     # Besides its parts, a command can contain text that a program may run as a command. If the command can be parsed,
     # such text is shown only if a rule matches it.
-    carried = [one for one in explained["carried"] if one["rule"] or not explained["parts"]]
-    rows = [[one["decision"], one["command"], one["reason"]] for one in (*explained["parts"], *carried)]
+    carried = [one for one in explained.carried if one.rule or not explained.parts]
+    rows = [[one.decision, one.command, one.reason] for one in (*explained.parts, *carried)]
     lines = (
         ["  ".join(row) for row in align_columns([[_escape_line_breaks(cell) for cell in row] for row in rows])]
         if rows
         else []
     )
-    if explained["odd"]:
-        lines.append(f"needs approval: {explained['odd']}")
-    if explained["writes"]:
-        lines.append(f"would write: {', '.join(map(_escape_line_breaks, explained['writes']))}")
+    if explained.odd:
+        lines.append(f"needs approval: {explained.odd}")
+    if explained.writes:
+        lines.append(f"would write: {', '.join(map(_escape_line_breaks, explained.writes))}")
     lines += ["", *format_verdict(explained)]
-    lines.append(f'"always" would save: {explained["always"] or "nothing, because no safe rule covers exactly this"}')
+    lines.append(f'"always" would save: {explained.always or "nothing, because no safe rule covers exactly this"}')
     click.echo(escape_for_terminal("\n".join(lines).lstrip("\n")))
 
 
-def build_explanation(effective: EffectiveRules, text: str) -> dict[str, Any]:
+def build_explanation(effective: EffectiveRules, text: str) -> Explanation:
     """Return the parts of a command with their verdicts, and the verdict on the whole command."""
     found = read_command(text)
     carried = [words for words in found.candidates if words not in found.parts][:MOST_SHOWN]
-    return {
-        "parts": [_check_part(effective, words) for words in found.parts],
-        "carried": [_check_part(effective, words) for words in carried],
-        "odd": found.odd,
-        "writes": found.writes[:MOST_SHOWN],
-        "mentions": found.mentions[:MOST_SHOWN],
-        **effective.check_action(text),
-        "always": generalised(text),
-    }
+    return Explanation.of(
+        effective.check_action(text),
+        parts=[_check_part(effective, words) for words in found.parts],
+        carried=[_check_part(effective, words) for words in carried],
+        odd=found.odd,
+        writes=found.writes[:MOST_SHOWN],
+        mentions=found.mentions[:MOST_SHOWN],
+        always=generalised(text),
+    )
 
 
-def _check_part(effective: EffectiveRules, words: tuple[str, ...]) -> dict[str, Any]:
+def _check_part(effective: EffectiveRules, words: tuple[str, ...]) -> PartVerdict:
     text = shlex.join(words)
-    return {"command": text, "words": words, **effective.check_action(text)}
+    return PartVerdict.of(effective.check_action(text), command=text, words=words)
 
 
 def _escape_line_breaks(text: str) -> str:

@@ -131,7 +131,7 @@ def build_run_page(run: str, repo: Path | None) -> ResultsPage:
         build_sent_workers_report(store, entries),
     )
     return ResultsPage(
-        fields={**report_fields(run_state, report), **structs.asdict(build_workers_results(workers))},
+        fields={**encode_report(run_state, report), **structs.asdict(build_workers_results(workers))},
         lines=format_report(run_state, report, choose_icon_index(sys.stdout.encoding))
         + workers_report.format_workers_report(workers),
         blocks=format_report_markdown(run_state, report) + workers_report.format_workers_markdown(workers),
@@ -153,8 +153,8 @@ def build_workers_page(context: RepoContext) -> ResultsPage:
     )
 
 
-def report_fields(run_state: Phase, report: Report) -> dict[str, Any]:
-    """Return the report as JSON fields, including default values."""
+def encode_report(run_state: Phase, report: Report) -> dict[str, Any]:
+    """Return the report as JSON, including default values."""
     values: dict[str, Any] = _to_full_builtins(report)
     values["reflections"] = [
         {**one, "icon": ICONS[reflection.end][0]}

@@ -192,8 +192,10 @@ def serve_tokens_command(name: str | None, scopes: tuple[str, ...], revoked: str
         return
     found = tokens.list_tokens()
     if is_json:
-        fields = [{key: value for key, value in _fields(one).items() if key != "digest"} for one in found]
-        click.echo(as_json({"schema": SCHEMA, "tokens": fields}))
+        from msgspec import structs  # imported here to keep start-up fast
+
+        listed = [{key: value for key, value in structs.asdict(one).items() if key != "digest"} for one in found]
+        click.echo(as_json({"schema": SCHEMA, "tokens": listed}))
     elif not found:
         print_to_stderr("no tokens; to sign in with a browser, open the address that podium serve prints")
     else:
@@ -204,9 +206,3 @@ def serve_tokens_command(name: str | None, scopes: tuple[str, ...], revoked: str
         ]
         for row in align_columns(rows):
             click.echo("  ".join(row).rstrip())
-
-
-def _fields(token: object) -> dict[str, object]:
-    from msgspec import structs  # imported here to keep start-up fast
-
-    return structs.asdict(token)  # type: ignore[arg-type]

@@ -6,19 +6,22 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import click
-from msgspec import structs
 
 from ...core.open_requests import Answered, Asked
-from ...values.event import SCHEMA, Entry, RunStarted
+from ...values.document import Document, DocumentPart
+from ...values.errors import Failure
+from ...values.event import Entry, RunStarted, Trigger
 from ...values.operation_path import parse_agent_name
 from ...values.phase import Phase
 from ...values.plain_text import format_countdown, format_utc_time
+from ...values.request import Outcome
+from ...values.usage import FullUsage
 from ...views.run_view import OperationNode, RunView
 from ..terminal.agent_text import format_agent_text, format_output
 from ..terminal.entry_text import format_entry
@@ -32,6 +35,7 @@ from ..terminal.text import (
     format_age,
     format_duration,
     format_usage,
+    print_to_stderr,
     truncate_line,
 )
 
@@ -50,15 +54,28 @@ COLOURS: dict[Style, dict[str, Any]] = {
 @click.argument("run", required=False, default="")
 @file_option
 @click.option("--json", "is_json", is_flag=True, help="Print the run as JSON.")
-def show_command(run: str, file: Path | None, is_json: bool) -> None:
+@click.option(
+    "--html",
+    "page",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write a page to FILE that replays the run in a browser, without a server.",
+)
+def show_command(run: str, file: Path | None, is_json: bool, page: Path | None) -> None:
     """Show RUN: how it started, what each agent did and used, and the answer or the partial results."""
     with open_run(run, file) as (reader, id):
+        if page is not None:
+            from ...web.dashboard.replay_file import write_replay_page  # imported here for start-up time
+
+            page.write_text(write_replay_page(reader, id), encoding="utf-8")
+            print_to_stderr(f"run {id} is in {page}; open this file in a browser")
+            return
         summary = reader.read_summary(id)
         entries = reader.read_entries(id)
     run_view, run_state = RunView.from_entries(entries), summary.phase
     requests = [entry for entry in entries if isinstance(entry.event, Asked | Answered)]
     if is_json:
-        click.echo(as_json(run_fields(run_state, run_view, requests)))
+        click.echo(as_json(describe_run(run_state, run_view, requests)))
     else:
         click.echo("\n".join(format_run(run_state, run_view, requests)))
 
@@ -140,59 +157,83 @@ def format_run_answer(run_state: Phase, run_view: RunView) -> list[str]:
     return [*so_far, *([f"error: {escape_for_terminal(error)}"] if error else [])]
 
 
-def run_fields(run_state: Phase, run_view: RunView, requests: Iterable[Entry]) -> dict[str, Any]:
-    """Return the run as JSON fields."""
+class ShownRequest(DocumentPart, frozen=True, kw_only=True):
+    """A request or question to the user, with the answer if there is one."""
+
+    agent: str
+    asked_at: float
+    asked: Asked
+    answered: Answered | None
+
+
+class ShownOperation(DocumentPart, frozen=True, kw_only=True):
+    """An operation. The usage includes that of the operations below it."""
+
+    path: str
+    agent: str
+    trigger: Trigger
+    engine: str
+    outcome: Outcome | None
+    started_at: float
+    ended_at: float | None
+    usage: FullUsage
+    failure: Failure | None
+    text: str
+    children: list[ShownOperation]
+
+
+class ShownRun(Document, frozen=True, kw_only=True):
+    """A run: how it started, what each agent did and used, and its result."""
+
+    run: str
+    state: Phase
+    agent: str
+    request: str
+    repo: str
+    version: str
+    forked_from: str
+    started_at: float
+    wakes_at: float | None
+    entries: int
+    usage: FullUsage
+    notices: Sequence[str]
+    requests: list[ShownRequest]
+    tree: ShownOperation | None
+    result: ResultDocument | None
+
+
+def describe_run(run_state: Phase, run_view: RunView, requests: Iterable[Entry]) -> ShownRun:
+    """Return the run as it is printed with `--json`."""
     started = run_view.started
     assert started is not None
-    return {
-        "schema": SCHEMA,
-        "run": run_view.run,
-        "state": run_state,
-        "agent": started.agent,
-        "request": started.request.text,
-        "repo": started.repo,
-        "version": started.version,
-        "forked_from": started.forked_from,
-        "started_at": run_view.started_at,
-        "wakes_at": run_view.wakes_at if run_state in ("running", "waiting") else None,
-        "entries": run_view.seq,
-        "usage": structs.asdict(run_view.usage),
-        "notices": run_view.notices,
-        "requests": request_fields(run_view, requests),
-        "tree": None if run_view.root is None else operation_fields(run_view.root),
-        "result": None if run_view.ended is None else ResultDocument.of(run_view.build_result()),
-    }
+    return ShownRun.of(
+        run_view,
+        state=run_state,
+        agent=started.agent,
+        request=started.request.text,
+        repo=started.repo,
+        version=started.version,
+        forked_from=started.forked_from,
+        wakes_at=run_view.wakes_at if run_state in ("running", "waiting") else None,
+        entries=run_view.seq,
+        requests=[
+            ShownRequest(
+                agent=parse_agent_name(entry.operation),
+                asked_at=entry.at,
+                asked=entry.event,
+                answered=run_view.requests.answers.get(entry.event.id),
+            )
+            for entry in requests
+            if isinstance(entry.event, Asked)
+        ],
+        tree=None if run_view.root is None else _describe_operation(run_view.root),
+        result=None if run_view.ended is None else ResultDocument.of(run_view.build_result()),
+    )
 
 
-def request_fields(run_view: RunView, requests: Iterable[Entry]) -> list[dict[str, Any]]:
-    """Return the fields of each request and question to the user, with the answer if there is one."""
-    return [
-        {
-            "agent": parse_agent_name(entry.operation),
-            "asked_at": entry.at,
-            "asked": entry.event,
-            "answered": run_view.requests.answers.get(entry.event.id),
-        }
-        for entry in requests
-        if isinstance(entry.event, Asked)
-    ]
-
-
-def operation_fields(node: OperationNode) -> dict[str, Any]:
-    """Return the fields of an operation and, recursively, of its children. The usage includes the children's."""
-    return {
-        "path": node.path,
-        "agent": node.agent,
-        "trigger": node.trigger,
-        "engine": node.engine,
-        "outcome": node.outcome,
-        "started_at": node.started,
-        "ended_at": node.ended,
-        "usage": structs.asdict(node.usage),
-        "failure": node.failure,
-        "text": node.text,
-        "children": [operation_fields(child) for child in node.children],
-    }
+def _describe_operation(node: OperationNode) -> ShownOperation:
+    children = [_describe_operation(child) for child in node.children]
+    return ShownOperation.of(node, started_at=node.started, ended_at=node.ended, children=children)
 
 
 def colour_row(row: Row) -> str:

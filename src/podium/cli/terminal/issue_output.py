@@ -3,27 +3,67 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 import click
 
 from ...setup.settings import Settings
 from ...store.issue_rows import IssueClaim, IssueClaims
+from ...values.column import Column, encode_row
 from ...values.event import SCHEMA
 from ...values.plain_text import format_count, join_words
 from ...workspace.issues.issue_source import IssueSource, format_issue_name
 from . import exit_codes
-from .text import align_columns, as_json, escape_for_terminal, print_to_stderr, truncate_line
+from .table import format_table
+from .text import as_json, escape_for_terminal, print_to_stderr, truncate_line
 
 if TYPE_CHECKING:
     from ...workers.issue_scout import NewIssues, WatchOptions
     from ...workers.issue_watch import WatchEvent
 
 LONGEST_TITLE = 60
+
+
+def _get_run(claim: IssueClaim) -> str | None:
+    return None if claim.state in ("claimed", "triage", "person") else claim.run
+
+
+def _format_title(claim: IssueClaim) -> str:
+    text = claim.note if claim.note and claim.state in ("person", "claimed") else claim.title
+    return truncate_line(text, LONGEST_TITLE)
+
+
+CLAIM_COLUMNS: tuple[Column[IssueClaim], ...] = (
+    Column("issue", "Issue", lambda claim: claim.issue, text=lambda claim: format_issue_name(claim.issue)),
+    Column("title", "Title", lambda claim: claim.title, text=_format_title, fills=True),
+    Column("author", "Author", lambda claim: claim.author, shown="nowhere"),
+    Column("url", "URL", lambda claim: claim.url, shown="nowhere"),
+    Column(
+        "claimed_at",
+        "Picked up",
+        lambda claim: claim.claimed,
+        text=lambda claim: f"{datetime.fromtimestamp(claim.claimed):%Y-%m-%d %H:%M}",
+    ),
+    Column("state", "State", lambda claim: claim.state),
+    Column("agent", "Agent", lambda claim: claim.agent or None),
+    Column("run", "Run", _get_run),
+    Column("branch", "Branch", lambda claim: claim.branch or None, shown="nowhere"),
+    Column("note", "Note", lambda claim: claim.note, shown="nowhere"),
+    Column(
+        "comment",
+        "Comment",
+        lambda claim: claim.comment or None,
+        text=lambda claim: f"comment {claim.comment}" if claim.comment else "-",
+    ),
+    Column("comment_url", "Comment URL", lambda claim: claim.comment_url or None, shown="nowhere"),
+    Column("repo", "Repository", lambda claim: claim.root, shown="nowhere"),
+)
+"""The columns of a list of issues that were picked up."""
 
 
 class IssueOutput:
@@ -40,7 +80,10 @@ class IssueOutput:
         self._has_printed = True
         self.has_problems |= event.kind == "problem"
         if self._is_json:
-            click.echo(json.dumps(event_fields(self._source, event)))
+            fields = {"schema": SCHEMA, "event": event.kind, "source": self._source, "text": event.text}
+            count = {"count": event.count} if event.count else {}
+            claim = {} if event.claim is None else encode_row(event.claim, CLAIM_COLUMNS)
+            click.echo(json.dumps(fields | count | claim))
             return
         text = format_event(event)
         if event.kind in ("problem", "waiting", "skipped"):
@@ -92,60 +135,17 @@ def format_event(event: WatchEvent) -> str:
     return f"{name} {claim.state}: run {claim.run}"
 
 
-def event_fields(source: str, event: WatchEvent) -> dict[str, Any]:
-    """Return an event as JSON fields."""
-    fields: dict[str, Any] = {"schema": SCHEMA, "event": event.kind, "source": source, "text": event.text}
-    if event.count:
-        fields["count"] = event.count
-    return fields | ({} if event.claim is None else claim_fields(event.claim))
-
-
-def claim_fields(claim: IssueClaim) -> dict[str, Any]:
-    """Return a claim as JSON fields."""
-    is_started = claim.state not in ("claimed", "triage", "person")
-    return {
-        "issue": claim.issue,
-        "title": claim.title,
-        "author": claim.author,
-        "url": claim.url,
-        "claimed_at": claim.claimed,
-        "state": claim.state,
-        "agent": claim.agent or None,
-        "run": claim.run if is_started else None,
-        "branch": claim.branch or None,
-        "note": claim.note,
-        "comment": claim.comment or None,
-        "comment_url": claim.comment_url or None,
-        "repo": claim.root,
-    }
-
-
 def print_claims(claims: Sequence[IssueClaim], *, is_json: bool) -> int:
     """Print the issues that were picked up, newest first, and return the exit code."""
     if is_json:
-        listed = [{"source": claim.source, **claim_fields(claim)} for claim in claims]
+        listed = [{"source": claim.source, **encode_row(claim, CLAIM_COLUMNS)} for claim in claims]
         click.echo(as_json({"schema": SCHEMA, "issues": listed}))
         return exit_codes.GOAL_MET
-    for row in align_columns([_format_row(claim) for claim in claims]):
-        click.echo(escape_for_terminal("  ".join(row).rstrip()))
+    for line in format_table(claims, CLAIM_COLUMNS, now=time.time(), has_headings=False):
+        click.echo(line)
     if not claims:
         print_to_stderr("no issues have been picked up yet; start with podium watch SOURCE")
     return exit_codes.GOAL_MET
-
-
-def _format_row(claim: IssueClaim) -> tuple[str, ...]:
-    is_started = claim.state not in ("claimed", "triage", "person")
-    return (
-        format_issue_name(claim.issue),
-        f"{datetime.fromtimestamp(claim.claimed):%Y-%m-%d %H:%M}",
-        claim.state,
-        claim.agent or "-",
-        claim.run if is_started else "-",
-        f"comment {claim.comment}" if claim.comment else "-",
-        truncate_line(
-            claim.note if claim.state in ("person", "claimed") and claim.note else claim.title, LONGEST_TITLE
-        ),
-    )
 
 
 def print_dry_run(settings: Settings, place: Path, source: IssueSource, options: WatchOptions, *, is_json: bool) -> int:

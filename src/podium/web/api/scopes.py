@@ -16,6 +16,7 @@ from litestar.types import Guard
 
 from ...values.actor import AccessScope, Actor, get_scope
 from .access_tokens import AccessToken
+from .problem import list_errors
 from .route_parameters import Server
 
 Connection = ASGIConnection[Any, Any, Any, Any]
@@ -69,8 +70,8 @@ def may(act: Callable[..., object]) -> Guard:
 SCOPE_OF_GUARD: dict[Guard, AccessScope] = {may_read: "read", may_act: "act", may_approve: "approve"}
 
 
-def declare_scopes(app: Litestar, open_paths: frozenset[str]) -> None:
-    """Add the scope that each route needs to the API's OpenAPI document.
+def document_routes(app: Litestar, open_paths: frozenset[str]) -> None:
+    """Add the scope that each route needs, and the errors that it can respond with, to the API's OpenAPI document.
 
     Raise TypeError for a documented route that checks no scope, unless its path is one of `open_paths`.
     """
@@ -82,6 +83,7 @@ def declare_scopes(app: Litestar, open_paths: frozenset[str]) -> None:
             if not scopes and handler.resolve_include_in_schema() and route.path not in open_paths:
                 raise TypeError(f"the route {route.path} checks no scope; add a guard such as may_read")
             handler.security = [{SECURITY_SCHEME: scopes}] if scopes else None
+            handler.responses = list_errors(route.path, is_read="GET" in handler.http_methods)
 
 
 def _list_scopes(handler: HTTPRouteHandler) -> list[str]:

@@ -2,11 +2,35 @@
 
 from __future__ import annotations
 
-from msgspec import json
+from typing import Annotated, Any
+
+from litestar.plugins import OpenAPISchemaPlugin
+from litestar.typing import FieldDefinition
+from msgspec import UNSET, Raw, UnsetType, json
 
 from ...values.errors import StoreCorrupt
-from ...values.event import decode_entry
+from ...values.event import Entry, decode_entry
 from ...views.event_text import STREAMED_KINDS, describe_entry
+
+
+class SentEntry(Entry, frozen=True, kw_only=True):
+    """An entry with its sentence. Streamed text has none; nor has an entry that a newer version of Podium wrote."""
+
+    text: str | UnsetType = UNSET
+
+
+StoredEntry = Annotated[Raw, SentEntry]
+"""An entry that is sent without decoding it."""
+
+
+class StoredJsonPlugin(OpenAPISchemaPlugin):
+    """Documents the type of stored JSON, which is sent without decoding it."""
+
+    def is_plugin_supported_field(self, field_definition: FieldDefinition) -> bool:
+        return field_definition.annotation is Raw and bool(field_definition.metadata)
+
+    def to_openapi_schema(self, field_definition: FieldDefinition, schema_creator: Any) -> Any:
+        return schema_creator.for_field_definition(FieldDefinition.from_annotation(field_definition.metadata[0]))
 
 
 def add_sentence(line: bytes, kind: str, *, user: str) -> bytes:

@@ -24,12 +24,12 @@ from ....protocols.a2a_agent import (
     RpcRequest,
     SendMessage,
     TaskEvents,
+    build_card,
     build_message_text,
-    card_fields,
+    build_task,
     parse_rpc_request,
     parse_send_message,
     parse_task_id,
-    task_fields,
 )
 from ....protocols.conversation import find_conversation, find_first_run
 from ....protocols.openai_chat import find_model
@@ -62,7 +62,7 @@ ACTS: dict[str, Callable[..., object]] = {
 def read_card(name: FromPath[str], request: ApiRequest, server: Server) -> Fields:
     """Return an agent's card."""
     agent = find_model(load_roster(server.repo, server.settings.home), name)
-    return card_fields(agent, f"{request.base_url}a2a/{name}")
+    return build_card(agent, f"{request.base_url}a2a/{name}")
 
 
 @post("/a2a/{name:str}", guards=[may_read], status_code=200)
@@ -75,9 +75,9 @@ async def answer_rpc(name: FromPath[str], request: ApiRequest, server: Server) -
         require_scope(request, get_scope(ACTS[rpc.method]) if rpc.method in ACTS else "read")
         found = await _dispatch(server, name, rpc)
     except RpcError as error:
-        return Response(_error_fields(id, error.code, str(error)))
+        return Response(_build_error(id, error.code, str(error)))
     except PodiumError as error:
-        return Response(_error_fields(id, INVALID_PARAMS, str(error)))
+        return Response(_build_error(id, INVALID_PARAMS, str(error)))
     if isinstance(found, dict):
         return Response({"jsonrpc": "2.0", "id": id, "result": found})
     token = get_token(request)
@@ -213,7 +213,7 @@ def _name_endpoint(name: str) -> str:
 
 def _load_task(server: ServerContext, name: str, run: str) -> Fields:
     report, state = _load_report(server, name, run)
-    return task_fields(report, state, find_first_run(server.store, run))
+    return build_task(report, state, find_first_run(server.store, run))
 
 
 async def _encode_events(
@@ -228,10 +228,10 @@ async def _encode_events(
             else:
                 yield b"data: %s\n\n" % msgspec.json.encode({"jsonrpc": "2.0", "id": id, "result": event})
     except PodiumError as error:
-        yield b"data: %s\n\n" % msgspec.json.encode(_error_fields(id, INTERNAL_ERROR, str(error)))
+        yield b"data: %s\n\n" % msgspec.json.encode(_build_error(id, INTERNAL_ERROR, str(error)))
 
 
-def _error_fields(id: str | int | None, code: int, message: str) -> Fields:
+def _build_error(id: str | int | None, code: int, message: str) -> Fields:
     return {"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}}
 
 

@@ -19,12 +19,12 @@ from ....protocols.openai_chat import (
     HEARTBEAT,
     ChatRequest,
     CompletionWriter,
+    build_error,
+    build_model,
+    build_model_list,
     build_request_text,
     encode_data,
-    error_fields,
     find_model,
-    model_fields,
-    models_list_fields,
     parse_chat_request,
 )
 from ....roster.discovery import Roster, load_roster
@@ -51,13 +51,13 @@ FAILED_STATUS: dict[Outcome, HTTPStatus] = {
 @get("/v1/models", guards=[may_read], sync_to_thread=True)
 def list_models(server: Server) -> dict[str, Any]:
     """List the agents and teams in the server's repository as model objects of the OpenAI API."""
-    return models_list_fields(_load_roster(server))
+    return build_model_list(_load_roster(server))
 
 
 @get("/v1/models/{name:str}", guards=[may_read], sync_to_thread=True)
 def read_model(name: FromPath[str], server: Server) -> dict[str, Any]:
     """Return the agent or team with this name as a model object of the OpenAI API."""
-    return model_fields(find_model(_load_roster(server), name))
+    return build_model(find_model(_load_roster(server), name))
 
 
 @post("/v1/chat/completions", guards=[may(start_run)], status_code=200)
@@ -80,9 +80,9 @@ async def complete_chat(request: ApiRequest, server: Server) -> Response[Any] | 
         result = await _wait_result(request, server, run)
     if not result.succeeded:
         status = _find_failed_status(result)
-        fields = error_fields(status, describe_missing_answer(result))
-        return Response(fields, status_code=status, headers={RUN_HEADER: run.id, **NO_RETRY})
-    fields = CompletionWriter(run.id, chat.model, created=int(time.time())).completion_fields(result)
+        error = build_error(status, describe_missing_answer(result))
+        return Response(error, status_code=status, headers={RUN_HEADER: run.id, **NO_RETRY})
+    fields = CompletionWriter(run.id, chat.model, created=int(time.time())).build_completion(result)
     return Response(fields, headers={RUN_HEADER: run.id})
 
 
@@ -125,7 +125,7 @@ async def _stream_chat(
                 return
         result = await run.result()
         if not result.succeeded:
-            yield encode_data(error_fields(_find_failed_status(result), describe_missing_answer(result))) + DONE
+            yield encode_data(build_error(_find_failed_status(result), describe_missing_answer(result))) + DONE
             return
         if rest := answer.finish(result.text):
             yield writer.encode_text(rest)

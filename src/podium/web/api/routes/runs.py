@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from typing import Annotated
+from typing import Annotated, Any
 
 from anyio import to_thread
 from litestar import get, post
@@ -39,7 +39,7 @@ from ....workers.background_run import BackgroundRun, enqueue_background_run
 from ..command_once import run_once
 from ..route_parameters import CurrentActor, IdempotencyKey, RunPrefix, Server
 from ..scopes import ApiRequest, get_token, may, may_read, require_scope
-from ..sent_entry import add_sentence
+from ..sent_entry import StoredEntry, add_sentence
 from ..server_context import ServerContext
 
 MOST_ENTRIES = 20_000
@@ -106,7 +106,7 @@ class EntryPage(Document, frozen=True, kw_only=True):
     state: Phase
     cursor: str
     has_more: bool
-    entries: list[Raw]
+    entries: list[StoredEntry]
 
 
 class HashedEntry(Document, frozen=True, kw_only=True):
@@ -115,7 +115,7 @@ class HashedEntry(Document, frozen=True, kw_only=True):
     run: str
     hash: str
     previous_hash: str
-    entry: Raw
+    entry: StoredEntry
 
 
 class StartedRun(DocumentPart, frozen=True, kw_only=True):
@@ -143,7 +143,7 @@ class RunDocument(Document, frozen=True, kw_only=True):
 
     run: str
     state: Phase
-    document: Raw
+    document: Annotated[Raw, dict[str, Any]]
 
 
 class RunChanges(Document, frozen=True, kw_only=True):
@@ -157,7 +157,7 @@ class RunChanges(Document, frozen=True, kw_only=True):
     state: Phase
     after: int
     has_more: bool
-    changes: list[Raw]
+    changes: list[Annotated[Raw, list[Any]]]
 
 
 @get("/api/runs", guards=[may_read], sync_to_thread=True)

@@ -19,11 +19,12 @@ from ....values.column import encode_rows
 from ....values.document import Document
 from ....values.errors import Mistake, NoSuchRun, StoreCorrupt
 from ....values.event import KINDS, SCHEMA, ArtifactStored, TeamFormed
-from ....views.decision_fields import DECISION_COLUMNS, list_decision_rows, whole_decision_fields
+from ....views.decision_listing import DECISION_COLUMNS, encode_decision, list_decision_rows
 from ..route_parameters import RepoFolder, RunPrefix, Server
 from ..scopes import ApiRequest, get_token, may_read
 
 MOST_PLANS = 50
+DOWNLOAD_TYPE = "application/octet-stream"
 
 
 class RunPlans(Struct, frozen=True, kw_only=True):
@@ -94,12 +95,11 @@ def list_artifacts(run: RunPrefix, server: Server) -> ArtifactList:
     """List the artifacts that the steps of a run produced."""
     with open_reader(server.store) as reader:
         id = find.resolve(reader, run, repo=server.repo).run
-        events = [entry.event for work in iter_work_runs(reader, id) for entry in work.entries]
-        artifacts = [event for event in events if isinstance(event, ArtifactStored)]
+        artifacts = [one for work in iter_work_runs(reader, id) for one in work.plans.artifacts]
     return ArtifactList(run=id, artifacts=artifacts)
 
 
-@get("/api/artifacts/{digest:str}", guards=[may_read], sync_to_thread=True)
+@get("/api/artifacts/{digest:str}", guards=[may_read], media_type=DOWNLOAD_TYPE, sync_to_thread=True)
 def read_artifact(digest: FromPath[str], server: Server) -> Response[bytes]:
     """Return the content of an artifact as a download."""
     with open_reader(server.store) as reader:
@@ -108,7 +108,7 @@ def read_artifact(digest: FromPath[str], server: Server) -> Response[bytes]:
         raise NoSuchRun(f"artifact {digest[:64]!r} not found")
     # Agents wrote the content, so a browser must only download it, not display it or guess its type.
     headers = {"content-disposition": f'attachment; filename="{digest[:12]}.txt"'}
-    return Response(data, media_type="application/octet-stream", headers=headers)
+    return Response(data, headers=headers)
 
 
 @get("/api/decisions", guards=[may_read], sync_to_thread=True)
@@ -133,7 +133,7 @@ def read_decision(
         raise Mistake("the run id is empty; give the id of a run and the id of a decision")
     place = find_decision_repo(server.find_place(repo, by=get_token(request)))
     record = find_decision(server.store, place, f"{run}/{decision_id}")
-    return DecisionDocument(decision=whole_decision_fields(record))
+    return DecisionDocument(decision=encode_decision(record))
 
 
 ROUTES = (list_plans, read_plan, list_artifacts, read_artifact, read_decisions, read_decision)

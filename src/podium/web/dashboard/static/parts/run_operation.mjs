@@ -24,7 +24,7 @@ export default function Operation({ log, view, moment, path, at, onOpen }) {
     <h3>${node.ended === null ? "Text so far" : "Answer"}</h3>
     ${node.text ? html`<${LongText} key=${path} text=${node.text} isLive=${node.ended === null} />`
       : html`<p class="quiet">${node.ended === null ? "No text yet." : "The operation ended without text."}</p>`}
-    <${Workers} workers=${(find(log.activity.operations, path)?.workers ?? []).filter((one) => one.seq <= (at ?? Infinity))} />
+    <${Workers} workers=${log.activity.workers.filter((one) => one.operation === path && one.seq <= (at ?? Infinity))} />
     <${Tools} key=${`${path} tools`} log=${log} calls=${listCalls(log.activity, path)} until=${at ?? Infinity} onOpen=${onOpen} />
   </article>`;
 }

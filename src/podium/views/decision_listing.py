@@ -1,4 +1,4 @@
-"""The columns of a list of decisions, and a whole decision as JSON fields."""
+"""The columns of a list of decisions, and a whole decision."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import msgspec
 
 from ..core.decision_state import find_result, get_weight
 from ..values.column import Column, encode_row
-from ..values.event import BallotCast, DecisionCommitted
+from ..values.document import DocumentPart
+from ..values.event import DecisionCommitted
 from .decision_record import DecisionRecord, list_participants, render_decision
 
 
@@ -77,40 +78,50 @@ DECISION_COLUMNS: tuple[Column[DecisionRow], ...] = (
 """The columns of a list of decisions."""
 
 
-def whole_decision_fields(record: DecisionRecord) -> dict[str, Any]:
-    """Return a decision as JSON fields, with its vote, its ballots and the text of its record."""
+class Vote(DocumentPart, frozen=True, kw_only=True):
+    """A vote's rule, who can vote, who has not voted yet, and when the vote times out.
+
+    `missing` says what the vote still needs for a result. `closes_at` is the earliest time when an open vote can time
+    out. If the run is interrupted and resumed, the vote window starts again, so the vote times out later.
+    """
+
+    rule: str
+    decide_by: str
+    eligible: dict[str, float]
+    waiting_for: list[str]
+    closed: str | None
+    closes_at: float | None
+    missing: str
+
+
+def encode_decision(record: DecisionRecord) -> dict[str, Any]:
+    """Return a decision as a row of a list, with its vote, its ballots and the text of its record."""
     state, made = record.state, record.state.committed
+    ballots = []
+    for ballot in state.ballots.values():
+        seq, at = record.ballot_entries.get(ballot.voter, (None, None))
+        ballots.append(msgspec.to_builtins(ballot) | {"seq": seq, "at": at})
     return encode_row(DecisionRow(record), DECISION_COLUMNS) | {
         "evidence": state.proposal.evidence,
         "proposed_by": state.proposal.by,
         "committed_by": "" if made is None else made.by,
         "consequences": "" if made is None else made.consequences,
-        "vote": vote_fields(record),
-        "ballots": [_ballot_fields(record, ballot) for ballot in state.ballots.values()],
+        "vote": describe_vote(record),
+        "ballots": ballots,
         "refused": state.refused,
         "text": render_decision(record),
     }
 
 
-def _ballot_fields(record: DecisionRecord, ballot: BallotCast) -> dict[str, Any]:
-    seq, at = record.ballot_entries.get(ballot.voter, (None, None))
-    return {**msgspec.to_builtins(ballot), "seq": seq, "at": at}
-
-
-def vote_fields(record: DecisionRecord) -> dict[str, Any]:
-    """Return a vote's rule, who can vote, who has not voted yet, and when the vote times out, as JSON fields.
-
-    `missing` says what the vote still needs for a result. `closes_at` is the earliest time when an open vote can time
-    out. If the run is interrupted and resumed, the vote window starts again, so the vote times out later.
-    """
+def describe_vote(record: DecisionRecord) -> Vote:
+    """Return the state of a vote."""
     proposal, closed = record.state.proposal, record.state.closed
     is_open = closed is None and record.state.committed is None
-    return {
-        "rule": proposal.rule,
-        "decide_by": proposal.decide_by,
-        "eligible": {name: get_weight(proposal, name) for name in proposal.eligible},
-        "waiting_for": [name for name in proposal.eligible if name not in record.state.ballots] if is_open else [],
-        "closed": None if closed is None else closed.why,
-        "closes_at": record.proposed_at + proposal.window if is_open and proposal.eligible else None,
-        "missing": find_result(record.state).missing if record.state.committed is None else "",
-    }
+    return Vote.of(
+        proposal,
+        eligible={name: get_weight(proposal, name) for name in proposal.eligible},
+        waiting_for=[name for name in proposal.eligible if name not in record.state.ballots] if is_open else [],
+        closed=None if closed is None else closed.why,
+        closes_at=record.proposed_at + proposal.window if is_open and proposal.eligible else None,
+        missing=find_result(record.state).missing if record.state.committed is None else "",
+    )
