@@ -39,22 +39,32 @@ def test_the_errors_that_people_catch_are_public() -> None:
     assert {kind.__name__ for kind in kinds} - internal <= set(podium.__all__)
 
 
+def find_other_imports(source: str) -> list[str]:
+    """Return the names of Podium that a program imports although they are not public."""
+    others = []
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.ImportFrom(module=str(module), names=names) if module.split(".")[0] == "podium":
+                public = import_module(module).__all__ if module in PACKAGES else ()
+                others += [f"{module}.{alias.name}" for alias in names if alias.name not in public]
+            case ast.Import(names=names):
+                ours = [alias.name for alias in names if alias.name.split(".")[0] == "podium"]
+                others += [name for name in ours if name not in PACKAGES]
+    return others
+
+
 @pytest.mark.parametrize(
-    "page", sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")]), ids=lambda page: page.stem
+    "page", sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]), ids=lambda page: page.stem
 )
 def test_the_documents_import_public_names_only(page: Path) -> None:
-    others = []
-    for block in PYTHON_BLOCK.findall(page.read_text(encoding="utf-8")):
-        for node in ast.walk(ast.parse(block)):
-            match node:
-                case ast.ImportFrom(module=str(module), names=names) if module.split(".")[0] == "podium":
-                    public = import_module(module).__all__ if module in PACKAGES else ()
-                    others += [f"{module}.{alias.name}" for alias in names if alias.name not in public]
-                case ast.Import(names=names):
-                    ours = [alias.name for alias in names if alias.name.split(".")[0] == "podium"]
-                    others += [name for name in ours if name not in PACKAGES]
+    blocks = PYTHON_BLOCK.findall(page.read_text(encoding="utf-8"))
 
-    assert others == []
+    assert [name for block in blocks for name in find_other_imports(block)] == []
+
+
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda example: example.stem)
+def test_the_examples_import_public_names_only(example: Path) -> None:
+    assert find_other_imports(example.read_text(encoding="utf-8")) == []
 
 
 def test_the_api_reference_is_what_the_docstrings_make() -> None:

@@ -6,8 +6,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from anyio import fail_after
 
-from podium import Result, Run
+from podium import Agent, Result, Run
+from podium.runs.run_steering import post_pause
 from podium.values.agent import Budget, Member, Team
 from podium.values.event import TextStreamed
 from podium.values.team_options import Mode
@@ -15,6 +17,7 @@ from podium.values.usage import Usage
 from podium.views.report_parts import ReportPart
 from podium.views.run_report import Report
 
+from ..actors import ADA
 from ..studio import Studio
 
 End = Callable[[Run], Awaitable[None]]
@@ -140,3 +143,16 @@ async def test_of_several_rounds_the_last_finished_text_of_each_member_is_delive
 
 def read_parts(studio: Studio, result: Result) -> tuple[ReportPart, ...]:
     return Report.from_entries(studio.entries(result)).parts
+
+
+async def test_a_run_that_is_paused_before_the_work_begins_is_paused(studio: Studio) -> None:
+    async with studio.app() as app:
+        driver = await app.runs.create(Agent(name="solo", engine="scripted"), "go", {}, by=ADA)
+        await driver.timeline.wait_written()
+        post_pause(app.settings.store, driver.id, by=ADA)
+        await driver.deliver()
+        with fail_after(40):
+            result = await driver.run()
+
+    assert result.outcome == "paused"
+    assert studio.calls == []

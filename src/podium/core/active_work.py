@@ -6,8 +6,6 @@ for limits to reset, a process can stop working on the run until then.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -15,7 +13,7 @@ from .effect import Effect
 from .limit_waits import LimitWait, LimitWaits
 
 if TYPE_CHECKING:
-    from .clock import PausableTimeout, RunTimeouts
+    from .clock import RunTimeouts
     from .timeline import Timeline
 
 IDLE_SECONDS = 1.0
@@ -28,7 +26,7 @@ class ActiveWork:
     With `parks_at_limits`, the work ends while all agents of the run wait for providers' limits to reset.
     """
 
-    __slots__ = ("_limit", "_timeline", "_timeouts", "limit_waits", "running_effects", "wakeup")
+    __slots__ = ("_timeline", "_timeouts", "limit_waits", "running_effects", "wakeup")
 
     def __init__(self, timeline: Timeline, *, parks_at_limits: bool) -> None:
         self.running_effects = 0
@@ -38,8 +36,6 @@ class ActiveWork:
         """The wait until a provider's limit resets, if it ended the work; otherwise None."""
         self._timeline = timeline
         self._timeouts: RunTimeouts | None = None
-        self._limit: PausableTimeout | None = None
-        """The time limit for the whole work. None while this process does not work on the run."""
 
     @property
     def effect(self) -> Effect:
@@ -53,21 +49,11 @@ class ActiveWork:
             self._timeouts = _load_timeouts_class()()
         return self._timeouts
 
-    @contextmanager
-    def limit_work(self, limit: PausableTimeout, agent: str) -> Iterator[None]:
-        """Work on the run during the block, within this limit. Pausing the run ends the block too."""
-        self._limit = limit
-        try:
-            with self.timeouts.track_timeout(limit, agent), limit.scope:
-                yield
-        finally:
-            self._limit = None
-
     def pause(self) -> None:
         """Prevent new effects from starting, and end the work when the last running effect ends."""
         self._timeline.index.is_pausing = True
-        if self.running_effects == 0 and self._limit is not None:
-            self._limit.scope.cancel()
+        if self.running_effects == 0 and self.timeouts.is_running:
+            self.timeouts.whole.scope.cancel()
 
     async def wait_while_paused(self) -> None:
         """Block forever if the run is being paused, so that no timeout is reported while the run stops."""
@@ -90,11 +76,11 @@ class ActiveWork:
         wait.
         """
         wait = self.limit_waits.next_wait
-        if wait is None or self._limit is None:
+        if wait is None or not self.timeouts.is_running:
             return
         if seq == self._timeline.seq and self._only_waits_for_limits:
             self.wakeup = wait
-            self._limit.scope.cancel()
+            self.timeouts.whole.scope.cancel()
             return
         from asyncio import get_running_loop  # imported here because reading a store needs no event loop
 

@@ -65,7 +65,14 @@ class RunTimeouts:
     """The active timeouts of a run, each with the scope path that it applies to."""
 
     def __init__(self) -> None:
+        self.whole = PausableTimeout(inf)
+        """The time limit for the whole work on the run. Cancelling its scope ends the work."""
         self._timeouts: dict[PausableTimeout, str] = {}
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the whole work is being timed, so that ending it now has an effect."""
+        return self.whole in self._timeouts
 
     @contextmanager
     def apply_timeout(self, place: str, seconds: float) -> Iterator[PausableTimeout]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from msgspec import structs
+
 from ..values.agent import Member, Team
 from ..values.errors import Mistake
 from ..values.field_reader import FieldReader
@@ -123,7 +125,14 @@ MEMBER_KEYS = list_keys(Member, KINDS)
 MODE_KEYS: Mapping[str, Keys] = {mode: list_keys(options, KINDS) for mode, options in MODES.items()}
 """The keys of each mode, in addition to `mode` and `members`."""
 OPTION_KEYS: Keys = {name: key for keys in MODE_KEYS.values() for name, key in keys.items()}
-TEAM_KEYS: Keys = {**list_keys(Team, KINDS), **OPTION_KEYS}
+_OWN_KEYS = list_keys(Team, KINDS)
+_MODE_VALUE = "; ".join(
+    (
+        join_words([f"`{mode}`" for mode in MODES], last="or"),
+        "`orchestrator` is accepted as an alias for `orchestrate`, and `orchestrator-reflect` for `reflect`",
+    )
+)
+TEAM_KEYS: Keys = {**_OWN_KEYS, "mode": structs.replace(_OWN_KEYS["mode"], value=_MODE_VALUE), **OPTION_KEYS}
 """The keys of a team, in all modes."""
 SPELLINGS = {"terminationMode": "termination", "termination_mode": "termination"}
 """Other spellings of keys."""

@@ -17,7 +17,6 @@ from anyio import move_on_after
 from msgspec import structs
 
 from ..core.budget import BUDGET_UNCHANGED
-from ..core.clock import PausableTimeout
 from ..core.engine import CUT_OFF_MARK
 from ..core.lost_members import find_lost_members
 from ..core.operation import RunContext
@@ -94,8 +93,7 @@ class RunDriver:
         self.worker_task = started.errand
         """The worker task with the paths on this machine, if this is a worker's run."""
         self._started_at = first.at
-        self._timeout = PausableTimeout(inf)
-        """The time limit for the work on the run. Cancelling its scope ends the work."""
+        self._timeout = self.timeline.work.timeouts.whole
         self._followers: list[Follower] = []
         self.result: Result | None = None
         self._finished = Flag()
@@ -219,7 +217,7 @@ class RunDriver:
         self._timeout.set_duration(self._time_limit - timeline.earlier_seconds)
         answer: Answer | None = None
         ended: RunEnded | RunPaused | None = None
-        with timeline.work.limit_work(self._timeout, self.agent):
+        with timeline.work.timeouts.track_timeout(self._timeout, self.agent), self._timeout.scope:
             if not (index.stop_asked or index.is_pausing):
                 try:
                     await self._report_start()

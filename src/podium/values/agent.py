@@ -12,8 +12,7 @@ from msgspec import Struct, structs
 
 from .errors import BadAgent
 from .key import Key
-from .plain_text import join_words, split_at_commas
-from .team_options import EVALUATOR, MODE_ALIASES, MODES, choose_default_mode
+from .plain_text import split_at_commas
 
 Source = Literal["built-in", "user", "repo", "code"]
 Isolation = Literal["shared", "worktree", "process", "together"]
@@ -63,6 +62,9 @@ class Member(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How much the member's vote counts in a weighted decision."""
 
 
+EVALUATOR = Key("the agent that judges the work", "an agent other than the lead", kind="agent name")
+
+
 class Team(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The team that an agent leads; `options` contains the keys for its mode, as written; see `TeamOptions`.
 
@@ -73,9 +75,7 @@ class Team(Struct, frozen=True, kw_only=True, omit_defaults=True):
         str,
         Key(
             "how the team works",
-            f"{join_words([f'`{mode}`' for mode in MODES], last='or')}; `orchestrator` is accepted as an alias for "
-            "`orchestrate`, and `orchestrator-reflect` for `reflect`",
-            "`discuss` if `termination` or `max_rounds` is given, otherwise `orchestrate`",
+            default="`discuss` if `termination` or `max_rounds` is given, otherwise `orchestrate`",
             kind="mode",
         ),
     ]
@@ -95,6 +95,9 @@ class Team(Struct, frozen=True, kw_only=True, omit_defaults=True):
         put = structs.force_setattr
         members: Iterable[Any] = self.members
         put(self, "members", tuple(Member(agent=one) if isinstance(one, str) else one for one in members))
+        # Imported here to keep start-up fast: few runs have teams.
+        from .team_options import MODE_ALIASES
+
         if self.mode in MODE_ALIASES:
             put(self, "mode", MODE_ALIASES[self.mode])
 
@@ -442,6 +445,8 @@ def _parse_mapping(written: Mapping[str, Any], kind: type[S], *, of: str) -> S:
     keys = kind.__struct_fields__
     given = dict(written)
     if kind is Team and "options" not in given:
+        from .team_options import MODE_ALIASES, choose_default_mode  # imported here to keep start-up fast
+
         given = {key: value for key, value in written.items() if key in keys}
         options = given["options"] = {key: value for key, value in written.items() if key not in keys}
         given.setdefault("mode", choose_default_mode(options))

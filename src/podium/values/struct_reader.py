@@ -52,6 +52,15 @@ KINDS: Kinds = {
 }
 """The kinds of values that every file can contain."""
 
+READERS: Mapping[Any, Reader] = {
+    str: FieldReader.read_text,
+    bool: FieldReader.read_bool,
+    float: FieldReader.read_positive_number,
+    tuple[str, ...]: FieldReader.read_texts,
+    dict[str, str]: read_text_table,
+}
+"""The functions that read the values of these types."""
+
 VALUES = {
     bool: "true or false",
     float: "seconds",
@@ -170,16 +179,9 @@ def _find_reader(
         return partial(FieldReader.read_choice, words=words)
     if struct is not None and hint is struct:
         return partial(read_struct, struct=struct, keys=keys)
-    simple: Mapping[Any, Reader] = {
-        str: FieldReader.read_text,
-        bool: FieldReader.read_bool,
-        float: FieldReader.read_positive_number,
-        tuple[str, ...]: FieldReader.read_texts,
-        dict[str, str]: read_text_table,
-    }
-    if hint not in simple:
+    if hint not in READERS:
         raise TypeError(f"it is not known how {name} is read; give its key a kind")
-    return simple[hint]
+    return READERS[hint]
 
 
 def _make_group(name: str, own: FileKey, parts: Keys) -> FileKey:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Struct, structs
 
+from .agent import EVALUATOR
 from .key import Key
 
 Mode = Literal["broadcast", "sequential", "orchestrate", "reflect", "discuss", "collaborate"]
@@ -16,7 +17,6 @@ Mode = Literal["broadcast", "sequential", "orchestrate", "reflect", "discuss", "
 MODE_ALIASES = {"orchestrator": "orchestrate", "orchestrator-reflect": "reflect"}
 """Names that other systems use for some of the modes."""
 
-EVALUATOR = Key("the agent that judges the work", "an agent other than the lead", kind="agent name")
 _CHECKS = Key("commands that must pass on a clean checkout of the work", "a list of commands", kind="checks")
 WorkerTimeout = Annotated[float, Key("the time limit for one member")]
 CollectionTimeout = Annotated[float, Key("the time limit for all members together")]

@@ -65,9 +65,7 @@ def write_replay_page(reader: StoreReader, run: str) -> str:
         title=escape(f"{summary.started.agent}: {summary.started.request.text[:60]}"),
         style="\n".join(files[name].content.decode() for name in STYLES),
         run=data.replace("<", "\\u003c"),
-        imports=json.dumps(
-            {"imports": _collect_modules({name: file.content.decode() for name, file in files.items()})}
-        ),
+        imports=json.dumps({"imports": _collect_modules(files)}),
         first=FIRST,
     )
 
