@@ -23,7 +23,6 @@ from ..views.run_plans import RunPlans, TeamWork
 from ..views.run_usage import RunUsage
 from ..views.run_view import OperationNode, RunView
 from ..views.worker_record import CheckRun, WorkerRecord
-from ..views.worker_state import list_checkout_work
 from .request_details import WaitingRequest, list_request
 from .run_lookup import find_wakeup_time
 from .work_lookup import is_team_worker
@@ -226,7 +225,8 @@ class OverviewRowBuilder:
         started = summary.started
         state, task, root = summary.phase, started.errand, self.view.root
         is_working = state == "running"
-        works_in = () if task is None else list_checkout_work(task, None, self._record.committed)
+        committed = self._record.committed
+        commits = () if committed is None else (committed, *committed.also)
         return OverviewRow(
             id=summary.id,
             state=state,
@@ -240,8 +240,8 @@ class OverviewRowBuilder:
             steps=_count_steps(works),
             usage=FullUsage.of(self._usage.total),
             model=self._usage.model,
-            added=sum(one.added for one in works_in),
-            removed=sum(one.removed for one in works_in),
+            added=sum(one.added for one in commits),
+            removed=sum(one.removed for one in commits),
             activity=count_activity(self._entry_times, now=now) if is_working else (),
             context=None if (largest := self._usage.largest_context) is None else ShownContext.of(largest),
             result=self._find_result_line(),
