@@ -29,6 +29,8 @@ from .settings_keys import find_scope
 from .trust import Trust
 
 SERVER = "mcpServers."
+PROGRAMS = ("engines.", SERVER)
+"""The beginnings of the keys of programs that agents use."""
 OWN = "yours."
 """The beginning of the keys of the user's own definitions that use files of a repository."""
 
@@ -173,8 +175,9 @@ def build_own_trust_name(key: str, repo: Path | None) -> str:
 
 
 def list_proposals(document: SettingsDocument, repo: Path) -> tuple[Proposal, ...]:
-    """Return the settings in a repository's document that take effect only if the user trusts them."""
-    return tuple(make_proposal(key, value, repo) for key, value in _iter_values(document))
+    """Return the settings in a repository's document that take effect only if the user trusts them, programs first."""
+    found = (make_proposal(key, value, repo) for key, value in _iter_values(document))
+    return tuple(sorted(found, key=lambda one: not one.key.startswith(PROGRAMS)))
 
 
 def trust_id_for_key(key: str, repo: Path) -> tuple[Literal["server", "settings"], str]:
