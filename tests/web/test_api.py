@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
@@ -29,6 +30,7 @@ from podium.values.event import (
 )
 from podium.values.request import Request
 
+from ..views.test_run_state import apply_changes, omit_zeros
 from . import screen_data as data
 from .api_client import ApiClient
 from .conftest import Site, open_site
@@ -98,6 +100,23 @@ def test_a_run_is_read_with_its_tree_its_costs_and_its_entries(site: Site, clien
     assert [entry["seq"] for entry in entries["entries"]] == list(range(1, read["entries"] + 1))
     assert client.read(f"/api/runs/{run}/entries", until=2)["entries"] == entries["entries"][:2]
     assert [one["id"] for one in client.read("/api/runs", text="say it", state="succeeded")["runs"]] == [run]
+
+
+def test_the_state_of_a_run_is_read_at_an_entry_and_changed_up_to_another(site: Site, client: ApiClient) -> None:
+    site.studio.agent("talker", says=["One.", "Two."])
+    run = site.run("talker").run_id
+    last = len(read_entries(site.store, run))
+
+    document = client.read(f"/api/runs/{run[:8]}/state", at=3)["document"]
+    told = client.read(f"/api/runs/{run}/changes", after=3, until=last - 1)
+    rest = client.read(f"/api/runs/{run}/changes", after=last - 1)
+    for changes in (*told["changes"], *rest["changes"]):
+        apply_changes(document, msgspec.json.encode(changes))
+
+    assert (told["run"], told["state"], told["after"], told["has_more"]) == (run, "succeeded", 3, False)
+    assert (len(told["changes"]), len(rest["changes"])) == (last - 4, 1)
+    assert omit_zeros(document) == omit_zeros(client.read(f"/api/runs/{run}/state")["document"])
+    assert client.read(f"/api/runs/{run}/changes", after=last)["changes"] == []
 
 
 def test_one_entry_is_read_with_its_hash_and_the_hash_before_it(site: Site, client: ApiClient) -> None:
