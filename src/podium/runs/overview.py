@@ -15,7 +15,7 @@ from ..store.open_requests import OpenRequest, list_run_requests
 from ..store.reader import RunSummary, StoreReader
 from ..values.document import Document, DocumentPart
 from ..values.errors import StoreCorrupt
-from ..values.event import Entry
+from ..values.event import AlsoCommitted, Entry, WorkCommitted
 from ..values.phase import Phase
 from ..values.store_address import StoreAddress
 from ..values.usage import FullUsage, Usage, sum_usage
@@ -226,7 +226,9 @@ class OverviewRowBuilder:
         state, task, root = summary.phase, started.errand, self.view.root
         is_working = state == "running"
         committed = self._record.committed
-        commits = () if committed is None else (committed, *committed.also)
+        commits: tuple[WorkCommitted | AlsoCommitted, ...] = ()
+        if committed is not None:
+            commits = (committed, *committed.also)
         return OverviewRow(
             id=summary.id,
             state=state,
