@@ -313,7 +313,10 @@ class RunView(Struct):
 
 def read_budget(settings: Mapping[str, Any]) -> Budget | None:
     """Return the limits of a run in the settings that it started with."""
-    return msgspec.convert(settings.get("budget"), Budget | None)
+    try:
+        return msgspec.convert(settings.get("budget"), Budget | None)
+    except msgspec.ValidationError:  # a host of a fleet wrote it, or a newer release
+        return None
 
 
 def map_member_names(team: Team) -> dict[str, str]:
