@@ -188,7 +188,8 @@ async def test_a_worker_process_without_input_exits(lab: WorkerLab) -> None:
 
 
 async def test_a_worker_process_whose_commander_is_gone_ends(lab: WorkerLab) -> None:
-    startup_message = {"socket": str(lab.folder / "nowhere"), "run": "r", "token": "t", "parent": 1}
+    handshake = {"type": "handshake", "worker": "r", "token": "t"}
+    startup_message = {"socket": str(lab.folder / "nowhere"), "parent": 1, "handshake": handshake}
 
     done = subprocess.run(
         [sys.executable, "-m", "podium.processes.worker_main"],

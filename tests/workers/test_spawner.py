@@ -36,6 +36,9 @@ async def start_spawner(*, is_forking: bool = True, **environ: str) -> AsyncIter
 forked_or_fresh = pytest.mark.parametrize("is_forking", [True, False], ids=["forked", "spawned"])
 
 
+HANDSHAKE = {"type": "handshake", "worker": "r1", "token": "t"}
+
+
 @contextmanager
 def open_silent_socket() -> Iterator[str]:
     """Open a socket that accepts connections but never answers, so that workers wait for their welcome message."""
@@ -49,7 +52,7 @@ async def spawn_worker(spawner: Spawner, folder: Path, *, at: str = "/nowhere") 
     """Spawn a worker that connects to a commander at this address."""
 
     def make_input_line(parent: int) -> str:
-        return json.dumps({"socket": at, "run": "r1", "token": "t", "parent": parent})
+        return json.dumps({"socket": at, "parent": parent, "handshake": HANDSHAKE})
 
     return await spawner.spawn(make_input_line, log=folder / "log", folder=folder)
 
@@ -204,7 +207,7 @@ from podium.workers.spawner import open_spawner
 async def main(folder, place):
     async with open_spawner({}) as there:
         home = await there.warm_up()
-        hello = lambda parent: json.dumps({"socket": place, "run": "r1", "token": "t", "parent": parent})
+        hello = lambda parent: json.dumps({"socket": place, "parent": parent, "handshake": HANDSHAKE})
         worker = await there.spawn(hello, log=Path(folder, "log"), folder=Path(folder))
         print(home, worker.pid, flush=True)
         await anyio.sleep_forever()

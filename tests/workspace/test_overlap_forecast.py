@@ -148,7 +148,7 @@ async def test_a_conflict_is_attributed_to_the_branch_that_it_comes_from(repo: R
     told = await forecast_merges(repo.path, bases, onto="main")
 
     assert [(one.first, one.second, one.files, one.through) for one in told.pairs] == [
-        ("feat/a", "feat/b", ("a.txt",), ""),
+        ("feat/a", "feat/b", ("a.txt",), None),
         ("feat/b", "feat/c", (), "feat/a"),
         ("feat/b", "feat/d", (), "feat/a"),
     ]
