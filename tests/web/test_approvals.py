@@ -306,7 +306,9 @@ def test_the_focus_follows_the_request_that_is_shown_when_the_page_chooses_anoth
 ) -> None:
     add_shell_agent(site, "pusher", "git push --force")
     add_shell_agent(site, "tester", "cargo check -q")
-    first, second = site.start_run("pusher"), site.start_run("tester")
+    first = site.start_run("pusher")
+    site.wait_for_events(first, PermissionAsked)
+    second = site.start_run("tester")
     page = visitor.open(site, "/approvals")
     expect(page.get_by_text("2 waiting")).to_be_visible()
     items = page.get_by_role("region", name="Requests").get_by_role("link")

@@ -207,7 +207,8 @@ from podium.workers.spawner import open_spawner
 async def main(folder, place):
     async with open_spawner({}) as there:
         home = await there.warm_up()
-        hello = lambda parent: json.dumps({"socket": place, "parent": parent, "handshake": HANDSHAKE})
+        handshake = {"type": "handshake", "worker": "r1", "token": "t"}
+        hello = lambda parent: json.dumps({"socket": place, "parent": parent, "handshake": handshake})
         worker = await there.spawn(hello, log=Path(folder, "log"), folder=Path(folder))
         print(home, worker.pid, flush=True)
         await anyio.sleep_forever()
