@@ -7,7 +7,6 @@ all lists, so a further column is one line in the list's columns.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
 from msgspec import UNSET, Struct, structs
@@ -19,8 +18,7 @@ Kind = Literal["text", "number", "money", "usage", "size", "age", "duration", "d
 """How a value is formatted: `age` is a time, shown as how long ago it was; `data` is a value of any other type."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column(Generic[Row]):
+class Column(Struct, Generic[Row], frozen=True):
     """A column of a list: its name in JSON, its heading, its value in a row, and how the value is formatted.
 
     A value of UNSET is left out of the JSON. All columns are in the JSON; `shown` says which of the terminal and the
