@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from playwright.sync_api import Page, expect
 from podium.cli.commands.show import show_command
 from podium.store.reader import StoreReader
 from podium.testing import read_entries
+from podium.values.errors import Mistake
 from podium.views.run_view import RunView
 
 from .conftest import DESKTOP, Site, Visitor
@@ -34,6 +36,20 @@ def page(site: Site, visitor: Visitor, tmp_path: Path, monkeypatch: pytest.Monke
     visitor.watch(page, "file:")
     page.goto(file.as_uri())
     return page
+
+
+def test_a_file_that_cannot_be_written_is_named(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not read_entries(site.store, RUN):
+        write_busy_run(site, RUN, ENTRIES)
+    monkeypatch.setenv("PODIUM_STORE", str(site.store))
+    (tmp_path / "taken").write_text("a file")
+
+    with pytest.raises(Mistake, match=r"taken/replay\.html cannot be written: "):
+        CliRunner().invoke(show_command, [RUN, "--html", f"{tmp_path}/taken/replay.html"], catch_exceptions=False)
+
+
+def test_only_its_owner_can_read_the_file_of_a_run(page: Page, tmp_path: Path) -> None:
+    assert stat.S_IMODE((tmp_path / "replay.html").stat().st_mode) == 0o600
 
 
 def test_a_file_shows_a_run_and_replays_it_at_any_entry(site: Site, page: Page) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from ...core.open_requests import Answered, Asked
+from ...system.atomic_file import replace_file
 from ...values.document import Document, DocumentPart
 from ...values.errors import Failure
 from ...values.event import Entry, RunStarted, Trigger
@@ -67,7 +68,7 @@ def show_command(run: str, file: Path | None, is_json: bool, page: Path | None) 
         if page is not None:
             from ...web.dashboard.replay_file import write_replay_page  # imported here for start-up time
 
-            page.write_text(write_replay_page(reader, id), encoding="utf-8")
+            replace_file(page, write_replay_page(reader, id).encode())
             print_to_stderr(f"run {id} is in {page}; open this file in a browser")
             return
         summary = reader.read_summary(id)
