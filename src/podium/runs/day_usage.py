@@ -127,7 +127,7 @@ class DayUsage:
 
     def _read_start(self, reader: StoreReader, run: str) -> RunStarted:
         if run not in self._starts:
-            self._starts[run] = decode_entry(reader.read_rows(run, most=1)[0].line).started
+            self._starts[run] = reader.read_entries(run, most=1)[0].started
         return self._starts[run]
 
 

@@ -48,7 +48,7 @@ class RunStates:
             if after >= watched.first:
                 return [*islice(watched.changes, after - watched.first, after - watched.first + most)]
         state = _build_state(reader, run, after)
-        return [*state.apply_all(decode_entry(row.line, run=run) for row in reader.read_rows(run, after, most))]
+        return [*state.apply_all(reader.read_entries(run, after, most))]
 
     def _find(self, run: str) -> _WatchedRun:
         with self._lock:
@@ -72,8 +72,7 @@ class _WatchedRun:
 
     def read_news(self, reader: StoreReader, run: str) -> None:
         """Apply the new entries. The changes are recorded only once somebody has got the state."""
-        rows = reader.read_rows(run, self.state.seq)
-        entries = (decode_entry(row.line, run=run) for row in rows)
+        entries = (decode_entry(line, run=run) for _, line in reader.read_lines(run, self.state.seq))
         if self.state.seq:
             self.changes.extend(self.state.apply_all(entries))
         else:
@@ -84,6 +83,6 @@ class _WatchedRun:
 def _build_state(reader: StoreReader, run: str, seq: int) -> RunState:
     """Return the state of a run after an entry."""
     state = RunState()
-    for row in reader.read_rows(run, 0, seq):
-        state.apply(decode_entry(row.line, run=run))
+    for _, line in reader.read_lines(run, most=seq):
+        state.apply(decode_entry(line, run=run))
     return state

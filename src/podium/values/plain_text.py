@@ -69,7 +69,7 @@ def count_fitting(text: str, most: int) -> int:
 def truncate_line(text: str, most: int) -> str:
     """Return `text` as one line of at most `most` columns."""
     line = " ".join(text.split())
-    if display_width(line) <= most:
+    if (len(line) if line.isascii() else display_width(line)) <= most:
         return line
     return f"{line[: count_fitting(line, most - 1)].rstrip()}…"
 

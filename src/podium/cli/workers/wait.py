@@ -17,7 +17,7 @@ from ...store.wakeup import open_wakeup, send_wakeup
 from ...store.worker_index import WorkerIndex
 from ...values.column import encode_rows
 from ...values.errors import OutsideFailed
-from ...values.event import SCHEMA, decode_entry
+from ...values.event import SCHEMA
 from ...values.plain_text import format_utc_time
 from ...views.notification import Notification, NotificationEvent
 from ...views.worker_state import WorkerState, WorkerStateBuilder, WorkerStatus
@@ -144,8 +144,8 @@ class WorkerWaiter:
             return known
         lease = reader.read_summary(run).lease
         builder = self._builders.setdefault(run, WorkerStateBuilder())
-        for row in reader.read_rows(run, builder.seq):
-            builder.apply(decode_entry(row.line))
+        for entry in reader.read_entries(run, builder.seq):
+            builder.apply(entry)
         return builder.build_state(lease, posted=reader.read_mailbox_refs(run))
 
     def _ensure_commander(self) -> bool:

@@ -20,7 +20,8 @@ class SentEntry(Entry, frozen=True, kw_only=True):
 
 
 StoredEntry = Annotated[Raw, SentEntry]
-"""An entry that is sent without decoding it."""
+StoredEntries = Annotated[Raw, list[SentEntry]]
+"""An entry, or a list of entries, that is sent as it is stored."""
 
 
 class StoredJsonPlugin(OpenAPISchemaPlugin):

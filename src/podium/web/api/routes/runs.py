@@ -39,7 +39,7 @@ from ....workers.background_run import BackgroundRun, enqueue_background_run
 from ..command_once import run_once
 from ..route_parameters import CurrentActor, IdempotencyKey, RunPrefix, Server
 from ..scopes import ApiRequest, get_token, may, may_read, require_scope
-from ..sent_entry import StoredEntry, add_sentence
+from ..sent_entry import StoredEntries, StoredEntry, add_sentence
 from ..server_context import ServerContext
 
 MOST_ENTRIES = 20_000
@@ -106,7 +106,7 @@ class EntryPage(Document, frozen=True, kw_only=True):
     state: Phase
     cursor: str
     has_more: bool
-    entries: list[StoredEntry]
+    entries: StoredEntries
 
 
 class HashedEntry(Document, frozen=True, kw_only=True):
@@ -217,15 +217,15 @@ def read_entries(run: RunPrefix, server: Server, after: FromQuery[int] = 0, unti
         # this response and in the stream.
         last = feed.find_end()
         first = max(after, 0)
-        rows = reader.read_rows(id, first, min(max(until - first, 0), MOST_ENTRIES) if until else MOST_ENTRIES)
+        lines = reader.read_lines(id, first, min(max(until - first, 0), MOST_ENTRIES) if until else MOST_ENTRIES)
         state = reader.read_summary(id).phase
     cursor = "" if last is None else last.cursor
     return EntryPage(
         run=id,
         state=state,
         cursor=cursor,
-        has_more=len(rows) == MOST_ENTRIES,
-        entries=[Raw(add_sentence(row.line, row.kind, user=server.user)) for row in rows],
+        has_more=len(lines) == MOST_ENTRIES,
+        entries=Raw(b"[%s]" % b",".join([add_sentence(line, kind, user=server.user) for kind, line in lines])),
     )
 
 
