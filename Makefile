@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SYSTEM_PACKAGES := git bwrap rg strace chromium-headless-shell postgresql
 SCRIPT_PROGRAMS := gawk mawk jq sqlite3 tree xxd
-PORTABLE_TESTS := values views core policy patterns config roster test_examples.py test_public_names.py
+PORTABLE_TESTS := values views core policy patterns files test_examples.py test_public_names.py
 GOOSE_VERSION := 1.52.0
 GOOSE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/podium-test-agents/goose-$(GOOSE_VERSION)
 

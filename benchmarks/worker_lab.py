@@ -83,7 +83,7 @@ def open_worker_lab(bench: Bench, *, idlers: int = 1) -> Iterator[WorkerLab]:
         sender = stack.enter_context(start_child("children.podium_delegating", name="podium"))
         about = {"environ": environ, "home": str(home), "repo": str(make_repository(folder / "repo")), "log": str(log)}
         sender.ask("enlist", **about, branches=[f"idle-{next(_numbers)}" for _ in range(idlers)])
-        argv = [sys.executable, "-m", "podium.processes.commander_main"]
+        argv = [sys.executable, "-m", "podium.programs.commander"]
         stack.enter_context(start_process(argv, environ=environ))
         wait_for_calls(log, idlers)
         lab = WorkerLab(sender=sender, about=about)

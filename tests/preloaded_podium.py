@@ -32,12 +32,12 @@ READ_AT_START = ("PYTHON", "LANG", "LC_", "LD_", "TZ")
 """The beginnings of variables that an interpreter reads only when it starts."""
 SAME_AT_START = {"LANG": (None, "C.UTF-8")}
 """Values of such a variable with which an interpreter starts in the same way."""
-COMMANDER = "podium.processes.commander_main"
-PACKAGES = ("podium.cli.commands", "podium.engines.model", "podium.patterns", "podium.setup", "podium.tools")
+COMMANDER = "podium.programs.commander"
+PACKAGES = ("podium.cli.commands", "podium.engines.model", "podium.patterns", "podium.runs.assembly", "podium.tools")
 MODULES = (
     "aiohttp",
     "podium.app",
-    "podium.config.settings_reading",
+    "podium.files.settings_reading",
     "podium.policy.shell_command",
     COMMANDER,
 )

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pytest
 import yaml
 
-from podium.roster.agent_file import parse_agent_file
+from podium.files.agent_file import parse_agent_file
 from podium.values.event import KINDS
 from podium.values.team_options import MODES
 from podium.values.tool_table import TOOLS
@@ -147,7 +147,7 @@ def test_the_design_names_every_folder() -> None:
     folders = set(re.findall(r"^  ([a-z_]+)/  ", page, re.MULTILINE))
 
     assert {path.name for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__"} - folders <= {
-        *("roster", "config", "engines", "tools", "mcp_client", "workspace", "store")
+        *("files", "engines", "tools", "mcp_client", "workspace", "store")
     }
 
 

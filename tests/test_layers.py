@@ -15,14 +15,14 @@ SOURCE = Path(podium.__file__).parent
 
 LAYERS = (
     ("cli",),
-    ("web", "protocols", "processes"),
+    ("web", "protocols", "programs"),
     ("podium",),
+    ("watch", "schedules"),
     ("workers",),
     ("fleet",),
     ("runs",),
-    ("setup",),
-    ("patterns",),
-    ("roster", "config", "engines", "tools", "mcp_client", "workspace", "store"),
+    ("patterns", "roster"),
+    ("files", "engines", "tools", "mcp_client", "workspace", "store"),
     ("views",),
     ("core",),
     ("policy",),
@@ -34,8 +34,9 @@ LAYERS = (
 ALLOWED_PAIRS = {
     ("tools", "workspace"),
     ("workspace", "store"),
-    ("config", "workspace"),
-    ("mcp_client", "config"),
+    ("files", "workspace"),
+    ("files", "engines"),
+    ("mcp_client", "files"),
     ("web", "protocols"),
 }
 """Folders of one layer in which the first may import the second, but never the other way round."""
@@ -64,7 +65,7 @@ STARTING_PROCESSES = {
 POSTING_MAIL = {
     "runs/run_steering.py": "messages, and requests to pause, stop or change a run",
     "runs/answers.py": "answers to requests",
-    "runs/store_links.py": "receipts for agents' messages",
+    "runs/assembly/store_links.py": "receipts for agents' messages",
 }
 """The modules that post to a run's mailbox, and what. Everything else calls the acts in them, which need an actor."""
 
@@ -76,7 +77,7 @@ RECORDING_ACTS = {
 """What only these modules create: the acts, and what Podium itself decides or derives from an answer."""
 
 
-SURFACES = ("cli", "web", "protocols", "processes")
+SURFACES = ("cli", "web", "protocols", "programs")
 """What people and programs use. They start and resume runs through acts, which record who did it."""
 
 STARTING_RUNS = {"enqueue_worker_run", "create_worker", "write_background_run"}
@@ -89,8 +90,8 @@ PYTHON_ACTS = {"run", "start", "resume", "fork", "retry"}
 """The methods of an App for Python programs. They record the channel `api`, so no other surface calls them."""
 
 CONTINUING_RUNS = {
-    "processes/worker_main.py": {"claim"},  # a worker's process, for the run that it was started for
-    "processes/fork_server_main.py": {"run"},  # a rehearsal in a store of its own, to load modules
+    "programs/worker.py": {"claim"},  # a worker's process, for the run that it was started for
+    "programs/fork_server.py": {"run"},  # a rehearsal in a store of its own, to load modules
 }
 """The modules of surfaces that may call them nevertheless, because nobody acts."""
 
@@ -308,7 +309,7 @@ def test_routes_take_their_scope_from_the_act_that_they_call() -> None:
 
 
 def test_acts_are_below_the_surfaces() -> None:
-    assert {path.parts[0] for path, _ in find_acts()} == {"runs", "workers"}
+    assert {path.parts[0] for path, _ in find_acts()} == {"runs", "workers", "schedules"}
 
 
 def find_branch_moves(path: Path) -> Iterator[str]:

@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from podium.config.settings_keys import KEYS
-from podium.roster.agent_keys import KEYS as AGENT_KEYS
-from podium.roster.team_keys import MODE_KEYS, TEAM_KEYS, list_modes
+from podium.files.agent_keys import KEYS as AGENT_KEYS
+from podium.files.settings_keys import KEYS
+from podium.files.team_keys import MODE_KEYS, TEAM_KEYS, list_modes
 from podium.values.field_reader import to_camel_case
 from podium.values.hook_keys import HOOK_KEYS
 from podium.values.struct_reader import FileKey, Keys

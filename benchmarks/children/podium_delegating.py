@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import structs
 
 from podium import App, Settings
-from podium.roster.discovery import load_roster
+from podium.files.discovery import load_roster
 from podium.store.follower import Follower
 from podium.values.actor import Actor
 from podium.values.event import RunEnded

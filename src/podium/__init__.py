@@ -6,8 +6,8 @@ if TYPE_CHECKING:
     from .api import run as run
     from .api import start as start
     from .app import App as App
+    from .files.settings import Settings as Settings
     from .runs.run_handle import Run as Run
-    from .setup.settings import Settings as Settings
     from .tools.python_function import repeatable as repeatable
     from .values.agent import Advisors as Advisors
     from .values.agent import Agent as Agent
@@ -61,7 +61,7 @@ _MODULES = {
     "RunNotConfirmed": ".values.errors",
     "RunOver": ".values.errors",
     "RunRefused": ".values.errors",
-    "Settings": ".setup.settings",
+    "Settings": ".files.settings",
     "StoreCorrupt": ".values.errors",
     "StoreFailed": ".values.errors",
     "StoreUnreachable": ".values.errors",

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Unpack
 
 from .app import App, RunOptions
+from .files.settings import Settings
 from .runs.run_handle import Run
-from .setup.settings import Settings
 from .system.locations import find_repo
 from .values.agent import Agent
 from .values.result import Result

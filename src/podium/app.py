@@ -21,18 +21,18 @@ from .core.placement import Placement
 from .core.timeline import Timeline
 from .engines.engine_choice import Engines
 from .engines.model.price_cache import PriceCache
+from .files.settings import Settings
 from .patterns.registry import OnDiscussion, Pattern
-from .runs.assembly import RunParts, TraceRun
+from .runs.assembly.agent_programs import list_agent_programs
+from .runs.assembly.call_options import find_call_options
+from .runs.assembly.engine_lookup import find_engine
+from .runs.assembly.run_assembly import RunParts, TraceRun
+from .runs.assembly.telemetry import is_telemetry_on, open_telemetry
 from .runs.run_handle import Run
 from .runs.run_options import RunOptions
 from .runs.run_start import resume_run, start_run
 from .runs.run_steering import stop_run
 from .runs.runs import Runs
-from .setup.agent_programs import list_agent_programs
-from .setup.call_options import find_call_options
-from .setup.engine_lookup import find_engine
-from .setup.settings import Settings
-from .setup.telemetry import is_telemetry_on, open_telemetry
 from .store.fault_injection import Fault, parse_fault
 from .store.run_leases import OwnerId
 from .store.run_store import RunStore

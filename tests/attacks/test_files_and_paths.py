@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from podium import Agent
-from podium.roster.agent_file import parse_agent_file
+from podium.files.agent_file import parse_agent_file
 from podium.store.reader import StoreReader
 from podium.store.wakeup import ensure_socket_folder
 from podium.system.atomic_file import replace_file

@@ -18,15 +18,13 @@ from msgspec import structs
 
 from podium.core.journal_rows import GENESIS, JournalRow, chain_hash, compute_digest
 from podium.core.timeline import Timeline
+from podium.files.discovery import load_roster
+from podium.files.settings import Settings
 from podium.patterns.plan_approval import find_approved_rules
 from podium.patterns.plan_drafting import format_plan_question
 from podium.policy import generalised
-from podium.roster.discovery import load_roster
-from podium.runs.known_repositories import KnownRepositories
-from podium.runs.pushed_work import fetch_branches
+from podium.runs.queries.known_repositories import KnownRepositories
 from podium.runs.run_authority import load_run_start
-from podium.runs.worker_lookup import RepoContext, load_worker_states
-from podium.setup.settings import Settings
 from podium.store.postgres.schema import load_migrations
 from podium.store.reader import StoreReader
 from podium.store.run_creators import list_unconfirmed_runs
@@ -54,6 +52,8 @@ from podium.values.event import (
 )
 from podium.values.guidance import Guidance, Memory, Skill
 from podium.values.plan import PlanStep, StepPolicy, WorkPlan
+from podium.workers.merging.pushed_work import fetch_branches
+from podium.workers.queries.worker_lookup import RepoContext, load_worker_states
 from podium.workspace.travel.repository_cache import run_ref
 
 from ..fleet.fleet_lab import FleetLab, open_lab

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from podium.roster.discovery import load_roster
-from podium.setup.worktree_setup import make_worktree_hook
+from podium.files.discovery import load_roster
+from podium.runs.assembly.worktree_setup import make_worktree_hook
 from podium.store.worktree_ledger import Ledger
 from podium.values.event import ToolAnswered
 from podium.workspace.git.repository import Repository

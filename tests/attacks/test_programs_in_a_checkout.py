@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from podium.config.settings_document import InstallSettings
+from podium.files.settings_document import InstallSettings
 from podium.policy.install_commands import is_installation
-from podium.setup.sandbox_choice import choose_sandbox
+from podium.runs.assembly.sandbox_choice import choose_sandbox
 from podium.tools.shell import CommandOutput, run_command_line
 from podium.values.event import Noticed, PermissionAsked, ToolAnswered
 from podium.workspace.worktrees.worktree_slots import lease_slot

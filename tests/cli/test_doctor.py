@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from anyio import to_thread
 
-from podium.roster.discovery import BUILTIN_AGENTS
+from podium.files.discovery import BUILTIN_AGENTS
 from podium.testing import ModelServer
 
 from .conftest import Desk

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from podium.runs.run_listing import MOST_ENDED
+from podium.runs.queries.run_listing import MOST_ENDED
 
 from ..preloaded_podium import PODIUM
 from .conftest import SLOW, TOO_LONG, Desk, read_until_exit, wait_for

@@ -15,7 +15,7 @@ import pytest
 from anyio import sleep
 
 from podium import Agent, App, Result, Settings
-from podium.config.settings_files import read_settings_files
+from podium.files.settings_files import read_settings_files
 from podium.store.fault_injection import Fault, refuse_after
 from podium.store.reader import StoreReader
 from podium.values.event import (

@@ -13,11 +13,11 @@ from podium.cli.commands.approvals import REQUEST_COLUMNS
 from podium.cli.commands.hosts import HOST_COLUMNS
 from podium.cli.commands.schedule import SCHEDULE_COLUMNS
 from podium.cli.terminal.table import format_table
-from podium.runs.run_listing import GROUP_COLUMNS, RUN_COLUMNS
-from podium.runs.worker_listing import WORKER_COLUMNS
-from podium.runs.worktree_listing import WORKTREE_COLUMNS
+from podium.runs.queries.run_listing import GROUP_COLUMNS, RUN_COLUMNS
 from podium.values.column import Column, encode_row, list_page_columns
 from podium.views.decision_listing import DECISION_COLUMNS
+from podium.workers.queries.worker_listing import WORKER_COLUMNS
+from podium.workers.queries.worktree_listing import WORKTREE_COLUMNS
 
 from .conftest import Desk
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from podium.runs.run_listing import MOST_ENDED, filter_recent_runs
+from podium.runs.queries.run_listing import MOST_ENDED, filter_recent_runs
 from podium.store.reader import RunSummary
 from podium.values.event import SCHEMA
 

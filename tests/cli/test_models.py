@@ -14,7 +14,6 @@ import pytest
 from anyio import to_thread
 from anyio.abc import SocketAttribute, SocketStream
 
-from podium.config.confirmed_model_servers import ConfirmedServer, load_confirmed_servers
 from podium.engines.local_model_servers import (
     CODING_AGENTS,
     LocalServer,
@@ -26,6 +25,7 @@ from podium.engines.local_model_servers import (
     list_address_candidates,
     list_local_addresses,
 )
+from podium.files.confirmed_model_servers import ConfirmedServer, load_confirmed_servers
 from podium.testing import ModelServer
 
 from .conftest import Desk

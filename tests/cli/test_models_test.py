@@ -11,9 +11,9 @@ import pytest
 from anyio import to_thread
 from click.testing import Result as Invoked
 
-from podium.config.tested_models import load_ability_records
 from podium.engines.model.model_wire import ModelCall
 from podium.engines.script import Fails, Move
+from podium.files.tested_models import load_ability_records
 from podium.testing import ModelServer
 
 from ..engines.test_model_prober import (

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.config.always_allow_rules import AllowedRule, save_allowed_rule
+from podium.files.always_allow_rules import AllowedRule, save_allowed_rule
 
 from .conftest import Desk
 

@@ -10,11 +10,11 @@ import pytest
 
 from podium.cli.commands.team import NAMES
 from podium.cli.terminal.text import display_width
+from podium.files.discovery import load_roster
 from podium.patterns.member_tasks import as_member
-from podium.roster.discovery import load_roster
 from podium.values.tool_table import DEFAULT_TOOLS
 
-from ..roster.test_squad import TEAM, read_files, write_file, write_squad
+from ..files.test_squad import TEAM, read_files, write_file, write_squad
 from .conftest import Desk
 from .test_terminal import Terminal
 

@@ -12,9 +12,9 @@ import pexpect  # type: ignore[import-untyped]  # it has no types
 import pytest
 
 from podium.cli.command_table import NAMES
-from podium.config.trust import Trust
+from podium.files.settings import Settings
+from podium.files.trust import Trust
 from podium.mcp_client.run_servers import Servers
-from podium.setup.settings import Settings
 from podium.values.mcp_server import McpServer
 from podium.values.worker_task import RunCheckout
 

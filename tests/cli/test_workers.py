@@ -12,14 +12,14 @@ from podium.cli.workers.cancel import cancel_worker
 from podium.cli.workers.resume import resume_workers
 from podium.core.placement import WorkerOptions
 from podium.core.timeline import Timeline
-from podium.runs.worker_listing import WORKER_COLUMNS
-from podium.runs.worker_lookup import RepoContext
 from podium.store.run_store import RunStore
 from podium.testing import make_repository
 from podium.values.errors import Mistake, RunOver
 from podium.values.event import RunEnded, RunPaused, RunResumed, WorkerReturned, WorkerSent
 from podium.views.worker_state import WorkerState, WorkerStateBuilder
 from podium.workers.commander_socket import bind_socket, commander_socket_path
+from podium.workers.queries.worker_listing import WORKER_COLUMNS
+from podium.workers.queries.worker_lookup import RepoContext
 
 from ..actors import ADA
 from ..workers.worker_lab import SILENT, WorkerLab, call, make_scripted_agent, wait_exited, write

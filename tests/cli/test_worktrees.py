@@ -10,9 +10,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from podium.runs.worktree_listing import WORKTREE_COLUMNS
 from podium.store.worktree_ledger import Ledger
 from podium.testing import make_repository, run_git
+from podium.workers.queries.worktree_listing import WORKTREE_COLUMNS
 from podium.workspace.git.repository import Checkout, Repository
 from podium.workspace.worktrees.worktree import Worktrees
 

@@ -9,8 +9,8 @@ import pytest
 from anyio import create_task_group
 
 from podium import Agent, App, Settings
-from podium.config.model_role import Role
-from podium.config.settings_document import ProviderLimits
+from podium.files.model_role import Role
+from podium.files.settings_document import ProviderLimits
 from podium.store.reader import StoreReader
 from podium.testing import ModelServer, read_events
 from podium.values.agent import Budget, Member, Team

@@ -10,10 +10,10 @@ import pytest
 from msgspec import structs
 
 from podium import Agent, App, Result
-from podium.config.settings_document import ProviderLimits
 from podium.engines.model.model_wire import LONGEST_REPLY
 from podium.engines.model.repetition import LEAST_CHARACTERS, count_endless
-from podium.setup.settings import Settings
+from podium.files.settings import Settings
+from podium.files.settings_document import ProviderLimits
 from podium.store.fault_injection import refuse_after
 from podium.testing import ModelServer, Move, calls
 from podium.values.event import (

@@ -10,13 +10,13 @@ from anyio import create_task_group
 from msgspec import structs
 
 from podium import Agent, App, Settings
-from podium.config.confirmed_model_servers import ConfirmedServer, save_confirmed_server
-from podium.config.settings_document import ProviderLimits
 from podium.engines.local_model_servers import find_servers, list_local_addresses
 from podium.engines.model.callable_model import Model
 from podium.engines.model.provider_throttle import ProviderThrottle
 from podium.engines.model.tool_loop import ModelEngine
 from podium.engines.script import ScriptedWire
+from podium.files.confirmed_model_servers import ConfirmedServer, save_confirmed_server
+from podium.files.settings_document import ProviderLimits
 from podium.store.reader import StoreReader
 from podium.testing import ModelServer, read_events
 from podium.values.event import CallFailed, Noticed, TurnStarted

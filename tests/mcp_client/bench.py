@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from podium.config.trust import Trust
 from podium.core.engine import ToolAnswer
 from podium.core.gate import ActingTool
+from podium.files.trust import Trust
 from podium.mcp_client.run_servers import Servers
 from podium.mcp_client.server_limits import McpTimeouts
 from podium.mcp_client.server_table import McpServer, Source, build_trust_name

@@ -192,7 +192,7 @@ import sys, anyio
 from pathlib import Path
 from podium.mcp_client.server_table import McpServer
 from podium.mcp_client.run_servers import Servers
-from podium.config.trust import Trust
+from podium.files.trust import Trust
 
 async def main():
     server = McpServer(name="a", command="false")

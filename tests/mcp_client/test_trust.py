@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.config.trust import Trust
+from podium.files.trust import Trust
 from podium.values.errors import Mistake
 
 

@@ -12,7 +12,7 @@ from anyio import sleep
 from podium import Result
 from podium.engines.model.model_wire import ModelCall
 from podium.engines.script import Move
-from podium.roster.agent_file import parse_agent_file
+from podium.files.agent_file import parse_agent_file
 from podium.store.fault_injection import refuse_after
 from podium.store.reader import StoreReader
 from podium.testing import calls

@@ -142,7 +142,7 @@ async def test_a_run_that_waits_for_a_worker_gets_another_commander_when_the_fir
 
 def find_commanders(settings: Settings) -> list[int]:
     ours = [one for one in Path("/proc").glob("[0-9]*") if f"={settings.home}\0".encode() in _read_environ(one)]
-    return [int(one.name) for one in ours if b"podium.processes.commander_main" in (one / "cmdline").read_bytes()]
+    return [int(one.name) for one in ours if b"podium.programs.commander" in (one / "cmdline").read_bytes()]
 
 
 async def test_an_agent_sends_a_worker_waits_for_it_and_uses_its_result(repo: Path, settings: Settings) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from podium.config.always_allow_rules import load_allowed_rules
+from podium.files.always_allow_rules import load_allowed_rules
 from podium.runs.always_answer import save_always_answer
 
 from ..studio import Studio

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from podium.config.tested_models import AbilityRecord, save_ability_record
-from podium.runs.context_window import add_context_windows, find_context_window
-from podium.runs.overview import ShownContext
-from podium.setup.settings import Settings
+from podium.files.settings import Settings
+from podium.files.tested_models import AbilityRecord, save_ability_record
+from podium.runs.queries.context_window import add_context_windows, find_context_window
+from podium.runs.queries.overview import ShownContext
 from podium.values.model_abilities import ModelAbilities
 from podium.views.run_usage import ContextUse
 

@@ -11,7 +11,7 @@ import pytest
 from podium import Agent, App, Result, Settings
 from podium.core.timeline import Timeline
 from podium.engines.script import Move
-from podium.runs.day_usage import DayUsage, find_midnight
+from podium.runs.assembly.day_usage import DayUsage, find_midnight
 from podium.store.run_store import RunStore
 from podium.testing import ModelServer
 from podium.values.agent import Budget

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from podium.runs.health_checks import check_git
-from podium.runs.store_health import Fact
+from podium.runs.queries.health_checks import check_git
+from podium.runs.queries.store_health import Fact
 
 
 @pytest.mark.parametrize(
@@ -25,6 +25,6 @@ def test_a_git_that_does_not_respond_is_noted_with_the_reason(
     git.write_text(text)
     git.chmod(0o755)
     monkeypatch.setenv("PATH", f"{git.parent}:/usr/bin:/bin")
-    monkeypatch.setattr("podium.runs.health_checks.VERSION_SECONDS", 0.3)
+    monkeypatch.setattr("podium.runs.queries.health_checks.VERSION_SECONDS", 0.3)
 
     assert check_git(tmp_path / "repo") == Fact("git", "note", f"{git} does not respond: {why.format(git)}")

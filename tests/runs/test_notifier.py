@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.config.settings_document import NotifyCommand, NotifyTarget
+from podium.files.settings_document import NotifyCommand, NotifyTarget
 from podium.runs.notifier import open_notifier
 from podium.store.run_leases import read_process_start
 from podium.views.notification import Notification

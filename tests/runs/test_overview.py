@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from podium.runs.overview import ACTIVITY_PARTS, count_activity
+from podium.runs.queries.overview import ACTIVITY_PARTS, count_activity
 
 
 def test_activity_is_counted_in_parts_of_the_last_three_minutes_oldest_first() -> None:

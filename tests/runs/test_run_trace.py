@@ -21,8 +21,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from podium.runs.assembly.telemetry import is_telemetry_on, open_telemetry
 from podium.runs.run_trace import RunTraces
-from podium.setup.telemetry import is_telemetry_on, open_telemetry
 from podium.system.trace_parent import trace_parent
 from podium.testing import calls
 from podium.values.action import Action

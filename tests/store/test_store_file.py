@@ -12,7 +12,7 @@ import pytest
 from podium.core.artifact import store_artifact
 from podium.core.scope import Scope
 from podium.core.timeline import Timeline
-from podium.runs.store_links import StoreLinks
+from podium.runs.assembly.store_links import StoreLinks
 from podium.store.command_keys import claim_command_key, store_command_reply
 from podium.store.group_rows import Groups
 from podium.store.issue_rows import IssueClaim, IssueClaims

@@ -10,7 +10,7 @@ import pytest
 from podium.core.engine import Tool
 from podium.engines.model.openai_wire import _encode_tool
 from podium.engines.model.stream_events import encode
-from podium.roster.discovery import load_roster
+from podium.files.discovery import load_roster
 from podium.tools.toolset import Toolbox
 
 from ..engines.outside import fail_if_called

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from podium.runs.cost_overview import build_cost_overview, project_exhaustion
+from podium.runs.queries.cost_overview import build_cost_overview, project_exhaustion
 from podium.values.action import Action
 from podium.values.agent import Budget
 from podium.values.event import (

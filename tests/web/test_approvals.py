@@ -11,7 +11,7 @@ from msgspec import structs
 from playwright.sync_api import Page, expect
 
 from podium import Agent
-from podium.runs.request_details import PermissionDetails, QuestionDetails, describe_in_full
+from podium.runs.queries.request_details import PermissionDetails, QuestionDetails, describe_in_full
 from podium.testing import calls
 from podium.values.action import Action
 from podium.values.event import (

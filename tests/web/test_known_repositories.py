@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from podium.runs.known_repositories import KnownRepositories
+from podium.runs.queries.known_repositories import KnownRepositories
 from podium.testing import make_repository
 
 from .api_client import ApiClient

@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from podium.roster.presets import load_presets
+from podium.files.presets import load_presets
 
 from .api_client import ApiClient
 from .conftest import PHONE, Site, Visitor, find_sideways_scroll

@@ -79,7 +79,7 @@ DIES_AT_ITS_FIRST_FORK = """
 import os, signal, sys
 from pathlib import Path
 
-if "podium.processes.fork_server_main" in sys.orig_argv:
+if "podium.programs.fork_server" in sys.orig_argv:
     died = Path(__file__).with_name("died")
     if not died.exists():
         died.touch()
@@ -134,7 +134,7 @@ def end(code, end=os._exit):
     from functools import partial
     from pathlib import Path
     from podium.workers.worker_resumption import mark_runs_resumed
-    from podium.setup.settings import Settings
+    from podium.files.settings import Settings
     from podium.values.actor import PODIUM
 
     resumed = Path(__file__).with_name("resumed")
@@ -148,7 +148,7 @@ def end(code, end=os._exit):
         os.waitpid(somebody, 0)
     end(code)
 
-if "podium.processes.fork_server_main" in sys.orig_argv:
+if "podium.programs.fork_server" in sys.orig_argv:
     os._exit = end
 """
 
@@ -201,7 +201,7 @@ def wait():
         told.touch()
         told.with_name("tell").read_text()
 
-if "podium.processes.fork_server_main" in sys.orig_argv:
+if "podium.programs.fork_server" in sys.orig_argv:
     told = Path(__file__).with_name("told")
     os.register_at_fork(after_in_parent=wait)
 """

@@ -177,7 +177,7 @@ async def test_a_connection_with_an_invalid_token_is_refused(lab: WorkerLab) -> 
 
 async def test_a_worker_process_without_input_exits(lab: WorkerLab) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "podium.processes.worker_main"],
+        [sys.executable, "-m", "podium.programs.worker"],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -192,7 +192,7 @@ async def test_a_worker_process_whose_commander_is_gone_ends(lab: WorkerLab) -> 
     startup_message = {"socket": str(lab.folder / "nowhere"), "parent": 1, "handshake": handshake}
 
     done = subprocess.run(
-        [sys.executable, "-m", "podium.processes.worker_main"],
+        [sys.executable, "-m", "podium.programs.worker"],
         input=json.dumps(startup_message),
         capture_output=True,
         text=True,

@@ -14,17 +14,17 @@ from anyio import create_task_group, fail_after
 from podium import App
 from podium.engines.model.model_wire import ModelCall
 from podium.engines.script import Move
-from podium.roster.discovery import load_roster
+from podium.files.discovery import load_roster
 from podium.store.issue_rows import IssueClaim, IssueClaims
 from podium.store.reader import StoreReader
 from podium.system.host_id import read_host_id
 from podium.values.event import PermissionAsked, RunStarted
-from podium.workers.issue_scout import WatchOptions
-from podium.workers.issue_triage import find_candidates, make_triage_team
-from podium.workers.issue_watch import IssueWatch, WatchEvent
-from podium.workspace.issues.forge_issues import ForgeProject, GithubIssues
-from podium.workspace.issues.issue_folder import IssueFolder
-from podium.workspace.issues.issue_source import IssueSource
+from podium.watch.issue_scout import WatchOptions
+from podium.watch.issue_triage import find_candidates, make_triage_team
+from podium.watch.issue_watch import IssueWatch, WatchEvent
+from podium.watch.sources.forge_issues import ForgeProject, GithubIssues
+from podium.watch.sources.issue_folder import IssueFolder
+from podium.watch.sources.issue_source import IssueSource
 
 from ..actors import ADA
 from ..workspace.played_forge import PlayedForge, github_issue

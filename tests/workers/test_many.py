@@ -10,7 +10,7 @@ from anyio import create_task_group
 
 from podium import App
 from podium.core.placement import WorkerOptions
-from podium.processes.commander_main import open_and_command
+from podium.programs.commander import open_and_command
 from podium.values.event import RunEnded, RunResumed
 
 from .worker_lab import SILENT, WorkerLab, make_scripted_agent, wait_exited

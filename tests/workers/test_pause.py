@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from podium import App
-from podium.processes.worker_main import resume_run
+from podium.programs.worker import resume_run
 from podium.values.errors import RunIsPaused, find_first_error
 from podium.values.event import ModelReplied, RunPaused, RunResumed
 from podium.values.worker_task import WorkerTask

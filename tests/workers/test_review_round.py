@@ -7,12 +7,12 @@ from functools import partial
 import pytest
 
 from podium import App
-from podium.runs.partial_merge import choose_shown_changes
-from podium.runs.worker_diff import WorkerDiff, read_worker_diff
-from podium.runs.worker_lookup import RepoContext
 from podium.values.actor import Actor
 from podium.values.errors import Mistake, RunOver
 from podium.values.event import MessageReceived
+from podium.workers.merging.partial_merge import choose_shown_changes
+from podium.workers.queries.worker_diff import WorkerDiff, read_worker_diff
+from podium.workers.queries.worker_lookup import RepoContext
 from podium.workers.review_round import ReviewRequest, send_review
 from podium.workspace.merging.partial_commit import ChosenFile
 

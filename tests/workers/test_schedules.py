@@ -11,13 +11,13 @@ import pytest
 from anyio import create_task_group
 
 from podium import App
+from podium.schedules.schedule_firing import ScheduleFiring
 from podium.store.reader import StoreReader
 from podium.store.schedule_rows import Schedule, Schedules
 from podium.system.host_id import read_host_id
 from podium.system.username import get_username
 from podium.values.event import RunStarted
 from podium.workers.commander_socket import commander_socket_path, is_commander_listening
-from podium.workers.schedule_firing import ScheduleFiring
 
 from ..cli.worker_runs import invoke_podium, invoke_podium_json, open_lab
 from .worker_lab import WorkerLab, make_scripted_agent

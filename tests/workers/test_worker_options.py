@@ -8,8 +8,8 @@ import pytest
 from msgspec import structs
 
 from podium import Agent, Settings
-from podium.config.model_role import ROLES, Role
 from podium.core.placement import WorkerOptions
+from podium.files.model_role import ROLES, Role
 from podium.values.agent import Budget
 from podium.values.errors import Mistake
 from podium.values.event import PermissionAsked, ToolAnswered

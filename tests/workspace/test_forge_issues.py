@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from podium.values.errors import DependencyMissing, Mistake, OutsideFailed
-from podium.workspace.issues.forge_issues import ForgeIssues, ForgeProject, GithubIssues, GitlabIssues
-from podium.workspace.issues.issue_source import Issue
-from podium.workspace.issues.source_choice import choose_source
+from podium.watch.sources.forge_issues import ForgeIssues, ForgeProject, GithubIssues, GitlabIssues
+from podium.watch.sources.issue_source import Issue
+from podium.watch.sources.source_choice import choose_source
 from podium.workspace.travel.forge_program import ReplyTooLong
 
 from .played_forge import PlayedForge, github_issue, gitlab_issue

@@ -10,8 +10,8 @@ import pytest
 from anyio import to_thread
 
 from podium.values.errors import OutsideFailed
-from podium.workspace.issues.issue_folder import IssueFolder
-from podium.workspace.issues.issue_source import Issue
+from podium.watch.sources.issue_folder import IssueFolder
+from podium.watch.sources.issue_source import Issue
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from podium.setup.sandbox_choice import choose_sandbox
+from podium.runs.assembly.sandbox_choice import choose_sandbox
 from podium.system.child_process import build_environment, run_process
 from podium.tools.shell import CommandOutput
 from podium.workspace.sandbox.bubblewrap import PROTECTED_NAMES, Sandbox

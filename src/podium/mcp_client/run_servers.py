@@ -13,9 +13,9 @@ from typing import Any
 from anyio import create_task_group
 from anyio.abc import TaskGroup
 
-from ..config.trust import Trust
 from ..core.engine import ToolAnswer
 from ..core.gate import ActingTool, InvalidCall, PreparedCall, make_interrupted_answer
+from ..files.trust import Trust
 from ..system.checkouts import find_checkouts
 from ..values.action import Action
 from ..values.bounded_schema import TooComplex, iter_schema_errors

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
-from ..config.checkout_content import join_paths
-from ..config.trust import TrustRecord
 from ..core.engine import ToolAnswer
+from ..files.checkout_content import join_paths
+from ..files.trust import TrustRecord
 from ..values.errors import Mistake
 from ..values.mcp_server import McpServer, build_tool_trust_name
 from ..values.plain_text import escape_unprintable, truncate_text

@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from .. import __version__
 from ..core.open_requests import Asked
-from ..setup.settings import Settings
+from ..files.settings import Settings
 from ..system.json_rpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,

@@ -16,7 +16,7 @@ from msgspec import structs
 
 from ..core.open_requests import Asked
 from ..runs.answers import NewAnswer, answer_request, get_shown
-from ..runs.inbox import WorkerRequestWatcher
+from ..runs.queries.inbox import WorkerRequestWatcher
 from ..values.actor import Actor
 from ..values.errors import AlreadyAnswered, Mistake
 from ..values.event import (

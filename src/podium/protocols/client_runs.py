@@ -16,10 +16,10 @@ from anyio import CancelScope, Event, create_task_group
 from anyio.abc import TaskGroup
 
 from ..app import App, RunOptions
+from ..files.settings import Settings
 from ..runs.run_handle import Run
 from ..runs.run_notices import follow_with_notices
 from ..runs.run_start import start_run
-from ..setup.settings import Settings
 from ..store.follower import Follower
 from ..values.actor import Actor
 from ..values.errors import OutsideFailed, PodiumError, find_first_error

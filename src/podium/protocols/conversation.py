@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from msgspec import structs
 
-from ..runs.run_lookup import open_reader
+from ..runs.queries.run_lookup import open_reader
 from ..store.reader import RunSummary
 from ..values.errors import NoSuchRun
 from ..values.store_address import StoreAddress

@@ -21,7 +21,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult
 
 from ..core.open_requests import Asked
-from ..setup.settings import Settings
+from ..files.settings import Settings
 from ..values.actor import Actor
 from ..values.errors import find_first_error
 from ..values.event import (

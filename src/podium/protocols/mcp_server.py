@@ -26,14 +26,12 @@ from pydantic import Field
 
 from .. import __version__
 from ..app import App
-from ..roster.discovery import load_roster
+from ..files.discovery import load_roster
+from ..files.settings import Settings
 from ..runs import find
-from ..runs.request_details import describe_in_full
-from ..runs.run_lookup import open_reader
+from ..runs.queries.request_details import describe_in_full
+from ..runs.queries.run_lookup import open_reader
 from ..runs.run_wait import POLL_SECONDS, wait_for_end_or_pause
-from ..runs.worker_listing import WORKER_COLUMNS, make_worker_rows
-from ..runs.worker_lookup import RepoContext
-from ..setup.settings import Settings
 from ..store.open_requests import list_open_requests
 from ..system.username import get_local_actor
 from ..values.column import encode_rows
@@ -41,6 +39,8 @@ from ..values.errors import PodiumError
 from ..values.worker_task import DEFAULT_WORKER_AGENT
 from ..views.run_report import Report
 from ..workers.delegation import NewWorker, delegate
+from ..workers.queries.worker_listing import WORKER_COLUMNS, make_worker_rows
+from ..workers.queries.worker_lookup import RepoContext
 from .client_runs import ClientRuns, describe_missing_answer
 from .mcp_run_call import RunCall, ToolContext
 

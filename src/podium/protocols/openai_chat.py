@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from ..roster.discovery import Roster
+from ..files.discovery import Roster
 from ..values.agent import Agent
 from ..values.errors import BadAgent, Mistake
 from ..values.request import quote_lines, replace_surrogates

@@ -1,1 +1,1 @@
-"""Find agent files, read them, and check how agents refer to each other."""
+"""The public name `podium.roster.squad`. The files of agents, teams and squads are read in `files`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from ..config.always_allow_rules import AllowedRule, identify_repo, load_allowed_rules, save_allowed_rule
+from ..files.always_allow_rules import AllowedRule, identify_repo, load_allowed_rules, save_allowed_rule
 from ..policy import generalised
 from ..store.reader import StoreReader
 from ..store.run_creators import find_person_run

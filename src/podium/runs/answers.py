@@ -11,8 +11,8 @@ from pathlib import Path
 
 from msgspec import UNSET, Struct, UnsetType
 
-from ..config.always_allow_rules import AllowedRule
 from ..core.open_requests import Answered, Asked
+from ..files.always_allow_rules import AllowedRule
 from ..store.closed_requests import as_answered_error
 from ..store.mailbox import post_to_mailbox
 from ..store.open_requests import find_posted_answer

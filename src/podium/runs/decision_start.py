@@ -11,14 +11,14 @@ from typing import Literal
 
 from anyio import to_thread
 
+from ..files.discovery import load_roster
+from ..files.settings import Settings
 from ..patterns.member_tasks import read_team_options, validate_team_options
-from ..roster.discovery import load_roster
-from ..setup.settings import Settings
 from ..values.actor import Actor, act
 from ..values.agent import Agent
 from ..values.errors import Mistake
 from ..values.event import DecisionProposed
-from .decision_lookup import find_decision, find_decision_repo
+from .queries.decision_lookup import find_decision, find_decision_repo
 from .run_handle import Run
 from .run_start import start_run
 from .runs import Runs

@@ -20,7 +20,6 @@ from ..core.budget import BUDGET_UNCHANGED
 from ..core.engine import CUT_OFF_MARK
 from ..core.lost_members import find_lost_members
 from ..core.operation import RunContext
-from ..setup.preflight import require_prices, validate_budget
 from ..store.follower import Follower
 from ..store.mailbox import MailboxMessage
 from ..store.run_store import RunLease, RunStore
@@ -56,6 +55,7 @@ from ..values.request import Answer, Outcome, Part
 from ..values.result import Result
 from ..values.worker_task import WorkerTask
 from ..views.run_view import RunView
+from .assembly.preflight import require_prices, validate_budget
 
 RELEASE_SECONDS = 5.0
 EndStep = Callable[[bool], Awaitable[str | None]]

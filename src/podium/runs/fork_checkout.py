@@ -14,8 +14,7 @@ from pathlib import Path
 
 from anyio import to_thread
 
-from ..setup.settings import Settings
-from ..setup.worktree_setup import make_worktree_hook
+from ..files.settings import Settings
 from ..values.errors import Mistake, OutsideFailed
 from ..values.event import ActionBegan, Entry, SnapshotTaken, WorkerReturned, WorkerSent
 from ..workspace.git.branch import HEADS
@@ -23,6 +22,7 @@ from ..workspace.git.repository import Repository, read_git_output
 from ..workspace.git.revision import resolve_tree
 from ..workspace.git.snapshot import resolve_commit, take_snapshot
 from ..workspace.git.snapshot_refs import keep_snapshot
+from .assembly.worktree_setup import make_worktree_hook
 from .fork_selection import rename_branch
 from .unfinished_forks import FORK_BRANCHES, open_fork_worktrees
 

@@ -7,9 +7,6 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from ..config.confirmed_model_servers import ConfirmedServer, save_confirmed_server
-from ..config.model_role import resolve_models
-from ..config.settings_files import USER_FILE
 from ..engines.local_model_servers import (
     ASK_SECONDS,
     LocalServer,
@@ -22,7 +19,10 @@ from ..engines.model.providers import (
     parse_model,
     without_credentials,
 )
-from ..setup.settings import Settings
+from ..files.confirmed_model_servers import ConfirmedServer, save_confirmed_server
+from ..files.model_role import resolve_models
+from ..files.settings import Settings
+from ..files.settings_files import USER_FILE
 from ..system.locations import format_path
 from ..values.errors import Mistake
 from ..values.plain_text import join_some
@@ -66,7 +66,7 @@ def choose_model(server: LocalServer, model: str | None) -> ConfirmedServer:
 def use_server(settings: Settings, server: ConfirmedServer) -> str:
     """Record that a server may be used, make its model the default, and return a message for the user."""
     # Imported here to keep start-up fast: the YAML library is slow to import.
-    from ..config.settings_edit import set_model
+    from ..files.settings_edit import set_model
 
     file = settings.home / USER_FILE
     name = f"{server.provider}:{server.model}"

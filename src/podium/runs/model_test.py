@@ -7,20 +7,20 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from ..config.model_role import resolve_models
-from ..config.tested_models import AbilityRecord, save_ability_record
 from ..engines.engine_choice import ModelAddress, find_key, resolve_model_address
 from ..engines.local_model_servers import is_loopback
 from ..engines.model.model_prices import calculate_cost
 from ..engines.model.providers import LOCAL, PROVIDERS, REHEARSAL, without_credentials
 from ..engines.model_probes import MOST_TOKENS, PROMPT_TOKENS, ProbeResult
-from ..setup.settings import Settings
+from ..files.model_role import resolve_models
+from ..files.settings import Settings
+from ..files.tested_models import AbilityRecord, save_ability_record
 from ..values.document import Document
 from ..values.errors import Mistake
 from ..values.model_abilities import ModelAbilities
 from ..values.usage import Usage
-from .ability_summary import describe_test
 from .model_choice import ask_server, choose_model
+from .queries.ability_summary import describe_test
 
 MOST_CALLS = 9
 """The maximum number of calls in a test of a paid model, used to estimate the maximum cost."""

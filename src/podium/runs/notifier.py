@@ -18,8 +18,8 @@ from anyio import create_task_group, fail_after
 from anyio.abc import TaskGroup
 from msgspec import structs
 
-from ..config.settings_document import NOTIFY_WORDS, NotifyCommand, NotifyTarget
 from ..engines.model.providers import find_key_names
+from ..files.settings_document import NOTIFY_WORDS, NotifyCommand, NotifyTarget
 from ..system.child_process import run_process
 from ..system.process_group import ProgramNotStarted
 from ..system.unsandboxed_program import (

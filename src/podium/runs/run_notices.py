@@ -15,7 +15,7 @@ from ..values.event import Entry
 from ..views.notification import Notification, NotificationBuilder
 
 if TYPE_CHECKING:
-    from ..setup.settings import Settings
+    from ..files.settings import Settings
     from .notifier import Notifier
     from .run_handle import Run
 
@@ -130,7 +130,7 @@ async def follow_with_notices(settings: Settings, run: Run, tell: Callable[[str]
     `tell` is called with a message if sending fails.
     """
     # Imported here to keep start-up fast: most commands send no notifications.
-    from ..setup.settings import Settings
+    from ..files.settings import Settings
     from .notifier import open_notifier
 
     begun = time.time()

@@ -8,8 +8,8 @@ from typing import TypedDict
 
 from msgspec import structs
 
+from ..files.settings import Settings
 from ..patterns.registry import OnDiscussion
-from ..setup.settings import Settings
 from ..values.agent import Agent, Budget, as_budget
 from ..values.event import DecisionProposed
 from ..values.team_options import Mode

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from anyio import CancelScope
 
-from ..setup.git_work import GitWork
 from ..values.actor import Actor, act
 from ..values.errors import Mistake, OutsideFailed
 from ..values.event import (
@@ -25,6 +24,7 @@ from ..values.event import (
     WorkerReturned,
     WorkerSent,
 )
+from .assembly.git_work import GitWork
 from .runs import Runs
 
 LONGEST_NAME = 64

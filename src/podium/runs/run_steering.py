@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from anyio import to_thread
 
-from ..setup.preflight import require_not_ended, validate_budget
 from ..store.mailbox import post_to_mailbox
 from ..store.reader import RunSummary, StoreReader
 from ..store.worker_index import WorkerIndex
@@ -40,7 +39,8 @@ from ..values.phase import Phase
 from ..values.plain_text import join_words
 from ..values.request import replace_surrogates
 from ..values.store_address import StoreAddress
-from .run_lookup import resolve_recipient
+from .assembly.preflight import require_not_ended, validate_budget
+from .queries.run_lookup import resolve_recipient
 from .runs import Runs
 
 MOST_LEVELS = 10

@@ -27,7 +27,7 @@ from ..values.tool_table import RECORDED_TOOLS
 from ..workspace.git.repository import Repository, call_git, read_git_output
 from ..workspace.git.snapshot import take_snapshot
 from ..workspace.merging.move_note import describe_author
-from .checkout_saving import UNDO_REFS, make_skip_test
+from .assembly.checkout_saving import UNDO_REFS, make_skip_test
 
 FILE_MODES = {"100644": 0o644, "100755": 0o755}
 ABSENT = "000000"

@@ -22,23 +22,9 @@ from ..core.journal_rows import JournalRow
 from ..core.redaction import Redaction
 from ..core.timeline import Timeline
 from ..engines.model.providers import REHEARSAL, find_key_names, read_provider_variables, without_credentials
+from ..files.agent_servers import digest_servers, require_same_servers
+from ..files.settings import Settings
 from ..patterns.registry import OnDiscussion, Pattern, Patterns, find_pattern
-from ..setup.agent_servers import digest_servers, require_same_servers
-from ..setup.preflight import (
-    add_constraints,
-    apply_run_mode,
-    apply_team_defaults,
-    require_not_ended,
-    require_repository,
-    validate_decision,
-    validate_request,
-    without_traces,
-)
-from ..setup.run_agents import RunAgents, extract_functions, index_patterns
-from ..setup.run_guidance import read_guidance
-from ..setup.run_hook_table import describe_untrusted_hooks
-from ..setup.run_tools import wrap_functions
-from ..setup.settings import Settings
 from ..store.attachment_rows import build_attachment_copy
 from ..store.reader import RunSummary, StoreReader
 from ..store.run_integrity import require_intact_run
@@ -67,13 +53,27 @@ from ..values.request import Request
 from ..values.worker_task import WorkerTask
 from ..views.phase import is_startable
 from ..workspace.git.stored_credentials import read_stored_credentials
-from .assembly import OwnParts, RunParts
-from .decision_context import describe_decisions_in_force
+from .assembly.decision_context import describe_decisions_in_force
+from .assembly.preflight import (
+    add_constraints,
+    apply_run_mode,
+    apply_team_defaults,
+    require_not_ended,
+    require_repository,
+    validate_decision,
+    validate_request,
+    without_traces,
+)
+from .assembly.run_agents import RunAgents, extract_functions, index_patterns
+from .assembly.run_assembly import OwnParts, RunParts
+from .assembly.run_guidance import read_guidance
+from .assembly.run_hook_table import describe_untrusted_hooks
+from .assembly.run_tools import wrap_functions
+from .assembly.work_location import locate_run
 from .driver import RunDriver
 from .limit_wakeup import describe_late_wakeup
 from .run_authority import load_run_start, make_powerless
 from .run_options import RunOptions, apply_options, require_known_options
-from .work_location import locate_run
 
 NOTHING_OWN = OwnParts()
 BYPASS_NOTICE = (

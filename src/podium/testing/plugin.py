@@ -50,7 +50,7 @@ def scripted(
     podium_repo: Path, podium_home: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Scripted:
     """Return a runner for scripted agents. Define them with `agent` or `says`; then use `run`, `heard`, `entries`."""
-    from ..setup.settings import Settings  # imported here to keep pytest's start-up fast
+    from ..files.settings import Settings  # imported here to keep pytest's start-up fast
     from .scripted import Scripted
 
     workspace = tmp_path_factory.mktemp("workspace")

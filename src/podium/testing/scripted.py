@@ -24,8 +24,8 @@ from ..engines.model.provider_throttle import ProviderThrottle
 from ..engines.model.retry_policy import RetryPolicy
 from ..engines.model.tool_loop import ModelEngine
 from ..engines.script import Move, Moves, stream_move
-from ..roster.discovery import load_roster
-from ..setup.settings import Settings
+from ..files.discovery import load_roster
+from ..files.settings import Settings
 from ..store.fault_injection import refuse_after
 from ..store.reader import StoreReader
 from ..store.store_connection import open_connection

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 from anyio import CancelScope, Event, create_task_group, open_signal_receiver, sleep, to_thread
 
-from ..setup.settings import Settings
+from ..core.limit_waits import CHECK_SECONDS
+from ..files.settings import Settings
+from ..schedules.schedule_firing import describe_unattended_schedules
 from ..store.worker_index import WorkerIndex
 from ..values.actor import AccessScope
 from ..values.errors import Mistake
 from ..workers.commander_socket import commander_socket_path, is_commander_listening
 from ..workers.delegation import start_commander
-from ..workers.schedule_firing import CHECK_SECONDS, describe_unattended_schedules
 from ..workers.unfinished_workers import has_work
 from .api.access_tokens import SCOPES, TokenFile
 from .api.server_context import ServerContext

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ..files.settings import Settings
 from ..runs.run_options import RunOptions
 from ..runs.runs import Runs
-from ..setup.settings import Settings
 from ..values.actor import Actor, act
 from ..values.agent import Agent
 from ..values.worker_task import WorkerTask

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from msgspec import structs
 
 from ..core.placement import WorkerOptions
-from ..setup.settings import Settings
+from ..files.settings import Settings
 from ..values.agent import Agent, Member, Team
 from ..values.errors import Mistake
 from .worker_options import apply_options_to_agent

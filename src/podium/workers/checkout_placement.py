@@ -9,7 +9,7 @@ from pathlib import Path
 from anyio import to_thread
 from msgspec import structs
 
-from ..setup.settings import Settings, merge_restrictions
+from ..files.settings import Settings, merge_restrictions
 from ..store.reader import RunSummary, StoreReader
 from ..store.worker_index import WorkerIndex
 from ..store.worktree_ledger import Ledger

@@ -16,12 +16,14 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 from anyio import CancelScope, Lock, create_task_group, move_on_after, to_thread, wait_readable
 from anyio.abc import TaskGroup
 from msgspec import structs
 
+from ..core.limit_waits import CHECK_SECONDS
 from ..engines.model.providers import find_key_names
 from ..runs.notifier import Notifier
 from ..runs.runs import Runs
@@ -38,7 +40,6 @@ from .active_worker import ActiveWorker
 from .commander_socket import bind_socket, commander_socket_path
 from .provider_keys import KeyReceiver, finish_delivery
 from .request_answers import RequestAnswers
-from .schedule_firing import CHECK_SECONDS, ScheduleFiring
 from .settings_cache import SettingsCache
 from .spawner import ForkedProcess, FreshProcess, open_spawner
 from .unfinished_workers import load_unfinished_workers, was_paused_by
@@ -66,6 +67,18 @@ Schedule = Callable[[Wakeup, TaskGroup], Awaitable[None]]
 """Starts workers in the task group until there is no more work. The wakeup signals that there may be new work."""
 
 
+class Timetable(Protocol):
+    """Starts runs at set times."""
+
+    async def fire_due(self) -> float | None:
+        """Start the due runs. Return the seconds to wait before the next call, or None if no run is planned."""
+        ...
+
+    async def has_plans(self) -> bool:
+        """Return whether runs are planned."""
+        ...
+
+
 def _find_shorter_wait(until_due: float | None, wakeups: Iterable[float]) -> float | None:
     """Return how many seconds to wait until the next schedule or run is due, or None if there is nothing to wait for.
 
@@ -82,7 +95,7 @@ class Commander:
     """Supervises the workers of one store.
 
     On a host of a fleet, it supervises the workers whose runs the host has claimed, and `host_owner` is the id that
-    the host and its workers use to own runs.
+    the host and its workers use to own runs. Without a `timetable`, it starts no runs at set times.
     """
 
     def __init__(
@@ -94,6 +107,7 @@ class Commander:
         delivery_run: str = "",
         limits: LinkLimits = DEFAULT_LIMITS,
         host_owner: OwnerId | None = None,
+        timetable: Timetable | None = None,
     ) -> None:
         self._runs = runs
         self._environ = environ
@@ -115,7 +129,7 @@ class Commander:
         self._request_answers = RequestAnswers(
             self._store, self._settings_cache, self._logs, self._notifications, is_host=host_owner is not None
         )
-        self._schedule_firing = ScheduleFiring(runs, self._settings_cache.get_settings)
+        self._timetable = timetable
 
     async def run_until_done(self) -> None:
         """Run workers until there is no more work. Raise SocketInUse if another commander is running."""
@@ -159,7 +173,7 @@ class Commander:
         while True:
             wakeup.drain()
             self._request_answers.deadlines.recheck()
-            until_due = await self._schedule_firing.fire_due()
+            until_due = None if self._timetable is None else await self._timetable.fire_due()
             # A scan may miss a worker that ends during the scan; the worker sends a wakeup, and the next scan sees it.
             active = frozenset(self._active_workers)
             unfinished = await to_thread.run_sync(

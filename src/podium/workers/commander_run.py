@@ -10,14 +10,13 @@ from functools import partial
 import anyio
 from anyio import to_thread
 
-from ..config.settings_document import NotifyTarget
+from ..files.settings_document import NotifyTarget
 from ..runs.notifier import Notifier, open_notifier
 from ..runs.runs import Runs
 from ..values.errors import PodiumError
-from .commander import Commander
+from .commander import Commander, Timetable
 from .commander_socket import SocketInUse
 from .provider_keys import KEYS_TIMEOUT_SECONDS, finish_delivery, send_keys
-from .schedule_firing import list_active_schedules
 from .settings_cache import SettingsCache
 from .unfinished_workers import has_work
 
@@ -25,7 +24,9 @@ KEY_RETRY_SECONDS = 0.05
 """How long to wait before the next attempt while another commander is starting or exiting."""
 
 
-async def run_commander(runs: Runs, environ: Mapping[str, str], delivery_run: str = "") -> None:
+async def run_commander(
+    runs: Runs, environ: Mapping[str, str], delivery_run: str = "", *, timetable: Timetable
+) -> None:
     """Act as the commander of the store while there is work.
 
     If another process is already the store's commander, send that process the keys for the run `delivery_run`.
@@ -33,8 +34,8 @@ async def run_commander(runs: Runs, environ: Mapping[str, str], delivery_run: st
     # The notifier is closed last, after the commander has released its socket. So the next commander can already start
     # while the last notifications are being sent.
     async with open_worker_notifier(runs, environ) as notifier:
-        commander = Commander(runs, environ, notifier, delivery_run=delivery_run)
-        await _run_while_needed(commander, runs, delivery_run)
+        commander = Commander(runs, environ, notifier, delivery_run=delivery_run, timetable=timetable)
+        await _run_while_needed(commander, runs, delivery_run, timetable)
 
 
 @asynccontextmanager
@@ -57,7 +58,7 @@ def _read_notify_targets(settings_cache: SettingsCache) -> tuple[NotifyTarget, .
         return ()
 
 
-async def _run_while_needed(commander: Commander, runs: Runs, delivery_run: str) -> None:
+async def _run_while_needed(commander: Commander, runs: Runs, delivery_run: str, timetable: Timetable) -> None:
     store, is_needed = runs.settings.store, True
     tried_until = anyio.current_time() + KEYS_TIMEOUT_SECONDS
     while is_needed:
@@ -72,5 +73,4 @@ async def _run_while_needed(commander: Commander, runs: Runs, delivery_run: str)
             await anyio.sleep(KEY_RETRY_SECONDS)
             continue
         # A task may have been delegated just before the socket was closed, while this commander still seemed active.
-        has_schedules = bool(await to_thread.run_sync(list_active_schedules, runs.settings))
-        is_needed = has_schedules or await to_thread.run_sync(has_work, store, commander.abandoned_runs)
+        is_needed = await timetable.has_plans() or await to_thread.run_sync(has_work, store, commander.abandoned_runs)

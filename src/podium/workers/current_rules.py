@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import msgspec
 
+from ..files.settings import Settings
 from ..policy import Rules, check, narrow_rules
 from ..runs.answers import NewAnswer, get_shown
-from ..setup.settings import Settings
 from ..values.agent import Permissions
 from ..values.event import PermissionAsked, RunStarted
 

@@ -15,11 +15,11 @@ from anyio import CancelScope, to_thread
 from msgspec import structs
 
 from ..core.placement import DEFAULT_OPTIONS, WorkerOptions
-from ..roster.discovery import load_roster
+from ..files.discovery import load_roster
+from ..files.settings import Settings
 from ..runs.always_answer import publish_saved_rules
 from ..runs.run_options import RunOptions
 from ..runs.runs import Runs
-from ..setup.settings import Settings
 from ..store.reader import StoreReader
 from ..store.wakeup import send_wakeup
 from ..store.worker_index import WorkerIndex
@@ -245,7 +245,7 @@ def start_commander(
     pid = os.posix_spawn(
         sys.executable,
         # Without -P, a module in the current folder could shadow one of Podium's.
-        [sys.executable, "-P", "-m", "podium.processes.commander_main", *([delivery.run] if delivery else [])],
+        [sys.executable, "-P", "-m", "podium.programs.commander", *([delivery.run] if delivery else [])],
         {**environ, "PODIUM_HOME": str(settings.home), "PODIUM_STORE": format_store_setting(settings.store)},
         file_actions=[
             (os.POSIX_SPAWN_DUP2, delivery.descriptor, 0)

@@ -6,10 +6,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..config.model_role import resolve_models
 from ..core.placement import WorkerOptions
 from ..engines.model.providers import parse_model
-from ..setup.settings import Settings
+from ..files.model_role import resolve_models
+from ..files.settings import Settings
 from ..values.agent import Agent
 from ..values.errors import Mistake, PlacementUnavailable
 from ..values.fleet_job import FleetJob, check_job

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -39,8 +39,6 @@ from ..views.phase import is_startable
 from .commander import Commander
 from .commander_run import open_worker_notifier
 from .commander_socket import SocketInUse
-from .schedule_firing import ScheduleFiring
-from .settings_cache import SettingsCache
 from .unfinished_workers import describe_ending
 
 WAITING_SECONDS = 2.0
@@ -86,11 +84,14 @@ async def run_host(
     owner: OwnerId,
     options: HostOptions,
     report: Callable[[str], None],
+    *,
+    fire_schedules: Callable[[HostOffer, Callable[[str], None]], Coroutine[object, object, None]],
 ) -> None:
     """Offer this machine to the fleet until SIGTERM or SIGINT arrives, or the fleet asks the machine to shut down.
 
     `owner` is the owner id that the store uses for its runs. `report` is called with one sentence for each
-    event that a person should know about. Raise Mistake if this machine cannot be a host.
+    event that a person should know about. `fire_schedules` starts runs at set times until it is cancelled. Raise
+    Mistake if this machine cannot be a host.
     """
     store = runs.settings.store
     assert isinstance(store, PostgresAddress)
@@ -105,7 +106,6 @@ async def run_host(
     ):
         commander = Commander(runs, environ, notifier, host_owner=owner)
         work = HostWork(name, runs, commander, database)
-        firing = ScheduleFiring(runs, SettingsCache(environ).get_settings, host=name, store_version=offer.store_version)
         loop = HostLoop(
             placement,
             offer,
@@ -124,7 +124,7 @@ async def run_host(
             group.start_soon(presence.report_forever)
             group.start_soon(presence.drain_on_signals)
             group.start_soon(commander.recheck_deadlines, wakeup)
-            group.start_soon(firing.fire_as_host, report)
+            group.start_soon(fire_schedules, offer, report)
             group.start_soon(lambda: JobSweep(placement, database.find_unfinished).run(report=report))
             report(f"host {name} is ready: {options.slots} slots, labels: {', '.join(options.labels) or 'none'}")
             await loop.run()

@@ -11,15 +11,15 @@ from pathlib import Path
 from anyio import move_on_after, to_thread
 from msgspec import structs
 
-from ..config.model_role import resolve_models
 from ..core.budget import combine_strictest
 from ..core.open_requests import RunRequests
 from ..core.placement import Idle, Teammate, WorkerOptions
-from ..roster.discovery import load_roster
+from ..files.discovery import load_roster
+from ..files.model_role import resolve_models
+from ..files.settings import Settings
+from ..runs.assembly.local_server_consent import require_consent
 from ..runs.run_steering import forward_message, post_stop
 from ..runs.runs import Runs
-from ..setup.local_server_consent import require_consent
-from ..setup.settings import Settings
 from ..store.follower import Follower
 from ..store.reader import StoreReader
 from ..store.worker_index import WorkerIndex

@@ -10,11 +10,9 @@ from anyio import to_thread
 from msgspec import Struct
 
 from ..core.placement import WorkerOptions
+from ..files.settings import Settings
 from ..runs.run_steering import NewMessage, send_message
 from ..runs.runs import Runs
-from ..runs.worker_diff import require_own_branch
-from ..runs.worker_lookup import load_worker_states
-from ..setup.settings import Settings
 from ..store.reader import RunSummary, StoreReader
 from ..store.worker_index import WorkerIndex
 from ..values.actor import Actor, act
@@ -26,6 +24,8 @@ from ..workspace.git.repository import Repository
 from ..workspace.git.revision import branch_tip
 from .branch_name import choose_branch_name
 from .delegation import NewWorker, delegate
+from .queries.worker_diff import require_own_branch
+from .queries.worker_lookup import load_worker_states
 
 SUFFIX = "-review"
 

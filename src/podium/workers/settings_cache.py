@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from ..config.always_allow_rules import FILE as ALLOWED
-from ..config.confirmed_model_servers import NAME as CONFIRMED
-from ..config.settings_files import MCP_FILE, REPO_FILE, USER_FILE
-from ..config.trust import FILE as TRUST
-from ..setup.settings import Settings
+from ..files.always_allow_rules import FILE as ALLOWED
+from ..files.confirmed_model_servers import NAME as CONFIRMED
+from ..files.settings import Settings
+from ..files.settings_files import MCP_FILE, REPO_FILE, USER_FILE
+from ..files.trust import FILE as TRUST
 from ..system.locations import find_home_folder
 
 STABLE_AFTER_NS = 1_000_000_000

@@ -222,7 +222,7 @@ async def _run_fork_server(
     stream = LineStream(ours, longest=MAX_FRAME_BYTES)
     try:
         process = start_process(
-            [*_python_command("fork_server_main"), str(os.getpid())],
+            [*_python_command("fork_server"), str(os.getpid())],
             env=environ,
             directory="/",
             stdin=theirs.fileno(),
@@ -248,7 +248,7 @@ async def _start_fresh_process(line: str, *, log: Path, folder: Path, environ: M
     try:
         with log.open("ab") as file:
             process = start_process(
-                _python_command("worker_main"),
+                _python_command("worker"),
                 env=environ,
                 directory=folder,
                 stdin=subprocess.PIPE,
@@ -268,5 +268,5 @@ async def _start_fresh_process(line: str, *, log: Path, folder: Path, environ: M
 
 
 def _python_command(module: str) -> list[str]:
-    """Return the command that runs a `podium.processes` module, without the current folder on the import path."""
-    return [sys.executable, "-P", "-m", f"podium.processes.{module}"]
+    """Return the command that runs a `podium.programs` module, without the current folder on the import path."""
+    return [sys.executable, "-P", "-m", f"podium.programs.{module}"]

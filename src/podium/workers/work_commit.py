@@ -10,7 +10,7 @@ from pathlib import Path
 from anyio import CancelScope, to_thread
 
 from ..core.timeline import Timeline
-from ..setup.settings import Settings
+from ..files.settings import Settings
 from ..store.worktree_ledger import Ledger
 from ..system.file_lock import wait_file_lock
 from ..values.errors import OutsideFailed, PodiumError

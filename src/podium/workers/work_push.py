@@ -14,7 +14,7 @@ from anyio import CancelScope, Event, Lock, move_on_after
 from anyio.abc import TaskGroup
 
 from ..core.timeline import Timeline
-from ..setup.settings import Settings
+from ..files.settings import Settings
 from ..store.worktree_ledger import Ledger
 from ..values.errors import PodiumError, StoreFailed
 from ..values.event import KINDS, ActionBegan, Entry, PushFailed, ToolAnswered, TurnEnded, WorkPushed

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from anyio import CancelScope, to_thread
 
+from ..files.settings import Settings
+from ..runs.assembly.worktree_setup import make_worktree_hook
 from ..runs.runs import Runs
-from ..setup.settings import Settings
-from ..setup.worktree_setup import make_worktree_hook
 from ..store.worktree_ledger import Ledger
 from ..values.errors import Mistake, PodiumError
 from ..values.event import WorkCommitted, WorkerPlaced

@@ -7,10 +7,10 @@ from typing import Any
 
 from msgspec import structs
 
-from ..config.model_role import ROLES, Role
 from ..core.budget import override_limits
 from ..core.placement import WorkerOptions
-from ..setup.settings import Settings
+from ..files.model_role import ROLES, Role
+from ..files.settings import Settings
 from ..values.agent import Agent, Budget
 from ..values.errors import Mistake
 from ..values.tool_table import AGENT_RULE, DELEGATING_TOOLS, RULE_NAMES, TOOLS

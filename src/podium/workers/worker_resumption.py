@@ -7,8 +7,8 @@ import socket
 from collections.abc import Iterable
 
 from ..core.timeline import Timeline
-from ..setup.preflight import require_not_ended
-from ..setup.settings import Settings
+from ..files.settings import Settings
+from ..runs.assembly.preflight import require_not_ended
 from ..store.run_store import RunStore
 from ..store.wakeup import send_wakeup
 from ..values.actor import Actor, act

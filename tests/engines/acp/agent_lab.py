@@ -35,7 +35,7 @@ from podium.engines.acp.agent_process import AgentCommand, OpenChild
 from podium.engines.acp.agent_processes import AgentProcesses
 from podium.engines.acp.agent_program import AGENT_PROGRAMS, AgentProgram
 from podium.policy import Mode, Rules, Verdict, check
-from podium.setup.agent_sandbox import choose_agent_sandbox
+from podium.runs.assembly.agent_sandbox import choose_agent_sandbox
 from podium.store.follower import Follower
 from podium.store.reader import StoreReader
 from podium.store.run_store import RunStore

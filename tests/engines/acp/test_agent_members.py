@@ -11,7 +11,7 @@ import pytest
 from msgspec import structs
 
 from podium import Agent, App, Result, Run
-from podium.config.settings_document import Launch
+from podium.files.settings_document import Launch
 from podium.store.fault_injection import refuse_after
 from podium.testing import ModelServer, format_script
 from podium.values.agent import Member, Team

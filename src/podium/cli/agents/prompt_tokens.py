@@ -15,15 +15,15 @@ from anyio import move_on_after
 from msgspec import Struct, structs
 
 from ...app import App, RunOptions
-from ...config.settings_document import SettingsDocument
 from ...engines.model.callable_model import Model
 from ...engines.model.model_wire import ModelCall, ReplyPart
 from ...engines.model.providers import REHEARSAL
 from ...engines.model.reply_recorder import count_tool_characters, estimate_tokens
 from ...engines.model.tool_loop import ModelEngine
 from ...engines.rehearsal import RehearsalWire
+from ...files.settings import Settings
+from ...files.settings_document import SettingsDocument
 from ...runs.run_start import start_run
-from ...setup.settings import Settings
 from ...values.agent import Agent
 from ...values.errors import OutsideFailed
 from ...values.usage import Usage

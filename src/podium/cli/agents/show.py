@@ -12,10 +12,10 @@ import click
 from msgspec import UNSET, UnsetType
 
 from ...core.redaction import Redaction
-from ...roster.discovery import load_roster
-from ...roster.roster_listing import AgentItem
-from ...setup.run_guidance import can_load_skills, describe_guidance, read_guidance, works_in_checkout
-from ...setup.settings import Settings
+from ...files.discovery import load_roster
+from ...files.roster_listing import AgentItem
+from ...files.settings import Settings
+from ...runs.assembly.run_guidance import can_load_skills, describe_guidance, read_guidance, works_in_checkout
 from ...system.locations import find_home_folder, find_repo
 from ...values.agent import Agent
 from ...values.document import DocumentPart

@@ -17,12 +17,12 @@ from anyio import create_task_group, to_thread
 from anyio.abc import TaskGroup
 
 from ...app import App, RunOptions
-from ...roster.discovery import load_roster
-from ...runs.inbox import RequestListeners, WorkerRequestWatcher
+from ...files.discovery import load_roster
+from ...files.settings import Settings
+from ...runs.queries.inbox import RequestListeners, WorkerRequestWatcher
 from ...runs.run_handle import Run
 from ...runs.run_notices import RunNotices
 from ...runs.run_start import start_run
-from ...setup.settings import Settings
 from ...system.username import get_local_actor
 from ...values.errors import Mistake, PodiumError, find_first_error
 from ...values.event import Entry, MessageReceived, MessagesDelivered, PermissionAsked, QuestionAsked

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import anyio
 
-from ...roster.discovery import load_roster
-from ...roster.team_definition import is_team
-from ...setup.settings import Settings
+from ...files.discovery import load_roster
+from ...files.settings import Settings
+from ...files.team_definition import is_team
 from ...store.open_requests import list_open_requests
 from ...values.errors import Mistake, PodiumError
 from ...workspace.git.branch import list_branches

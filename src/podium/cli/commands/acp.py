@@ -7,8 +7,8 @@ from pathlib import Path
 import anyio
 import click
 
-from ...roster.discovery import load_roster
-from ...setup.settings import Settings
+from ...files.discovery import load_roster
+from ...files.settings import Settings
 from ...system.locations import find_repo
 
 

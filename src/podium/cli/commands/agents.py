@@ -10,8 +10,8 @@ from pathlib import Path
 
 import click
 
-from ...roster.discovery import Roster, load_roster
-from ...roster.roster_listing import format_shadowed_name, list_agents
+from ...files.discovery import Roster, load_roster
+from ...files.roster_listing import format_shadowed_name, list_agents
 from ...system.locations import find_home_folder, find_repo
 from ...values.diagnostic import filter_errors
 from ..lazy_group import LazyCommandGroup, require_no_group_options

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
+from ...files.settings import Settings
 from ...runs.answers import NewAnswer, get_shown, resolve_choice
-from ...setup.settings import Settings
 from ...store.open_requests import find_open_request
 from ...values.event import QuestionAsked
 from ..terminal.answer_report import submit_answer

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import click
 
 from ...core.open_requests import Asked
-from ...setup.settings import Settings
+from ...files.settings import Settings
 from ...store.open_requests import OpenRequest, find_open_request, list_open_requests
 from ...values.column import Column, encode_rows
 from ...values.event import SCHEMA, PermissionAsked

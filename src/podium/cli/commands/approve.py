@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from ...config.always_allow_rules import AllowedRule
+from ...files.always_allow_rules import AllowedRule
+from ...files.settings import Settings
 from ...runs.answers import NewAnswer, get_shown
-from ...setup.settings import Settings
 from ...store.open_requests import find_open_request
 from ...values.event import Decision, PermissionAnswered
 from ..terminal.answer_report import submit_answer

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
+from ...files.settings import Settings
 from ...runs import find
-from ...runs.run_lookup import open_reader
-from ...runs.work_lookup import iter_work_runs
-from ...setup.settings import Settings
+from ...runs.queries.run_lookup import open_reader
+from ...runs.queries.work_lookup import iter_work_runs
 from ...values.errors import Mistake
 from ...values.event import SCHEMA, ArtifactStored
 from ..terminal.text import align_columns, as_json, escape_for_terminal, print_to_stderr

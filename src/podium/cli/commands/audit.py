@@ -6,9 +6,9 @@ import time
 
 import click
 
+from ...files.settings import Settings
 from ...runs import find
-from ...runs.run_lookup import open_reader
-from ...setup.settings import Settings
+from ...runs.queries.run_lookup import open_reader
 from ...values.event import SCHEMA
 from ...views.audit import AuditedAction, audit_actions
 from ..terminal.text import as_json, escape_for_terminal, print_to_stderr, truncate_line

@@ -8,11 +8,11 @@ from anyio import move_on_after, to_thread
 from msgspec import structs
 
 from ...core.budget import BUDGET_UNCHANGED
+from ...files.settings import Settings
 from ...runs import find
-from ...runs.run_lookup import open_reader
+from ...runs.queries.run_lookup import open_reader
 from ...runs.run_steering import change_budget, describe_effective_time
 from ...runs.run_wait import POLL_SECONDS
-from ...setup.settings import Settings
 from ...store.follower import Follower
 from ...store.reader import RunSummary, StoreReader
 from ...values.agent import Budget

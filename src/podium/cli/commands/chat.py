@@ -15,8 +15,8 @@ import anyio
 import click
 
 from ... import __version__
-from ...roster.discovery import load_roster
-from ...setup.settings import Settings
+from ...files.discovery import load_roster
+from ...files.settings import Settings
 from ...system.locations import find_repo
 from ...values.errors import Mistake
 from ..chat.chat_session import ChatSession

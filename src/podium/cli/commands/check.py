@@ -10,10 +10,10 @@ from pathlib import Path
 import anyio
 import click
 
-from ...roster.discovery import CheckReport, check_path
-from ...setup.agent_diagnostics import make_agent_check
-from ...setup.run_guidance import check_guidance
-from ...setup.settings_diagnostics import check_settings
+from ...files.discovery import CheckReport, check_path
+from ...files.settings_diagnostics import check_settings
+from ...runs.assembly.agent_diagnostics import make_agent_check
+from ...runs.assembly.run_guidance import check_guidance
 from ...system.locations import find_home_folder, find_repo
 from ...values.diagnostic import Diagnostic, filter_errors
 from ...values.event import SCHEMA

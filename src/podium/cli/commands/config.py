@@ -11,7 +11,10 @@ from typing import Any
 import click
 from msgspec import Struct, structs, to_builtins
 
-from ...config.settings_document import (
+from ...engines.model.providers import without_credentials
+from ...files.settings import Settings
+from ...files.settings_diagnostics import check_settings
+from ...files.settings_document import (
     SPELLED,
     FileSettings,
     Launch,
@@ -19,10 +22,7 @@ from ...config.settings_document import (
     describe_notify_target,
     iter_explicit_fields,
 )
-from ...config.settings_files import MCP_FILE, REPO_FILE, USER_FILE
-from ...engines.model.providers import without_credentials
-from ...setup.settings import Settings
-from ...setup.settings_diagnostics import check_settings
+from ...files.settings_files import MCP_FILE, REPO_FILE, USER_FILE
 from ...system.locations import find_home_folder, find_repo
 from ...values.event import SCHEMA
 from ...values.mcp_server import McpServer
@@ -107,8 +107,8 @@ def config_validate_command(repo: Path | None, is_json: bool) -> int:
 def config_schema_command(kind: str) -> None:
     """Print the JSON schema of settings files, or of the keys in an agent's file, for editors."""
     # Imported here to keep start-up fast: the tables of keys are long.
-    from ...config.settings_keys import KEYS
-    from ...roster.agent_keys import KEYS as AGENT_KEYS
+    from ...files.agent_keys import KEYS as AGENT_KEYS
+    from ...files.settings_keys import KEYS
     from ...values.key_schema import build_file_schema
 
     title, keys = ("Podium settings", KEYS) if kind == "settings" else ("Podium agent", AGENT_KEYS)

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import click
 
+from ...files.settings import Settings
 from ...runs import find
-from ...runs.run_cost import build_cost_tree, list_costs, node_usage, read_run_cost
-from ...runs.run_listing import RunRow
-from ...runs.run_lookup import NO_RUNS, open_reader
-from ...setup.settings import Settings
+from ...runs.queries.run_cost import build_cost_tree, list_costs, node_usage, read_run_cost
+from ...runs.queries.run_listing import RunRow
+from ...runs.queries.run_lookup import NO_RUNS, open_reader
 from ...store.reader import DamagedRun
 from ...values.errors import StoreCorrupt
 from ...values.plain_text import format_count

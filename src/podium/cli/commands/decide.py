@@ -9,10 +9,10 @@ from typing import Literal
 import click
 
 from ...app import App
+from ...files.settings import Settings
 from ...runs.decision_start import PERSON, NewDecision, start_decision
+from ...runs.queries.run_lookup import open_reader
 from ...runs.run_handle import Run
-from ...runs.run_lookup import open_reader
-from ...setup.settings import Settings
 from ...store.open_requests import list_run_requests
 from ...system.locations import find_repo
 from ..terminal.command_options import read_text_argument, repo_option

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from ...roster.squad.decision_inbox import merge_inbox
-from ...runs.decision_lookup import find_decision, find_decision_repo, list_decisions
-from ...setup.settings import Settings
+from ...files.settings import Settings
+from ...files.squad.decision_inbox import merge_inbox
+from ...runs.queries.decision_lookup import find_decision, find_decision_repo, list_decisions
 from ...system.locations import find_repo
 from ...values.column import encode_rows
 from ...values.event import SCHEMA

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import click
 
-from ...config.model_role import ROLES
 from ...core.placement import WorkerOptions
-from ...setup.settings import Settings
+from ...files.model_role import ROLES
+from ...files.settings import Settings
 from ...system.locations import find_repo
 from ...values.event import SCHEMA, Noticed
 from ...values.worker_task import DEFAULT_WORKER_AGENT

@@ -25,8 +25,8 @@ from rich.text import Text
 from ...core.journal_rows import find_chain_break
 from ...engines.local.model_folder import find_models_folder
 from ...engines.model.providers import REHEARSAL
-from ...roster.discovery import load_roster
-from ...roster.workflow_graph import render_tree as graph
+from ...files.discovery import load_roster
+from ...files.workflow_graph import render_tree as graph
 from ...store.fault_injection import EXIT_CODE
 from ...store.reader import StoreReader
 from ...store.wakeup import ensure_socket_folder

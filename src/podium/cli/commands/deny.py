@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
+from ...files.settings import Settings
 from ...runs.answers import NewAnswer, get_shown
-from ...setup.settings import Settings
 from ...store.open_requests import find_open_request
 from ...values.errors import Mistake
 from ...values.event import Decision

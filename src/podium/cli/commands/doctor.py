@@ -8,9 +8,9 @@ from pathlib import Path
 import anyio
 import click
 
-from ...runs.health_checks import collect_facts
-from ...runs.store_health import Fact
-from ...setup.settings import Settings
+from ...files.settings import Settings
+from ...runs.queries.health_checks import collect_facts
+from ...runs.queries.store_health import Fact
 from ...store.store_connection import has_current_tables
 from ...system.locations import find_home_folder
 from ...values.errors import PodiumError
@@ -57,7 +57,7 @@ def _check_queue() -> list[Fact]:
 
 def _check_schedules() -> list[Fact]:
     """Report if there are schedules but no process to start their runs. Another check covers the store itself."""
-    from ...workers.schedule_firing import describe_unattended_schedules  # imported here for start-up time
+    from ...schedules.schedule_firing import describe_unattended_schedules  # imported here for start-up time
 
     try:
         settings = Settings.load()

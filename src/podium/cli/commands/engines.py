@@ -8,8 +8,8 @@ from pathlib import Path
 import anyio
 import click
 
-from ...runs.engine_listing import EngineItem, EngineList, confirm_engine, list_engines
-from ...setup.settings import Settings
+from ...files.settings import Settings
+from ...runs.queries.engine_listing import EngineItem, EngineList, confirm_engine, list_engines
 from ...system.locations import find_home_folder, find_repo
 from ..lazy_group import require_no_group_options
 from ..terminal.command_options import json_option, repo_option

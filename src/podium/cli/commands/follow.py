@@ -9,10 +9,10 @@ import click
 from anyio import create_task_group, move_on_after, sleep, to_thread
 from msgspec import structs
 
+from ...files.settings import Settings
 from ...runs import find
 from ...runs.run_notices import RunNotices
 from ...runs.run_wait import POLL_SECONDS
-from ...setup.settings import Settings
 from ...store.follower import Follower
 from ...store.reader import StoreReader
 from ...values.store_address import StoreAddress

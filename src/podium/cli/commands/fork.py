@@ -9,10 +9,10 @@ import anyio
 import click
 
 from ...app import App
+from ...files.settings import Settings
 from ...runs import find
+from ...runs.queries.run_lookup import open_reader
 from ...runs.run_fork import ForkedRun, NewFork, fork_run
-from ...runs.run_lookup import open_reader
-from ...setup.settings import Settings
 from ...values.agent import Budget
 from ...values.plain_text import format_count
 from ..terminal.budget_text import BudgetParamType

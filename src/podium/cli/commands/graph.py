@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from ...roster.discovery import load_roster
-from ...roster.roster_listing import build_graph
-from ...roster.workflow_graph import render_mermaid, render_tree
-from ...roster.workflow_svg import render_svg
+from ...files.discovery import load_roster
+from ...files.roster_listing import build_graph
+from ...files.workflow_graph import render_mermaid, render_tree
+from ...files.workflow_svg import render_svg
 from ...system.locations import find_home_folder, find_repo
 from ..terminal.text import as_json, escape_for_terminal
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import click
 
+from ...files.settings import Settings
 from ...runs import find
-from ...runs.run_listing import GROUP_COLUMNS, GroupRow
-from ...runs.run_lookup import NO_RUNS
-from ...setup.settings import Settings
+from ...runs.queries.run_listing import GROUP_COLUMNS, GroupRow
+from ...runs.queries.run_lookup import NO_RUNS
 from ...store.group_rows import Groups
 from ...values.column import encode_rows
 from ...values.errors import Mistake, NoSuchRun
@@ -246,7 +246,9 @@ def remove_clean_worktrees(repo: Path, runs: Sequence[str]) -> None:
     # Imported here, because the other subcommands do not need git.
     import anyio
 
-    from ...runs.worker_lookup import open_worktrees  # imported here to keep start-up fast: few commands need it
+    from ...workers.queries.worker_lookup import (
+        open_worktrees,  # imported here to keep start-up fast: few commands need it
+    )
     from ...workspace.git.repository import Repository
     from ...workspace.worktrees.cleanup import clean_up_worktrees_of_runs
 

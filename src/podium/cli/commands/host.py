@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import partial
 
 import anyio
 import click
 
-from ...setup.settings import Settings
+from ...files.settings import Settings
 from ...store.run_leases import LEASE_SECONDS, MOST_LEASE_SECONDS, OwnerId
 from ..terminal.text import print_to_stderr
 from .hosts import require_host_store
@@ -56,10 +57,12 @@ async def _offer_machine(
     store = require_host_store(settings.store)
     # Imported here because these modules need optional packages.
     from ...app import App
+    from ...schedules.schedule_firing import fire_as_host
     from ...workers.host import HostOptions, require_host_login, run_host
 
     require_host_login(store, name)
     owner = OwnerId(lease_seconds=lease)
     async with App(settings, environ=environ, owner=owner) as app:
         options = HostOptions(labels=labels, slots=slots, grace=grace)
-        await run_host(app.runs, environ, owner, options, print_to_stderr)
+        firing = partial(fire_as_host, app.runs, environ)
+        await run_host(app.runs, environ, owner, options, print_to_stderr, fire_schedules=firing)

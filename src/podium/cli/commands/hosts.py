@@ -11,7 +11,7 @@ import anyio
 import click
 
 from ... import __version__
-from ...setup.settings import Settings
+from ...files.settings import Settings
 from ...store.store_connection import open_connection, require_postgres_packages
 from ...values.column import Column, encode_rows
 from ...values.errors import Mistake

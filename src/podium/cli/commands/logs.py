@@ -12,10 +12,10 @@ from pathlib import Path
 import anyio
 import click
 
+from ...files.settings import Settings
 from ...runs import find
-from ...runs.run_lookup import NO_RUNS, open_reader
+from ...runs.queries.run_lookup import NO_RUNS, open_reader
 from ...runs.run_notices import RunNotices
-from ...setup.settings import Settings
 from ...store.entry_index import EntryIndex
 from ...store.follower import Follower
 from ...store.reader import StoreReader

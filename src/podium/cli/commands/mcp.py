@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import click
 
-from ...setup.settings import Settings
+from ...files.settings import Settings
 from ...system.locations import find_repo
 
 

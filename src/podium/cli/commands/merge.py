@@ -10,11 +10,9 @@ from typing import Any
 import anyio
 import click
 
-from ...runs.pull_requests import find_request_place
-from ...runs.worker_lookup import RepoContext
 from ...values.event import SCHEMA
 from ...values.worker_task import DEFAULT_WORKER_AGENT
-from ...workers.merging import (
+from ...workers.merging.merge import (
     CheckedMerge,
     MergePlan,
     MergeRequest,
@@ -25,6 +23,8 @@ from ...workers.merging import (
     select_checks,
     tidy_target,
 )
+from ...workers.merging.pull_requests import find_request_place
+from ...workers.queries.worker_lookup import RepoContext
 from ...workspace.git.revision import SHORT
 from ...workspace.merging.overlap_forecast import Forecast
 from ..terminal import exit_codes

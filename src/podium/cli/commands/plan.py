@@ -9,12 +9,12 @@ from typing import Any
 import click
 
 from ...core.plan_state import StepProgress
+from ...files.settings import Settings
 from ...runs import find
 from ...runs.answers import NewAnswer, get_shown
 from ...runs.plan_document import find_team_members, parse_plan_document, render_plan_document
-from ...runs.run_lookup import open_reader
-from ...runs.work_lookup import WorkRun, iter_work_runs
-from ...setup.settings import Settings
+from ...runs.queries.run_lookup import open_reader
+from ...runs.queries.work_lookup import WorkRun, iter_work_runs
 from ...store.open_requests import OpenRequest, list_run_requests
 from ...system.locations import find_home_folder
 from ...system.unsandboxed_program import build_unsandboxed_environment, find_current_checkouts

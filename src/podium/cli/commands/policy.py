@@ -12,17 +12,17 @@ from typing import Any
 import click
 from msgspec import structs
 
-from ...config.always_allow_rules import FILE as ALLOWED_FILE
-from ...config.always_allow_rules import load_allowed_rules
-from ...config.settings_document import MODES, PermissionMode
-from ...config.settings_files import REPO_FILE, USER_FILE, read_settings_files
+from ...files.always_allow_rules import FILE as ALLOWED_FILE
+from ...files.always_allow_rules import load_allowed_rules
+from ...files.discovery import list_agent_files as agent_files
+from ...files.discovery import list_agent_folders, load_roster
+from ...files.settings import Settings
+from ...files.settings_document import MODES, PermissionMode
+from ...files.settings_files import REPO_FILE, USER_FILE, read_settings_files
 from ...policy import Mode, Rules, Verdict, check, generalised, narrow_rules
 from ...policy.rule_entry import find_rule_entries, parse_rule_entry
 from ...policy.rule_evaluation import Decision
 from ...policy.shell_command import parse_command as read_command
-from ...roster.discovery import list_agent_files as agent_files
-from ...roster.discovery import list_agent_folders, load_roster
-from ...setup.settings import Settings
 from ...system.locations import find_home_folder, find_repo, format_path
 from ...values.action import Action
 from ...values.document import DocumentPart
@@ -310,7 +310,7 @@ def _find_rule_files(home: Path, repo: Path | None) -> Iterator[tuple[Path, Path
 
 def _read_mapping(path: Path, root: Path | None) -> MappingNode:
     """Parse a settings file, or the frontmatter of an agent file, and return its mapping."""
-    from ...roster import agent_file  # imported here to keep start-up fast: only `policy test` reads files
+    from ...files import agent_file  # imported here to keep start-up fast: only `policy test` reads files
     from ...system import bounded_file
     from ...values.yaml_parser import parse_yaml_mapping
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from ...config.always_allow_rules import AllowedRule, load_allowed_rules, revoke_allowed_rule
+from ...files.always_allow_rules import AllowedRule, load_allowed_rules, revoke_allowed_rule
+from ...files.settings import Settings
 from ...runs.always_answer import publish_saved_rules
-from ...setup.settings import Settings
 from ...system.locations import find_home_folder, find_repo, format_path
 from ...values.errors import PodiumError, StoreFailed
 from ...values.event import SCHEMA

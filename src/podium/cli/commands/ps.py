@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 
 import click
 
-from ...runs.run_listing import (
+from ...files.settings import Settings
+from ...runs.queries.run_listing import (
     GROUP_COLUMNS,
     LONGEST_GROUP_NAME,
     MOST_ENDED,
@@ -21,8 +22,7 @@ from ...runs.run_listing import (
     format_group_origin,
     make_run_row,
 )
-from ...runs.run_lookup import NO_RUNS, open_reader
-from ...setup.settings import Settings
+from ...runs.queries.run_lookup import NO_RUNS, open_reader
 from ...store.group_rows import Groups
 from ...store.reader import RunList, RunSummary
 from ...values.column import encode_rows

@@ -11,18 +11,18 @@ from typing import Any
 import click
 from msgspec import Struct, structs, to_builtins
 
+from ...files.settings import Settings
 from ...runs import find
-from ...runs.run_lookup import open_reader
-from ...runs.worker_listing import NO_WORKERS
-from ...runs.worker_lookup import RepoContext
-from ...runs.workers_report import build_sent_workers_report, build_workers_report, build_workers_results
-from ...setup.settings import Settings
+from ...runs.queries.run_lookup import open_reader
 from ...values.event import SCHEMA, Evaluated, ReflectEnd
 from ...values.phase import FINAL_PHASES, IDLE_PHASES, Phase
 from ...values.plain_text import format_count
 from ...views.quoted_markdown import escape_inline, format_bullets, quote_block
 from ...views.report_parts import DiscussionReport, OpenPoint, ReflectionReport, ReportPart
 from ...views.run_report import Report
+from ...workers.queries.worker_listing import NO_WORKERS
+from ...workers.queries.worker_lookup import RepoContext
+from ...workers.queries.workers_report import build_sent_workers_report, build_workers_report, build_workers_results
 from ..terminal import exit_codes, results_synthesis
 from ..terminal.agent_text import AgentText, format_output
 from ..terminal.budget_text import format_limits

@@ -10,11 +10,10 @@ from typing import Any
 import anyio
 import click
 
+from ...files.settings import Settings
 from ...runs import find
-from ...runs.run_lookup import find_main_folder, open_reader
+from ...runs.queries.run_lookup import find_main_folder, open_reader
 from ...runs.run_start import resume_run
-from ...runs.worker_lookup import load_worker_states
-from ...setup.settings import Settings
 from ...store.run_creators import confirm_run
 from ...store.run_integrity import accept_lost_entries, require_intact_run
 from ...values.errors import Mistake, RunHeld
@@ -22,6 +21,7 @@ from ...values.event import SCHEMA, RunStarted
 from ...values.plain_text import format_count
 from ...values.store_address import StoreAddress
 from ...views.worker_state import WorkerState
+from ...workers.queries.worker_lookup import load_worker_states
 from ..terminal import exit_codes
 from ..terminal.command_options import build_overrides, no_sandbox_option, park_option, permissions_option
 from ..terminal.follow_run import RunEnding, work_on_run
@@ -148,7 +148,7 @@ def _finish_interrupted_merges(settings: Settings) -> None:
     if not (settings.home / "merges").is_dir():
         return
     # Imported here to keep start-up fast: merges in several repositories are rare.
-    from ...workers.merging import finish_interrupted_moves
+    from ...workers.merging.merge import finish_interrupted_moves
 
     anyio.run(partial(finish_interrupted_moves, settings, notice=print_to_stderr))
 

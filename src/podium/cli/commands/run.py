@@ -11,10 +11,10 @@ from msgspec import structs
 
 from ...app import RunOptions
 from ...engines.model.providers import REHEARSAL, find_provider
-from ...runs.dry_run_estimate import estimate_dry_run
-from ...runs.run_lookup import open_reader
+from ...files.settings import Settings
+from ...runs.queries.dry_run_estimate import estimate_dry_run
+from ...runs.queries.run_lookup import open_reader
 from ...runs.run_start import start_run
-from ...setup.settings import Settings
 from ...system.locations import find_repo
 from ...values.agent import Budget
 from ...values.event import SCHEMA

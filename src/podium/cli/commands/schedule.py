@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from ...setup.settings import Settings
+from ...files.settings import Settings
 from ...store.schedule_rows import Schedule, Schedules
 from ...system.host_id import read_host_id
 from ...system.locations import find_repo
@@ -51,7 +51,7 @@ def schedule_add_command(when: str, agent: str, request: str, zone: str, repo: P
     input. The runs work in the repository, like those that podium run --detach starts.
     """
     # Imported here to keep start-up fast: the list does not need it.
-    from ...workers.schedule_editing import NewSchedule, add_schedule
+    from ...schedules.schedule_editing import NewSchedule, add_schedule
 
     place = find_repo(repo or Path()).resolve()
     settings = Settings.load(repo=place)
@@ -99,7 +99,7 @@ def schedule_list_command(is_json: bool = False) -> None:
 @click.argument("schedule")
 def schedule_remove_command(schedule: str) -> None:
     """Remove a schedule. Its runs are kept."""
-    from ...workers.schedule_editing import remove_schedule  # imported here to keep start-up fast
+    from ...schedules.schedule_editing import remove_schedule  # imported here to keep start-up fast
 
     settings = Settings.load(repo=find_repo(Path()))
     found = remove_schedule(settings, schedule, by=get_command_actor())
@@ -110,7 +110,7 @@ def schedule_remove_command(schedule: str) -> None:
 @click.argument("schedule")
 def schedule_pause_command(schedule: str) -> None:
     """Pause a schedule. Runs that would be due while it is paused are not counted as missed."""
-    from ...workers.schedule_editing import pause_schedule  # imported here to keep start-up fast
+    from ...schedules.schedule_editing import pause_schedule  # imported here to keep start-up fast
 
     settings = Settings.load(repo=find_repo(Path()))
     found = pause_schedule(settings, schedule, by=get_command_actor())
@@ -121,7 +121,7 @@ def schedule_pause_command(schedule: str) -> None:
 @click.argument("schedule")
 def schedule_resume_command(schedule: str) -> None:
     """Resume a paused schedule. Runs that were due while it was paused are skipped."""
-    from ...workers.schedule_editing import resume_schedule  # imported here to keep start-up fast
+    from ...schedules.schedule_editing import resume_schedule  # imported here to keep start-up fast
 
     settings = Settings.load(repo=find_repo(Path()))
     found = resume_schedule(settings, schedule, by=get_command_actor())
@@ -131,7 +131,7 @@ def schedule_resume_command(schedule: str) -> None:
 @schedule_command.command("start")
 def schedule_start_command() -> None:
     """Start the background process for scheduled runs, for example after this machine was rebooted."""
-    from ...workers.schedule_editing import start_scheduling  # imported here to keep start-up fast
+    from ...schedules.schedule_editing import start_scheduling  # imported here to keep start-up fast
 
     settings = Settings.load(repo=find_repo(Path()))
     if not Schedules(settings.store).list_active():
@@ -140,7 +140,7 @@ def schedule_start_command() -> None:
 
 
 def _print_if_unattended(settings: Settings) -> None:
-    from ...workers.schedule_firing import describe_unattended_schedules  # imported here to keep start-up fast
+    from ...schedules.schedule_firing import describe_unattended_schedules  # imported here to keep start-up fast
 
     if told := describe_unattended_schedules(settings):
         print_to_stderr(told)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
+from ...files.settings import Settings
 from ...runs import find
-from ...runs.run_lookup import open_reader
+from ...runs.queries.run_lookup import open_reader
 from ...runs.run_steering import NewMessage, send_message
-from ...setup.settings import Settings
 from ...values.attachment import read_attachments
 from ..terminal.command_options import read_text_argument
 from ..terminal.global_options import get_command_actor

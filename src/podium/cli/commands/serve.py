@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import anyio
 import click
 
-from ...setup.settings import Settings
+from ...files.settings import Settings
 from ...system.locations import find_home_folder, find_repo
 from ...system.unsandboxed_program import build_unsandboxed_environment, find_current_checkouts
 from ...values.errors import Mistake

@@ -6,10 +6,10 @@ import anyio
 import click
 
 from ...app import App
+from ...files.settings import Settings
 from ...runs import find
-from ...runs.run_lookup import open_reader
+from ...runs.queries.run_lookup import open_reader
 from ...runs.run_snapshot import take_run_snapshot
-from ...setup.settings import Settings
 from ...values.errors import Mistake, RunHeld
 from ...values.event import SnapshotTaken
 from ..terminal.global_options import get_command_actor

@@ -7,8 +7,8 @@ import time
 
 import click
 
-from ...runs.overview import build_overview_document, load_overview
-from ...setup.settings import Settings
+from ...files.settings import Settings
+from ...runs.queries.overview import build_overview_document, load_overview
 from ..terminal.overview_text import format_overview
 from ..terminal.terminal_input import is_attended
 from ..terminal.text import as_json

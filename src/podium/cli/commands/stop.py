@@ -8,10 +8,10 @@ import anyio
 import click
 
 from ...app import App
+from ...files.settings import Settings
 from ...runs import find
 from ...runs.run_steering import stop_run
 from ...runs.run_wait import wait_for_end_or_pause
-from ...setup.settings import Settings
 from ...values.actor import Actor
 from ...values.errors import RunOver
 from ...values.event import RunEnded

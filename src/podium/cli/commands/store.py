@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from ...runs.run_lookup import NO_RUNS
+from ...files.settings import Settings
+from ...runs.queries.run_lookup import NO_RUNS
 from ...runs.run_retention import ENDED_STATES, archive_and_remove, select_removable
-from ...setup.settings import Settings
 from ...store.store_check import StoreCheck, check_store
 from ...store.store_export import export_store
 from ...store.store_import import import_store

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from ...roster.roster_listing import TeamItem, list_teams
+from ...files.roster_listing import TeamItem, list_teams
 from ...values.agent import Source
 from ...values.event import SCHEMA
 from ...values.plain_text import format_count

@@ -15,12 +15,12 @@ from pathlib import Path
 import anyio
 import click
 
-from ...config.repo_proposal import SERVER
-from ...config.settings_files import read_settings_files
-from ...config.trust import Trust
-from ...roster.discovery import load_roster
-from ...setup.agent_servers import SERVERS
-from ...setup.trust_overview import (
+from ...files.agent_servers import SERVERS
+from ...files.discovery import load_roster
+from ...files.repo_proposal import SERVER
+from ...files.settings_files import read_settings_files
+from ...files.trust import Trust
+from ...runs.queries.trust_overview import (
     TrustItem,
     TrustOverview,
     build_trust_overview,

@@ -9,9 +9,9 @@ import anyio
 import click
 import msgspec
 
+from ...files.settings import Settings
 from ...runs import find
 from ...runs.run_undo import UndoPlan, plan_undo, save_ref, undo_run
-from ...setup.settings import Settings
 from ...values.event import SCHEMA
 from ...values.plain_text import format_count
 from ..terminal.command_options import json_option

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 import anyio
 import click
 
-from ...setup.settings import Settings
+from ...files.settings import Settings
 from ...store.issue_rows import IssueClaims
 from ...system.host_id import read_host_id
 from ...system.locations import find_repo
 from ...system.username import get_local_actor
 from ...values.errors import Mistake, PodiumError
+from ...watch.sources.issue_source import IssueSource
+from ...watch.sources.source_choice import USABLE, choose_source, find_own_source
 from ...workspace.git.repository import Repository
-from ...workspace.issues.issue_source import IssueSource
-from ...workspace.issues.source_choice import USABLE, choose_source, find_own_source
 from ..terminal import exit_codes
 from ..terminal.command_options import json_option, repo_option
 from ..terminal.issue_output import IssueOutput, print_claims, print_dry_run
@@ -32,8 +32,8 @@ from ..terminal.text import print_to_stderr
 from .logs import parse_age
 
 if TYPE_CHECKING:
-    from ...workers.issue_scout import WatchOptions
-    from ...workers.issue_watch import IssueWatch
+    from ...watch.issue_scout import WatchOptions
+    from ...watch.issue_watch import IssueWatch
 
 MOST_LISTED = 200
 SHORTEST_SECONDS = 1.0
@@ -123,7 +123,7 @@ def watch_command(
     settings = Settings.load(repo=place)
     if is_list and not source:
         return print_claims(IssueClaims(settings.store).list_all(most=MOST_LISTED), is_json=is_json)
-    from ...workers.issue_scout import WatchOptions  # imported here to keep start-up fast: the help does not need it
+    from ...watch.issue_scout import WatchOptions  # imported here to keep start-up fast: the help does not need it
 
     options = WatchOptions(
         agents=agents,
@@ -194,7 +194,7 @@ async def _watch(
     settings: Settings, place: Path, source: IssueSource, options: WatchOptions, output: IssueOutput, rounds: Rounds
 ) -> int:
     from ...app import App  # imported here to keep start-up fast: the help does not need it
-    from ...workers.issue_watch import IssueWatch
+    from ...watch.issue_watch import IssueWatch
 
     with anyio.CancelScope() as scope, _cancel_at_signal(scope) as signals:
         async with App(settings) as app:
@@ -210,7 +210,7 @@ async def _watch(
 
 
 async def _run_once(watch: IssueWatch, output: IssueOutput, *, is_waiting: bool) -> None:
-    from ...workers.issue_watch import TRIAGE_SECONDS  # imported here to keep start-up fast: the help does not need it
+    from ...watch.issue_watch import TRIAGE_SECONDS  # imported here to keep start-up fast: the help does not need it
 
     await watch.run_round()
     await watch.wait(until=FOREVER if is_waiting else time.time() + TRIAGE_SECONDS, is_triage_only=not is_waiting)

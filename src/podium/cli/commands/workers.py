@@ -13,13 +13,13 @@ from pathlib import Path
 import anyio
 import click
 
-from ...runs.worker_listing import NO_WORKERS, WORKER_COLUMNS, make_worker_rows
-from ...runs.worker_lookup import RepoContext, load_readable_states, read_worktree_statuses
 from ...store.worker_index import WorkerIndex
 from ...values.column import encode_rows
 from ...values.event import SCHEMA
 from ...values.plain_text import format_count
 from ...views.worker_state import WorkerState
+from ...workers.queries.worker_listing import NO_WORKERS, WORKER_COLUMNS, make_worker_rows
+from ...workers.queries.worker_lookup import RepoContext, load_readable_states, read_worktree_statuses
 from ..terminal.command_options import json_option, repo_option
 from ..terminal.table import format_table
 from ..terminal.text import as_json, print_to_stderr

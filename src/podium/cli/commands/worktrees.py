@@ -9,10 +9,15 @@ from pathlib import Path
 import anyio
 import click
 
-from ...runs.pushed_work import RefCleanup, remove_finished_refs
+from ...files.settings import Settings
 from ...runs.unfinished_forks import FORK_BRANCHES, remove_unfinished_forks
-from ...runs.worker_lookup import RepoContext, open_worktrees
-from ...runs.worktree_listing import (
+from ...system.locations import find_home_folder
+from ...values.column import encode_rows
+from ...values.errors import Mistake
+from ...values.event import SCHEMA
+from ...workers.merging.pushed_work import RefCleanup, remove_finished_refs
+from ...workers.queries.worker_lookup import RepoContext, open_worktrees
+from ...workers.queries.worktree_listing import (
     WORKTREE_COLUMNS,
     OtherWorktree,
     WorktreeRow,
@@ -20,11 +25,6 @@ from ...runs.worktree_listing import (
     list_other_worktrees,
     list_unfinished_runs,
 )
-from ...setup.settings import Settings
-from ...system.locations import find_home_folder
-from ...values.column import encode_rows
-from ...values.errors import Mistake
-from ...values.event import SCHEMA
 from ...workspace.git.repository import Repository, read_git_output
 from ...workspace.git.revision import HEADS, branch_tip, contains_commit
 from ...workspace.git.snapshot import resolve_commit

@@ -14,8 +14,8 @@ from ...engines.local.catalogue import load_catalogue
 from ...engines.local.model_folder import find_models_folder
 from ...engines.local.model_installation import Installation, ModelInstaller
 from ...engines.model.providers import LOCAL
+from ...files.settings import Settings
 from ...runs.local_model_setup import CatalogueList, add_local_model, list_catalogue
-from ...setup.settings import Settings
 from ...system.locations import find_home_folder, find_repo, format_path
 from ...system.machine_capacity import measure_capacity
 from ...values.byte_size import format_size

@@ -12,7 +12,8 @@ import anyio
 import click
 
 from ...engines.local_model_servers import find_servers, list_local_addresses
-from ...runs.model_listing import (
+from ...files.settings import Settings
+from ...runs.queries.model_listing import (
     LOCAL_MODEL_COLUMNS,
     PROVIDER_COLUMNS,
     SERVER_COLUMNS,
@@ -21,7 +22,6 @@ from ...runs.model_listing import (
     encode_models,
     load_models,
 )
-from ...setup.settings import Settings
 from ...system.locations import find_home_folder, find_repo
 from ..terminal.command_options import json_option, repo_option
 from ..terminal.table import format_table

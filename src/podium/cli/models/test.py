@@ -12,8 +12,8 @@ import anyio
 import click
 
 from ...engines.model_probes import PROBES, ProbeResult
+from ...files.settings import Settings
 from ...runs.model_test import ModelTest, TargetModel, find_target, run_model_test
-from ...setup.settings import Settings
 from ...system.locations import find_home_folder, find_repo
 from ..terminal import exit_codes
 from ..terminal.command_options import json_option, repo_option

@@ -8,8 +8,8 @@ from pathlib import Path
 import anyio
 import click
 
+from ...files.settings import Settings
 from ...runs.model_choice import ask_server, choose_model, use_server
-from ...setup.settings import Settings
 from ...system.locations import find_home_folder, find_repo
 from ...values.local_provider import LOCAL_PROVIDERS
 from ..terminal.command_options import repo_option

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from ...roster import presets
-from ...roster.team_definition import TeamDefinition, delete_team, find_team
+from ...files import presets
+from ...files.team_definition import TeamDefinition, delete_team, find_team
 from ...system.locations import format_path
 from ...values.plain_text import format_count
 from ..terminal.command_options import repo_option

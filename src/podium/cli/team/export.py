@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from ...roster.presets import Preset
-from ...roster.team_definition import find_team
+from ...files.presets import Preset
+from ...files.team_definition import find_team
 from ...values.errors import Mistake
 from ..terminal.command_options import repo_option
 from ..terminal.text import as_json, print_to_stderr

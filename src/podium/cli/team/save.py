@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 import msgspec
 
-from ...roster.presets import PRESETS_FILE, Preset
-from ...roster.squad import Team
-from ...roster.team_definition import describe_save_losses, find_team, list_preset_only_settings, save_team
+from ...files.presets import PRESETS_FILE, Preset
+from ...files.squad import Team
+from ...files.team_definition import describe_save_losses, find_team, list_preset_only_settings, save_team
 from ...system.locations import format_path
 from ...values.errors import Mistake
 from ...values.plain_text import join_words

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import click
 
-from ...config.model_role import resolve_models
 from ...engines.model.providers import parse_model
-from ...roster.presets import PRESETS_FILE
-from ...roster.squad_agents import is_model_name
-from ...roster.team_definition import change_team_member, find_team
+from ...files.model_role import resolve_models
+from ...files.presets import PRESETS_FILE
+from ...files.settings import Settings
+from ...files.squad_agents import is_model_name
+from ...files.team_definition import change_team_member, find_team
 from ...runs import find
-from ...runs.run_lookup import open_reader
+from ...runs.queries.run_lookup import open_reader
 from ...runs.run_steering import MemberChange, change_member
-from ...setup.settings import Settings
 from ...system.locations import format_path
 from ...values.errors import Mistake
 from ...values.located_yaml import quote_text

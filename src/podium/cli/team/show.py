@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 from msgspec import structs
 
-from ...roster.roster_listing import TeamDetails, TeamMember, describe_team
-from ...roster.team_definition import find_team
+from ...files.roster_listing import TeamDetails, TeamMember, describe_team
+from ...files.team_definition import find_team
 from ..terminal.command_options import json_option, repo_option
 from ..terminal.text import align_columns, as_json, display_width, escape_for_terminal, fit_columns, truncate_line
 from .team_lookup import load_team_context

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from ...roster.discovery import PRESETS_FILE, SQUAD_FOLDERS, Roster, load_roster
-from ...roster.team_definition import find_overridden_builtin
+from ...files.discovery import PRESETS_FILE, SQUAD_FOLDERS, Roster, load_roster
+from ...files.team_definition import find_overridden_builtin
 from ...system.locations import find_home_folder, find_repo, format_path
 from ..terminal.text import print_to_stderr
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ...files.settings import Settings
 from ...runs.answers import GivenAnswer, NewAnswer, answer_request
-from ...setup.settings import Settings
 from ...store.open_requests import OpenRequest
 from ...values.event import PermissionAnswered
 from ...values.plan import WorkPlan

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ...config.settings_document import MODES
+from ...files.settings_document import MODES
 from ...values.errors import Mistake
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...runs.dry_run_estimate import RunEstimate
+from ...runs.queries.dry_run_estimate import RunEstimate
 from ...values.plain_text import format_count, join_words
 from .text import format_money
 

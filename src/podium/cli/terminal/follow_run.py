@@ -18,10 +18,10 @@ from anyio import CancelScope, Event, create_task_group, sleep
 from anyio.lowlevel import checkpoint
 
 from ...app import App
-from ...runs.inbox import RequestListeners, WorkerRequestWatcher
+from ...files.settings import Settings
+from ...runs.queries.inbox import RequestListeners, WorkerRequestWatcher
 from ...runs.run_handle import Run
 from ...runs.run_notices import RunNotices
-from ...setup.settings import Settings
 from ...values.errors import Failure, find_first_error
 from ...values.event import ActionRefused, Entry, WorkerSent
 from ...values.result import Result

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING
 import anyio
 import click
 
-from ...setup.settings import Settings
+from ...files.settings import Settings
 from ...store.issue_rows import IssueClaim, IssueClaims
 from ...values.column import Column, encode_row
 from ...values.event import SCHEMA
 from ...values.plain_text import format_count, join_words
-from ...workspace.issues.issue_source import IssueSource, format_issue_name
+from ...watch.sources.issue_source import IssueSource, format_issue_name
 from . import exit_codes
 from .table import format_table
 from .text import as_json, escape_for_terminal, print_to_stderr, truncate_line
 
 if TYPE_CHECKING:
-    from ...workers.issue_scout import NewIssues, WatchOptions
-    from ...workers.issue_watch import WatchEvent
+    from ...watch.issue_scout import NewIssues, WatchOptions
+    from ...watch.issue_watch import WatchEvent
 
 LONGEST_TITLE = 60
 
@@ -94,7 +94,7 @@ class IssueOutput:
     def print_problem(self, text: str) -> None:
         """Print a problem that is not specific to one issue."""
         # Imported here to keep start-up fast: most commands need no workers.
-        from ...workers.issue_watch import WatchEvent
+        from ...watch.issue_watch import WatchEvent
 
         self.print_event(WatchEvent(kind="problem", text=text))
 
@@ -150,9 +150,9 @@ def print_claims(claims: Sequence[IssueClaim], *, is_json: bool) -> int:
 
 def print_dry_run(settings: Settings, place: Path, source: IssueSource, options: WatchOptions, *, is_json: bool) -> int:
     """Print which issues would be picked up now, and return the exit code. Nothing is changed."""
-    from ...roster.discovery import load_roster  # imported here to keep start-up fast: the help does not need it
-    from ...workers.issue_scout import IssueScout
-    from ...workers.issue_triage import find_candidates
+    from ...files.discovery import load_roster  # imported here to keep start-up fast: the help does not need it
+    from ...watch.issue_scout import IssueScout
+    from ...watch.issue_triage import find_candidates
 
     names = [agent.name for agent in find_candidates(load_roster(place, settings.home), options.agents)]
     claims = IssueClaims(settings.store)

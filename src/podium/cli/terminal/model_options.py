@@ -8,7 +8,7 @@ import anyio
 import click
 
 from ...engines.model.providers import Provider, describe_stopped_server, find_provider, resolve_base_url
-from ...setup.settings import Settings
+from ...files.settings import Settings
 from ...values.errors import Mistake
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ...runs.overview import Overview, OverviewRow
-from ...runs.request_details import describe_kind, describe_request
+from ...runs.queries.overview import Overview, OverviewRow
+from ...runs.queries.request_details import describe_kind, describe_request
 from ...store.open_requests import OpenRequest
 from ...values.plain_text import format_count, format_countdown
 from .request_prompt import format_asker

@@ -9,8 +9,8 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from ...core.member_change import apply_change
-from ...roster.discovery import load_roster
-from ...setup.settings import Settings
+from ...files.discovery import load_roster
+from ...files.settings import Settings
 from ...system.locations import find_repo
 from ...values.agent import Agent
 from ...values.errors import PodiumError, find_first_error

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 import click
 
-from ...runs.run_lookup import open_reader
-from ...runs.worker_lookup import load_readable_states
+from ...runs.queries.run_lookup import open_reader
 from ...store.progress_files import require_no_recorded_runs
 from ...store.reader import RunSummary
 from ...system.locations import format_path
@@ -20,6 +19,7 @@ from ...values.plain_text import format_count
 from ...values.store_address import StoreAddress
 from ...views.worker_state import WorkerState
 from ...workers.commander_socket import commander_socket_path, is_commander_listening
+from ...workers.queries.worker_lookup import load_readable_states
 from .text import escape_for_terminal, fit_columns, format_age, print_to_stderr
 
 ALL = "all"

@@ -9,9 +9,9 @@ from tempfile import TemporaryDirectory
 
 import click
 
+from ...files.settings import Settings
 from ...runs import find
-from ...runs.run_lookup import open_reader
-from ...setup.settings import Settings
+from ...runs.queries.run_lookup import open_reader
 from ...store.reader import StoreReader
 from ...values.errors import Mistake
 

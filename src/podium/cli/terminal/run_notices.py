@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from ...files.settings import Settings
 from ...runs.run_notices import RunNotices
-from ...setup.settings import Settings
 from .terminal_notifier import make_terminal_notifier
 from .text import print_to_stderr
 

@@ -17,7 +17,7 @@ from textual.widgets import Footer, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from ...runs.answers import NewAnswer
-from ...runs.overview import Overview, OverviewReader, OverviewRow
+from ...runs.queries.overview import Overview, OverviewReader, OverviewRow
 from ...store.open_requests import OpenRequest
 from ...store.wakeup import open_wakeup
 from ...values.errors import Mistake

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from types import TracebackType
 from typing import Self, TextIO
 
-from ...config.settings_document import NotifyTarget
+from ...files.settings_document import NotifyTarget
 from ...views.notification import Notification
 
 BELL = "\a"

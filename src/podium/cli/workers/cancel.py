@@ -5,10 +5,10 @@ from __future__ import annotations
 import anyio
 import click
 
-from ...runs.worker_lookup import RepoContext, load_worker_states
 from ...values.actor import Actor
 from ...values.errors import Mistake, RunOver
 from ...views.worker_state import WorkerState
+from ...workers.queries.worker_lookup import RepoContext, load_worker_states
 from ..commands.stop import stop_run_and_wait
 from ..terminal import exit_codes
 from ..terminal.global_options import get_command_actor

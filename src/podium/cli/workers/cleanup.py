@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from ...runs.worker_lookup import RepoContext
+from ...workers.queries.worker_lookup import RepoContext
 from ..commands import worktrees
 
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...roster.discovery import load_roster
-from ...runs.merge_candidates import Resolver, find_resolvers
-from ...runs.worker_lookup import RepoContext
+from ...files.discovery import load_roster
 from ...values.agent import Agent
 from ...values.errors import PodiumError
-from ...workers.merging import CheckedMerge
+from ...workers.merging.merge import CheckedMerge
+from ...workers.merging.merge_candidates import Resolver, find_resolvers
+from ...workers.queries.worker_lookup import RepoContext
 from ...workspace.git.revision import branch_tips
 from ...workspace.merging.merge_train import LeftOutBranch, Train
 from ...workspace.merging.resolution_commit import find_unresolved_files
@@ -21,7 +21,7 @@ from ..terminal.global_options import get_command_actor
 from ..terminal.text import escape_for_terminal, print_to_stderr
 
 if TYPE_CHECKING:
-    from ...workers.conflict_resolution import ResolverRun
+    from ...workers.merging.conflict_resolution import ResolverRun
 
 
 def load_resolver_team(context: RepoContext, name: str) -> tuple[Agent, ...]:
@@ -48,7 +48,7 @@ async def send_resolvers(context: RepoContext, result: Train, team: tuple[Agent,
     if not unresolved_branches:
         return []
     from ...app import App  # imported here to keep start-up fast: most merges do not need it
-    from ...workers.conflict_resolution import delegate_resolution
+    from ...workers.merging.conflict_resolution import delegate_resolution
 
     resolvers_by_branch = await find_resolvers(context)
     resolver_runs: list[ResolverRun] = []

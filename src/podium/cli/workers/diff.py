@@ -9,9 +9,9 @@ from pathlib import Path
 import anyio
 import click
 
-from ...runs.pushed_work import find_other_machine
-from ...runs.worker_diff import diff_worker, require_own_branch
-from ...runs.worker_lookup import RepoContext
+from ...workers.merging.pushed_work import find_other_machine
+from ...workers.queries.worker_diff import diff_worker, require_own_branch
+from ...workers.queries.worker_lookup import RepoContext
 from ..terminal.text import escape_for_terminal, print_to_stderr
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ...runs.worker_lookup import RepoContext
+from ...workers.queries.worker_lookup import RepoContext
 from ..commands import logs
 
 

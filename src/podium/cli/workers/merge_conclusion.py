@@ -11,7 +11,14 @@ import click
 
 from ...system.username import get_local_actor
 from ...values.errors import Mistake, PodiumError
-from ...workers.merging import AppliedMerge, CheckedMerge, apply_merge, discard_merge, format_kept_ref, tidy_results
+from ...workers.merging.merge import (
+    AppliedMerge,
+    CheckedMerge,
+    apply_merge,
+    discard_merge,
+    format_kept_ref,
+    tidy_results,
+)
 from ...workspace.git.repository import Repository
 from ...workspace.merging.merge_train import LeftOutBranch
 from ..terminal import exit_codes

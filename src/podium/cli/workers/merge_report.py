@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ...system.program_folders import describe_changed_programs
 from ...values.plain_text import escape_unprintable, format_count
-from ...workers.merge_run import TrainOutcome
+from ...workers.merging.merge_run import TrainOutcome
 from ...workspace.git.revision import SHORT
 from ...workspace.merging.merge_train import Train
 from ...workspace.merging.overlap_forecast import FileChange

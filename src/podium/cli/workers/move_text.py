@@ -11,8 +11,8 @@ from msgspec import UNSET, UnsetType
 
 from ...values.errors import PodiumError
 from ...values.plain_text import format_count
-from ...workers.merge_run import MergeReport
-from ...workers.merging import CheckedMerge
+from ...workers.merging.merge import CheckedMerge
+from ...workers.merging.merge_run import MergeReport
 from ...workspace.git.revision import HEADS, SHORT
 from ...workspace.merging.merge_train import Train
 from .merge_report import format_agree_command, format_checked_tree

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from ...runs.worker_lookup import RepoContext
+from ...workers.queries.worker_lookup import RepoContext
 from ..terminal import exit_codes
 from ..terminal.agent_text import format_agent_text
 from ..terminal.text import print_to_stderr

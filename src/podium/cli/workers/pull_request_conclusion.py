@@ -8,13 +8,13 @@ import anyio
 import click
 from msgspec import structs
 
-from ...runs.pull_requests import RequestPlace, open_pull_requests
-from ...runs.worker_lookup import RepoContext
 from ...system.username import get_local_actor
 from ...values.errors import PodiumError
 from ...values.plain_text import join_words
-from ...workers.merge_run import MergeReport, TrainOutcome
-from ...workers.merging import CheckedMerge
+from ...workers.merging.merge import CheckedMerge
+from ...workers.merging.merge_run import MergeReport, TrainOutcome
+from ...workers.merging.pull_requests import RequestPlace, open_pull_requests
+from ...workers.queries.worker_lookup import RepoContext
 from ...workspace.travel.forge import OpenedRequest
 from ..terminal import exit_codes
 from ..terminal.terminal_input import is_attended

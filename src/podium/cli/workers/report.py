@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...runs.worker_listing import format_line_count
-from ...runs.workers_report import WorkersReport, _reason_not_started
 from ...values.plain_text import format_count, join_some
 from ...views.quoted_markdown import escape_inline, format_bullets, quote_block
 from ...views.worker_state import WorkerState
+from ...workers.queries.worker_listing import format_line_count
+from ...workers.queries.workers_report import WorkersReport, _reason_not_started
 from ...workspace.worktrees.worktree_status import WorktreeStatus
 from ..terminal.agent_text import AgentText
 from ..terminal.text import format_duration, format_usage, truncate_line

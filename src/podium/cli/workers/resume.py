@@ -8,10 +8,10 @@ from functools import partial
 import anyio
 import click
 
-from ...runs.worker_lookup import RepoContext
-from ...setup.settings import Settings
+from ...files.settings import Settings
 from ...values.event import SCHEMA
 from ...views.worker_state import WorkerState
+from ...workers.queries.worker_lookup import RepoContext
 from ..terminal.command_options import json_option
 from ..terminal.global_options import get_command_actor
 from ..terminal.text import as_json, print_to_stderr

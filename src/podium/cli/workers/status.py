@@ -9,12 +9,12 @@ from collections.abc import Iterator
 import anyio
 import click
 
-from ...runs.worker_listing import WORKER_COLUMNS, format_line_count, format_worker_status, make_worker_rows
-from ...runs.worker_lookup import RepoContext, load_readable_states, read_worktree_statuses
 from ...values.column import encode_rows
 from ...values.event import SCHEMA
 from ...values.plain_text import format_count
 from ...views.worker_state import WorkerState
+from ...workers.queries.worker_listing import WORKER_COLUMNS, format_line_count, format_worker_status, make_worker_rows
+from ...workers.queries.worker_lookup import RepoContext, load_readable_states, read_worktree_statuses
 from ...workspace.worktrees.worktree_status import WorktreeStatus
 from ..terminal.agent_text import AgentText, format_output
 from ..terminal.command_options import json_option

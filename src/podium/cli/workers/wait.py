@@ -9,9 +9,7 @@ import anyio
 import click
 from anyio import current_time, move_on_after, to_thread, wait_readable
 
-from ...runs.worker_listing import WORKER_COLUMNS, make_worker_rows
-from ...runs.worker_lookup import RepoContext
-from ...setup.settings import Settings
+from ...files.settings import Settings
 from ...store.reader import StoreReader
 from ...store.wakeup import open_wakeup, send_wakeup
 from ...store.worker_index import WorkerIndex
@@ -22,6 +20,8 @@ from ...values.plain_text import format_utc_time
 from ...views.notification import Notification, NotificationEvent
 from ...views.worker_state import WorkerState, WorkerStateBuilder, WorkerStatus
 from ...workers.commander_socket import commander_socket_path, is_commander_listening
+from ...workers.queries.worker_listing import WORKER_COLUMNS, make_worker_rows
+from ...workers.queries.worker_lookup import RepoContext
 from ...workers.worker_queue import plan_worker_starts
 from ..terminal import exit_codes
 from ..terminal.command_options import json_option

@@ -12,10 +12,10 @@ from anyio import Event, to_thread
 from anyio.abc import TaskGroup
 
 from ...app import App
-from ...runs.run_lookup import find_main_folder
+from ...files.settings import Settings
+from ...runs.queries.run_lookup import find_main_folder
 from ...runs.run_notices import follow_with_notices
 from ...runs.run_start import resume_run
-from ...setup.settings import Settings
 from ...store.reader import StoreReader
 from ...values.actor import Actor
 from ...values.errors import PodiumError, find_first_error

@@ -12,15 +12,14 @@ from anyio.abc import TaskGroup
 from litestar.exceptions import PermissionDeniedException
 
 from ...app import App
+from ...files.settings import Settings
 from ...protocols.client_runs import ClientRuns
-from ...runs.cost_overview import CostHistoryReader
-from ...runs.known_repositories import KnownRepositories, describe_unknown_repository, is_folder
-from ...runs.overview import OverviewReader
-from ...runs.run_states import RunStates
-from ...runs.run_table import RunTableReader
+from ...runs.queries.cost_overview import CostHistoryReader
+from ...runs.queries.known_repositories import KnownRepositories, describe_unknown_repository, is_folder
+from ...runs.queries.overview import OverviewReader
+from ...runs.queries.run_states import RunStates
+from ...runs.queries.run_table import RunTableReader
 from ...runs.runs import Runs
-from ...runs.worker_lookup import load_worker_state
-from ...setup.settings import Settings
 from ...store.reader import StoreReader
 from ...system.locations import find_repo
 from ...system.username import get_username
@@ -28,6 +27,7 @@ from ...values.actor import Actor
 from ...values.errors import Mistake, PodiumError
 from ...values.store_address import StoreAddress
 from ...views.worker_state import WorkerState
+from ...workers.queries.worker_lookup import load_worker_state
 from ...workers.worker_resumption import resume_workers
 from .access_tokens import AccessToken, LoginCodes, TokenFile
 from .connected_clients import ConnectedClients

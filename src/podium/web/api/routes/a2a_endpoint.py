@@ -16,6 +16,8 @@ from litestar import get, post
 from litestar.params import FromPath
 from litestar.response import Response, Stream
 
+from ....files.discovery import load_roster
+from ....files.settings import Settings
 from ....protocols.a2a_agent import (
     TASK_NOT_CANCELABLE,
     TASK_NOT_FOUND,
@@ -33,10 +35,8 @@ from ....protocols.a2a_agent import (
 )
 from ....protocols.conversation import find_conversation, find_first_run
 from ....protocols.openai_chat import find_model
-from ....roster.discovery import load_roster
-from ....runs.run_lookup import open_reader
+from ....runs.queries.run_lookup import open_reader
 from ....runs.run_steering import NewMessage, send_message, stop_run
-from ....setup.settings import Settings
 from ....store.follower import Follower
 from ....store.reader import RunSummary
 from ....system.json_rpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RpcError

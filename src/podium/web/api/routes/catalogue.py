@@ -7,10 +7,10 @@ from contextvars import Context
 
 from litestar import get
 
-from ....runs.health_checks import collect_facts
-from ....runs.model_listing import ModelLists, encode_models, load_models
-from ....runs.store_health import Fact
-from ....setup.settings import Settings
+from ....files.settings import Settings
+from ....runs.queries.health_checks import collect_facts
+from ....runs.queries.model_listing import ModelLists, encode_models, load_models
+from ....runs.queries.store_health import Fact
 from ....values.document import Document
 from ..route_parameters import RepoFolder, Server
 from ..scopes import ApiRequest, get_token, may_read

@@ -12,8 +12,8 @@ from litestar.params import FromQuery, HeaderParameter
 from litestar.response import Stream
 from msgspec import structs
 
-from ....runs.context_window import add_context_windows
-from ....runs.overview import OverviewDocument, OverviewRow, build_overview_document
+from ....runs.queries.context_window import add_context_windows
+from ....runs.queries.overview import OverviewDocument, OverviewRow, build_overview_document
 from ..event_stream import find_position, stream_entries
 from ..route_parameters import Server
 from ..scopes import ApiRequest, get_token, may_read

@@ -9,8 +9,8 @@ from litestar.params import FromPath, JSONBody
 from msgspec import UNSET, Struct, UnsetType
 
 from ....runs import find
-from ....runs.run_listing import GROUP_COLUMNS, RUN_COLUMNS, GroupRow, RunPlace, make_run_row
-from ....runs.run_lookup import NO_RUNS
+from ....runs.queries.run_listing import GROUP_COLUMNS, RUN_COLUMNS, GroupRow, RunPlace, make_run_row
+from ....runs.queries.run_lookup import NO_RUNS
 from ....store.group_rows import Groups
 from ....store.reader import StoreReader
 from ....values.column import encode_row

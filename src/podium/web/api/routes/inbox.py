@@ -9,7 +9,7 @@ from litestar.params import FromPath, JSONBody
 from msgspec import UNSET, Struct, structs
 
 from ....runs.answers import NewAnswer, answer_request, resolve_choice
-from ....runs.request_details import AnyRequestDetails, describe_in_full
+from ....runs.queries.request_details import AnyRequestDetails, describe_in_full
 from ....store.open_requests import find_open_request
 from ....values.document import Document
 from ....values.event import QuestionAsked

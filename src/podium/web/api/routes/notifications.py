@@ -13,11 +13,11 @@ from litestar import get, post
 from litestar.params import JSONBody
 from msgspec import Struct
 
-from ....config.settings_document import NOTIFY_WORDS, NotifyCommand, NotifyTarget, describe_notify_target
-from ....config.settings_edit import set_notify_words
-from ....config.settings_files import USER_FILE
+from ....files.settings import Settings
+from ....files.settings_document import NOTIFY_WORDS, NotifyCommand, NotifyTarget, describe_notify_target
+from ....files.settings_edit import set_notify_words
+from ....files.settings_files import USER_FILE
 from ....runs.notifier import open_notifier
-from ....setup.settings import Settings
 from ....system.locations import format_path
 from ....values.document import Document
 from ....values.errors import Mistake

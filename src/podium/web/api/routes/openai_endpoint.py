@@ -13,6 +13,8 @@ from litestar import get, post
 from litestar.params import FromPath
 from litestar.response import Response, Stream
 
+from ....files.discovery import Roster, load_roster
+from ....files.settings import Settings
 from ....protocols.client_runs import ClientRun, describe_missing_answer
 from ....protocols.openai_chat import (
     DONE,
@@ -27,9 +29,7 @@ from ....protocols.openai_chat import (
     find_model,
     parse_chat_request,
 )
-from ....roster.discovery import Roster, load_roster
 from ....runs.run_start import start_run
-from ....setup.settings import Settings
 from ....values.request import Outcome
 from ....values.result import Result
 from ....views.answer_text import AnswerText

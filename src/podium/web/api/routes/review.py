@@ -11,15 +11,15 @@ from litestar.params import JSONBody
 from msgspec import Struct
 
 from ....runs import find
-from ....runs.run_lookup import open_reader
-from ....runs.worker_diff import read_worker_diff, require_own_branch
-from ....runs.worker_lookup import RepoContext, load_worker_state
+from ....runs.queries.run_lookup import open_reader
 from ....values.document import Document
 from ....values.errors import Mistake
 from ....views.diff_hunks import DiffFile, parse_diff
 from ....views.review_message import LineComment, format_review
 from ....views.worker_state import WorkerState
-from ....workers.merging import build_merge, plan_partial_merge
+from ....workers.merging.merge import build_merge, plan_partial_merge
+from ....workers.queries.worker_diff import read_worker_diff, require_own_branch
+from ....workers.queries.worker_lookup import RepoContext, load_worker_state
 from ....workers.review_round import ReviewRequest, SentReview, send_review
 from ....workspace.merging.partial_commit import ChosenFile
 from ..command_once import run_once

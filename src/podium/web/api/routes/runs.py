@@ -13,16 +13,16 @@ from litestar.params import FromQuery, JSONBody, PathParameter, QueryParameter
 from msgspec import Raw, Struct, convert
 
 from ....core.journal_rows import GENESIS
+from ....files.settings import Settings
 from ....runs import find, run_steering
-from ....runs.run_cost import CostNode, build_cost_tree
+from ....runs.queries.run_cost import CostNode, build_cost_tree
+from ....runs.queries.run_listing import RUN_COLUMNS, make_run_row
+from ....runs.queries.run_lookup import open_reader
+from ....runs.queries.run_states import MOST_CHANGES
+from ....runs.queries.run_table import RunFilter, RunTable
 from ....runs.run_fork import NewFork, NewRetry, fork_run, retry_run
-from ....runs.run_listing import RUN_COLUMNS, make_run_row
-from ....runs.run_lookup import open_reader
 from ....runs.run_options import RunOptions
 from ....runs.run_start import resume_run
-from ....runs.run_states import MOST_CHANGES
-from ....runs.run_table import RunFilter, RunTable
-from ....setup.settings import Settings
 from ....store.entry_feed import EntryFeed
 from ....store.reader import RunSummary
 from ....values.actor import Actor

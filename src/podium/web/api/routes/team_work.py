@@ -11,9 +11,9 @@ from litestar.response import Response
 from msgspec import Struct
 
 from ....runs import find
-from ....runs.decision_lookup import find_decision, find_decision_repo, list_decisions
-from ....runs.run_lookup import open_reader
-from ....runs.work_lookup import TeamPlan, iter_work_runs
+from ....runs.queries.decision_lookup import find_decision, find_decision_repo, list_decisions
+from ....runs.queries.run_lookup import open_reader
+from ....runs.queries.work_lookup import TeamPlan, iter_work_runs
 from ....store.reader import StoreReader
 from ....values.column import encode_rows
 from ....values.document import Document

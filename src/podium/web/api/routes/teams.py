@@ -6,11 +6,11 @@ from litestar import get, post
 from litestar.exceptions import ClientException
 from litestar.params import FromPath, JSONBody
 
-from ....roster.agent_name import to_agent_name
-from ....roster.discovery import Roster, load_roster
-from ....roster.new_team import NewTeam, build_new_team
-from ....roster.presets import Preset
-from ....roster.roster_listing import (
+from ....files.agent_name import to_agent_name
+from ....files.discovery import Roster, load_roster
+from ....files.new_team import NewTeam, build_new_team
+from ....files.presets import Preset
+from ....files.roster_listing import (
     AgentGraph,
     AgentList,
     TeamDetails,
@@ -20,7 +20,7 @@ from ....roster.roster_listing import (
     list_agents,
     list_teams,
 )
-from ....roster.team_definition import describe_save_losses, find_overridden_builtin, find_team, save_team
+from ....files.team_definition import describe_save_losses, find_overridden_builtin, find_team, save_team
 from ....values.agent import Source
 from ....values.document import Document
 from ..route_parameters import RepoFolder, Server

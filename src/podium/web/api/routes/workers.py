@@ -12,17 +12,8 @@ from litestar.params import JSONBody
 from msgspec import Meta, Struct, structs
 
 from ....core.placement import WorkerOptions
-from ....runs.branch_forecast import ForecastReport, build_forecast_report, forecast_branches, read_current_branch
-from ....runs.context_window import add_context_windows
-from ....runs.merge_candidates import (
-    MergeCandidate,
-    find_independent_branches,
-    list_merge_candidates,
-)
-from ....runs.worker_listing import WORKER_COLUMNS, make_worker_rows
-from ....runs.worker_lookup import RepoContext, load_readable_states, read_worktree_statuses
-from ....runs.worktree_listing import WORKTREE_COLUMNS, WorktreeRow
-from ....setup.settings import Settings
+from ....files.settings import Settings
+from ....runs.queries.context_window import add_context_windows
 from ....store.worker_index import WorkerIndex
 from ....values.actor import Actor
 from ....values.column import PageColumn, encode_rows, list_page_columns
@@ -33,8 +24,13 @@ from ....values.worker_task import DEFAULT_WORKER_AGENT
 from ....views.worker_state import WorkerState
 from ....workers.best_of_team import MOST_TIMES, Choose
 from ....workers.delegation import NewWorker, delegate
-from ....workers.merge_run import MergeReport
-from ....workers.merging import (
+from ....workers.merging.branch_forecast import (
+    ForecastReport,
+    build_forecast_report,
+    forecast_branches,
+    read_current_branch,
+)
+from ....workers.merging.merge import (
     MergePlan,
     MergeRequest,
     apply_merge,
@@ -44,6 +40,15 @@ from ....workers.merging import (
     format_kept_ref,
     plan_merge,
 )
+from ....workers.merging.merge_candidates import (
+    MergeCandidate,
+    find_independent_branches,
+    list_merge_candidates,
+)
+from ....workers.merging.merge_run import MergeReport
+from ....workers.queries.worker_listing import WORKER_COLUMNS, make_worker_rows
+from ....workers.queries.worker_lookup import RepoContext, load_readable_states, read_worktree_statuses
+from ....workers.queries.worktree_listing import WORKTREE_COLUMNS, WorktreeRow
 from ....workspace.git.repository import Repository
 from ....workspace.merging.merge_train import LeftOutBranch, MergedBranch
 from ....workspace.worktrees.cleanup import list_worktrees

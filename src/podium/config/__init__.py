@@ -1,1 +1,0 @@
-"""Define the keys of settings files, and read, check and merge these files."""

@@ -1,0 +1,1 @@
+"""The files of agents, teams, squads, skills and instructions, and settings files and their trust."""

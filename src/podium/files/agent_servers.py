@@ -1,0 +1,98 @@
+"""Require trust before an agent file of a repository uses the user's own MCP servers.
+
+A server starts with the user's rights and keys when an agent lists its tools, so a fresh clone must not be able to
+start one by naming it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from ..core.journal_rows import compute_digest
+from ..values.agent import Agent
+from ..values.errors import JournalMismatch
+from ..values.mcp_server import McpServer
+from ..values.worker_task import WorkerTask
+from .repo_proposal import Proposal, make_proposal
+from .trust import Trust
+
+SERVERS = ".mcpServers"
+"""The end of the key of an item that lets an agent use the user's servers."""
+PREFIX = "mcp__"
+
+
+def find_own_servers(servers: Iterable[McpServer]) -> frozenset[str]:
+    """Return the names of the servers that the user defined."""
+    return frozenset(server.name for server in servers if server.source == "user")
+
+
+def propose_agent_servers(agent: Agent, own: Collection[str], repo: Path) -> Proposal | None:
+    """Return the proposal of a repository's agent to use the user's servers, or None if it uses none of them."""
+    if agent.source != "repo":
+        return None
+    used = tuple(sorted({_read_server(entry) for entry in agent.tools or ()} & frozenset(own)))
+    return make_proposal(f"agents.{agent.name}{SERVERS}", used, repo) if used else None
+
+
+def digest_servers(
+    agents: Iterable[Agent], servers: Mapping[str, McpServer], worker_task: WorkerTask | None = None
+) -> dict[str, str]:
+    """Return a digest of the definition of each server that an agent names.
+
+    Return nothing for a worker that can move to another machine, because that has settings of its own.
+    """
+    if worker_task is not None and worker_task.origin is not None:
+        return {}
+    named = {_read_server(entry) for agent in agents for entry in agent.tools or ()}
+    return {name: compute_digest(msgspec.to_builtins(servers[name])) for name in sorted(named & servers.keys())}
+
+
+def require_same_servers(run: str, began_with: Mapping[str, str], servers: Mapping[str, McpServer]) -> None:
+    """Raise JournalMismatch if the definition of an MCP server has changed since a run began."""
+    for name, digest in began_with.items():
+        if name in servers and compute_digest(msgspec.to_builtins(servers[name])) == digest:
+            continue
+        what = "has another definition now" if name in servers else "is no longer in the settings"
+        raise JournalMismatch(
+            f"run {run} began with the MCP server {name!r}, which {what}, so the run was not resumed: its tools could "
+            f"differ from those that the agents have used. Restore the definition under mcpServers, or use the new one "
+            f"in a fork: podium fork {run}"
+        )
+
+
+def select_trusted_tools(
+    agent: Agent, own: Collection[str], repo: Path | None, trust: Trust
+) -> tuple[Sequence[str], str]:
+    """Return the entries of an agent's list of tools that may be used, and a notice if some may not, or ""."""
+    entries = agent.tools or ()
+    proposal = None if repo is None else propose_agent_servers(agent, own, repo)
+    if proposal is None or trust.is_trusted(proposal.kind, proposal.name, proposal.digest):
+        return entries, ""
+    return [entry for entry in entries if _read_server(entry) not in own], describe_untrusted_servers(agent, own)
+
+
+def iter_untrusted_servers(
+    agents: Iterable[Agent], own: Collection[str], repo: Path, trust: Trust
+) -> Iterator[tuple[Agent, str]]:
+    """Yield each agent that may not use the servers that it lists, with a notice."""
+    for agent in agents:
+        _, notice = select_trusted_tools(agent, own, repo, trust)
+        if notice:
+            yield agent, notice
+
+
+def describe_untrusted_servers(agent: Agent, own: Collection[str]) -> str:
+    """Return the notice that an agent of a repository may not use the user's servers yet."""
+    used = sorted({_read_server(entry) for entry in agent.tools or ()} & frozenset(own))
+    return (
+        f"its file comes with the repository and uses MCP servers from your settings ({', '.join(used)}), "
+        "which are not started for it until you trust that with podium trust"
+    )
+
+
+def _read_server(entry: str) -> str:
+    """Return the server in an entry of a list of tools, or "" if the entry names no server's tools."""
+    return entry.removeprefix(PREFIX).partition("__")[0] if entry.startswith(PREFIX) else ""

@@ -1,1 +1,0 @@
-"""Provide the entry points of the background processes: the commander, the fork server and the workers."""

@@ -1,0 +1,1 @@
+"""What lists, pages and reports read about runs: queries that return rows."""

@@ -1,0 +1,231 @@
+"""Read the costs of runs over time, by agent and by model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from math import ceil
+from threading import Lock
+
+from msgspec import Struct, structs
+
+from ...store.reader import DamagedRun, RunSummary, StoreReader
+from ...values.agent import Budget
+from ...values.document import Document, DocumentPart
+from ...values.event import decode_entry
+from ...values.plain_text import format_count
+from ...values.usage import NO_USAGE, FullUsage, Usage, sum_usage
+from ...views.cost_history import (
+    HISTORY_KINDS,
+    CostHistory,
+    CostHistoryBuilder,
+    TimeSplit,
+)
+from ...views.run_usage import UsagePoint
+
+MOST_BUCKETS = 96
+MOST_SERIES = 8
+"""The number of agents that get their own series. If two or more agents remain, they share one more series.
+
+A single remaining agent gets its own series, because it has no other agent to share one with.
+"""
+RATE_SECONDS = 600.0
+"""The length of the recent period used to predict when a budget will be exhausted."""
+SMALLEST_PERIOD = 1.0
+
+
+class AgentCost(DocumentPart, frozen=True, kw_only=True):
+    """The usage of one agent, and a breakdown of its time."""
+
+    name: str
+    usage: FullUsage
+    time: TimeSplit
+
+
+class ModelCost(DocumentPart, frozen=True, kw_only=True):
+    """The usage of one model."""
+
+    name: str
+    usage: FullUsage
+
+
+class CostSeries(Struct, frozen=True, kw_only=True):
+    """The running totals of one agent, or of several, at the times of a cost curve."""
+
+    name: str
+    money: list[float]
+    tokens: list[int]
+    rehearsed: list[int]
+
+    @classmethod
+    def of(cls, name: str, usages: Iterable[Usage]) -> CostSeries:
+        """Return the running totals of usages, one for each time."""
+        totals = list(accumulate(usages))
+        return cls(
+            name=name,
+            money=[one.usd for one in totals],
+            tokens=[one.tokens for one in totals],
+            rehearsed=[one.rehearsed_input_tokens + one.rehearsed_output_tokens for one in totals],
+        )
+
+
+class CostCurve(Struct, frozen=True, kw_only=True):
+    """Running totals at equal intervals, one series for each agent."""
+
+    times: list[float] = []
+    series: list[CostSeries] = []
+
+
+class CostOverview(Document, frozen=True, kw_only=True):
+    """The costs of runs by agent and by model, over time and in total.
+
+    `wall` breaks down the time of the runs, and `exhausted_at` is when their budget will be used up at the recent rate.
+    """
+
+    usage: FullUsage
+    agents: list[AgentCost]
+    models: list[ModelCost]
+    wall: TimeSplit
+    history: CostCurve
+    budget: Budget
+    exhausted_at: float | None
+
+
+class RunCostOverview(CostOverview, frozen=True, kw_only=True):
+    """The costs of one run and its workers. `wall` is the time of the run itself."""
+
+    run: dict[str, object]
+
+
+class StoreCostOverview(CostOverview, frozen=True, kw_only=True):
+    """The costs of all runs, individually and together, and the runs that cannot be read."""
+
+    runs: list[dict[str, object]]
+    damaged: Sequence[DamagedRun]
+
+
+class CostHistoryReader:
+    """Reads cost histories from a store. The histories of ended runs are cached, because they never change."""
+
+    def __init__(self) -> None:
+        self._ended: dict[str, CostHistory] = {}
+        self._lock = Lock()
+
+    def read(self, reader: StoreReader, summary: RunSummary, *, now: float) -> CostHistory:
+        """Return the history of a run up to now. Several threads can call this."""
+        with self._lock:
+            found = self._ended.get(summary.id)
+        if found is not None:
+            return found
+        builder = CostHistoryBuilder()
+        for row in reader.read_rows_of_kinds(summary.id, HISTORY_KINDS):
+            builder.apply(decode_entry(row.line))
+        found = builder.build(now=now if summary.phase == "running" else None)
+        if summary.is_over:
+            with self._lock:
+                self._ended[summary.id] = found
+        return found
+
+    def read_with_workers(
+        self, reader: StoreReader, summary: RunSummary, *, now: float
+    ) -> tuple[CostHistory, list[CostHistory]]:
+        """Return the history of a run, and the histories of its workers, including workers that its workers started.
+
+        In a worker's history, the worker's name is appended to the names of agents.
+        """
+        own = self.read(reader, summary, now=now)
+        below: list[CostHistory] = []
+        open_runs = list(own.workers)
+        while open_runs:
+            worker = reader.read_summary(open_runs.pop(0))
+            found = self.read(reader, worker, now=now)
+            open_runs += found.workers
+            below.append(_rename_agents(found, worker))
+        return own, below
+
+
+def _rename_agents(history: CostHistory, summary: RunSummary) -> CostHistory:
+    started = summary.started
+    task = started.errand
+    suffix = f" on {task.worker_name}" if task is not None else ""
+    return structs.replace(
+        history,
+        points=tuple(structs.replace(one, agent=f"{one.agent}{suffix}") for one in history.points),
+        agents={f"{name}{suffix}": spent for name, spent in history.agents.items()},
+    )
+
+
+def build_cost_overview(
+    histories: Sequence[CostHistory], *, budget: Budget | None = None, is_active: bool = False
+) -> CostOverview:
+    """Return the costs of runs by agent and by model, over time and in total.
+
+    `budget` is the limit for all runs together, and `is_active` says whether the runs can still use it.
+    """
+    points = sorted((one for history in histories for one in history.points), key=lambda one: one.at)
+    agents = _sum_by_agent(histories)
+    models: dict[str, Usage] = {}
+    for history in histories:
+        for name, usage in history.models.items():
+            models[name] = models.get(name, NO_USAGE) + usage
+    until = max((one.until for one in histories), default=0.0)
+    total = sum_usage(one.usage for one in points)
+    return CostOverview(
+        usage=FullUsage.of(total),
+        agents=agents,
+        models=[ModelCost(name=name, usage=FullUsage.of(usage)) for name, usage in models.items()],
+        wall=sum((one.wall for one in histories), TimeSplit()),
+        history=_build_curve(points, [one.name for one in agents], until=until),
+        budget=budget or Budget(),
+        exhausted_at=project_exhaustion(points, total, budget, now=until) if budget and is_active else None,
+    )
+
+
+def _sum_by_agent(histories: Iterable[CostHistory]) -> list[AgentCost]:
+    """Return the usage and the time of each agent, most expensive first."""
+    usages: dict[str, Usage] = {}
+    times: dict[str, TimeSplit] = {}
+    for history in histories:
+        for point in history.points:
+            usages[point.agent] = usages.get(point.agent, NO_USAGE) + point.usage
+        for name, spent in history.agents.items():
+            times[name] = times.get(name, TimeSplit()) + spent
+    found = [
+        AgentCost(name=name, usage=FullUsage.of(usages.get(name, NO_USAGE)), time=times.get(name, TimeSplit()))
+        for name in usages | times
+    ]
+    return sorted(found, key=lambda one: (one.usage.usd, one.usage.with_rehearsed().tokens), reverse=True)
+
+
+def _build_curve(points: Sequence[UsagePoint], agents: Sequence[str], *, until: float) -> CostCurve:
+    """Return running totals, one series for each agent. If there are many agents, the cheapest share one series."""
+    if not points:
+        return CostCurve()
+    first, last = points[0].at, max(until, points[-1].at, points[0].at + SMALLEST_PERIOD)
+    width = (last - first) / MOST_BUCKETS
+    times = [first + width * number for number in range(MOST_BUCKETS + 1)]
+    most = MOST_SERIES if len(agents) > MOST_SERIES + 1 else len(agents)
+    drawn = {name: min(place, most) for place, name in enumerate(agents)}
+    names = list(agents[:most])
+    if len(agents) > most:
+        names.append(format_count(len(agents) - most, "other agent"))
+    steps = [[NO_USAGE] * len(times) for _ in names]
+    for point in points:
+        bucket = min(MOST_BUCKETS, ceil((point.at - first) / width))
+        row = steps[drawn[point.agent]]
+        row[bucket] = row[bucket] + point.usage
+    return CostCurve(times=times, series=[CostSeries.of(name, row) for name, row in zip(names, steps, strict=True)])
+
+
+def project_exhaustion(points: Sequence[UsagePoint], total: Usage, budget: Budget, *, now: float) -> float | None:
+    """Return when the budget's money or tokens will be used up at the recent rate, or None if that is unknown."""
+    recent = [one for one in points if one.at >= now - RATE_SECONDS] or list(points)
+    if not recent:
+        return None
+    seconds = max(now - recent[0].at, SMALLEST_PERIOD)
+    spent = sum_usage(one.usage for one in recent)
+    limits = ((budget.usd, total.usd, spent.usd), (budget.tokens, total.tokens, spent.tokens))
+    times = [
+        now + max(0.0, limit - used) * seconds / rate for limit, used, rate in limits if limit is not None and rate > 0
+    ]
+    return min(times, default=None)

@@ -1,0 +1,1 @@
+"""Requests that are sent to agents at set times."""

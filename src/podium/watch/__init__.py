@@ -1,0 +1,1 @@
+"""Watching a repository for new issues, and having agents work on them."""

@@ -1,0 +1,167 @@
+"""Merge workers' branches as a train, run the checks after each merge, and report the result."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Self
+
+from ...core.gate import InvalidCall
+from ...files.settings import Settings
+from ...runs.assembly.sandbox_choice import choose_sandbox
+from ...system.program_folders import select_programs
+from ...tools.check_command import describe_hidden_exit, make_check_command
+from ...tools.run_checks import CHECK_OUTPUT_TAIL, CHECK_TIMEOUT
+from ...tools.shell import CommandOutput, run_command_line
+from ...values.actor import Actor
+from ...values.document import Document, DocumentPart
+from ...workspace.git.repository import Repository
+from ...workspace.git.revision import HEADS, branch_tip
+from ...workspace.merging.integration_branch import name_integration_branch
+from ...workspace.merging.merge_train import CheckResult, LeftOutBranch, MergedBranch, Train, TrainBranch, build_train
+from ...workspace.merging.overlap_forecast import BranchChanges, FileChange, Forecast, read_commit_changes
+from .branch_forecast import ForecastReport, build_forecast_report, forecast_branches
+from .conflict_resolution import ResolverRun
+from .merge_candidates import MergeCandidate
+from .merge_hooks import make_merge_permit
+
+Checks = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainOutcome:
+    """The forecast, the result of the merge train, the changes to the target, and the resolvers that were started.
+
+    `programs` lists the changed files in folders whose programs the user runs without looking at them.
+    """
+
+    forecast: Forecast
+    train: Train
+    changes: BranchChanges
+    resolving: tuple[ResolverRun, ...] = ()
+    programs: tuple[str, ...] = ()
+
+
+class MergedChanges(DocumentPart, frozen=True, kw_only=True):
+    """The changes that a merge makes to its target."""
+
+    added: int
+    removed: int
+    files: tuple[FileChange, ...]
+
+
+class MergeReport(Document, frozen=True, kw_only=True):
+    """The forecast and the result of a merge. `branch` is the integration branch, if there is one."""
+
+    target: str
+    base: str
+    commit: str
+    tree: str
+    branch: str | None
+    checks: tuple[str, ...]
+    changes: MergedChanges
+    programs: tuple[str, ...]
+    forecast: ForecastReport
+    coupled: tuple[MergedBranch, ...]
+    left_out: tuple[LeftOutBranch, ...]
+    resolving: tuple[ResolverRun, ...]
+
+    @classmethod
+    def of(cls, source: object, **computed: Any) -> Self:
+        """Return the report of the outcome of a merge."""
+        assert isinstance(source, TrainOutcome)
+        train = source.train
+        return super().of(
+            train,
+            branch=None if train.ref is None else train.ref.removeprefix(HEADS),
+            changes=MergedChanges.of(source.changes),
+            programs=source.programs,
+            forecast=build_forecast_report(source.forecast),
+            coupled=train.merged,
+            resolving=source.resolving,
+            **computed,
+        )
+
+
+async def run_merge_train(
+    repository: Repository,
+    candidates: Sequence[MergeCandidate],
+    target: str,
+    check: CheckRunner,
+    *,
+    by: Actor,
+    on_forecast: Callable[[Forecast], object] | None = None,
+    excluded: Mapping[str, str] | None = None,
+    needs_branch: bool = True,
+) -> TrainOutcome:
+    """Merge branches one after another into a new integration branch, after calling `on_forecast` with the forecast.
+
+    `excluded` maps each branch that must be left out to the reason. If `needs_branch` is False, no integration branch
+    is created: pull requests only need to know that the merges succeed.
+    """
+    train_branches = [await _make_train_branch(repository, one) for one in candidates]
+    bases = {one.branch: one.base for one in candidates}
+    parts = {one.branch: one.part for one in train_branches if one.part}
+    expected = await forecast_branches(repository.main_folder, bases, onto=target, parts=parts)
+    assert expected is not None, "at least one branch must exist and differ from the target"
+    if on_forecast is not None:
+        on_forecast(expected)
+    name = name_integration_branch(datetime.now()) if needs_branch else None
+    permit = make_merge_permit(check.settings, repository, target, check.tell)
+    train = await build_train(
+        repository, train_branches, onto=target, integration=name, check=check, permit=permit, excluded=excluded, by=by
+    )
+    changes = await read_commit_changes(repository, train.base, train.commit)
+    programs = select_programs(repository.main_folder, sorted(changes.all_paths), os.environ)
+    return TrainOutcome(forecast=expected, train=train, changes=changes, programs=programs)
+
+
+async def _make_train_branch(repository: Repository, candidate: MergeCandidate) -> TrainBranch:
+    branch, after, part = candidate.branch, candidate.after, candidate.part
+    if part is not None:
+        return TrainBranch(branch=branch, commit=part.source, after=after, part=part.commit)
+    return TrainBranch(branch=branch, commit=await branch_tip(repository, branch), after=after)
+
+
+class CheckRunner:
+    """Runs the checks after a merge.
+
+    Checks execute workers' code, so they run in the sandbox unless it is turned off.
+    """
+
+    def __init__(self, settings: Settings, checks: Checks, tell: Callable[[str], object]) -> None:
+        self.settings = settings
+        self.tell = tell
+        self._checks = checks
+        self._last_notice = ""
+
+    async def __call__(self, path: Path) -> CheckResult:
+        if not self._checks:
+            return CheckResult(passed=True)
+        settings = self.settings
+        sandbox = await choose_sandbox(
+            [path], settings.home, settings.store, is_wanted=settings.sandbox, hosts=settings.network, report=self.tell
+        )
+        if sandbox.notice and sandbox.notice != self._last_notice:
+            self.tell(sandbox.notice)
+            self._last_notice = sandbox.notice
+        try:
+            for name, argv in self._checks.items():
+                self.tell(f"checking: {name}")
+                output = CommandOutput(start=0, end=CHECK_OUTPUT_TAIL)
+                try:
+                    command = make_check_command(argv)
+                    ended = await run_command_line(command, path, CHECK_TIMEOUT, output, sandbox.wrap)
+                except InvalidCall as error:
+                    return CheckResult(passed=False, command=name, output=str(error))
+                if ended.code != 0 or ended.has_timed_out:
+                    how = f"stopped after {CHECK_TIMEOUT:g} s" if ended.has_timed_out else str(ended)
+                    return CheckResult(passed=False, command=f"{name} [{how}]", output=str(output))
+                if hidden := describe_hidden_exit(argv):
+                    self.tell(f"the check {name} passed, but {hidden}")
+        finally:
+            sandbox.clean_up()
+        return CheckResult(passed=True, checks=tuple(self._checks))

@@ -1,0 +1,1 @@
+"""What lists and pages read about workers: queries that return rows."""
