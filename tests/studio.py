@@ -9,17 +9,16 @@ from typing import Any
 
 from podium import Agent, App, Result, Run, Settings
 from podium.core.engine import Engine
-from podium.engines.model.callable_model import Model, add_zero_cost
-from podium.engines.model.model_wire import ModelCall
-from podium.engines.model.retry_policy import RetryPolicy
+from podium.engines.model.model_candidates import RetryPolicy
+from podium.engines.model.model_wire import Model, ModelCall, add_zero_cost
 from podium.engines.model.tool_loop import ModelEngine
 from podium.engines.script import Move, ScriptedWire, echo_request
 from podium.store.fault_injection import Fault
 from podium.store.store_connection import open_connection
 from podium.testing import read_entries, read_events
 from podium.values.event import Entry, Event, event_kind
-from podium.values.limits import TurnLimits
 from podium.values.store_address import StoreAddress
+from podium.values.usage import TurnLimits
 
 
 async def skip_sleep(seconds: float) -> None:

@@ -51,14 +51,13 @@ PURE_FOLDERS = ("core", "policy", "values")
 STARTING_PROCESSES = {
     "system/process_group.py": "the one way to start a program that Podium also ends",
     "workers/fork_server.py": "forks itself, without another program",
-    "engines/local/engine_start.py": "starts an engine, which outlives this process",
+    "engines/local/engine_process.py": "starts an engine, which outlives this process",
     "workers/delegation.py": "starts a commander, which outlives this process",
     "workspace/relay/_forwarder_program.py": "forks in a sandbox, which ends all its processes",
     "cli/commands/demo.py": "runs podium in the foreground, where Ctrl-C reaches both",
     "cli/commands/serve.py": "starts a browser, which outlives this process",
     "testing/git_repository.py": "makes a repository for a test",
-    "testing/orphan_cleanup.py": "starts a shell that outlives this process if it is killed",
-    "testing/postgres_cluster.py": "starts a server for tests",
+    "testing/postgres_cluster.py": "starts a server for tests, and a shell that outlives this process if it is killed",
 }
 """The modules that start a process, and why."""
 

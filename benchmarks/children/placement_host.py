@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 from anyio import create_task_group
 
-from podium.core.job_placement import JobPlacement
+from podium.core.placement import JobPlacement
 from podium.fleet.host_loop import POLL_SECONDS, HandBack, HostLoop, LeaseAnswer, LeaseWon
 from podium.fleet.pgqueuer_placement import PgQueuerPlacement
 from podium.values.fleet_job import FleetJob, HostOffer, JobClaim

@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 import anyio
 from msgspec import to_builtins
 
-from podium.engines.local.engine_start import LocalEngine
+from podium.engines.local.engine_process import LocalEngine
 from podium.engines.local.model_folder import choose_default_model, find_models_folder
 from podium.engines.model.providers import LOCAL, parse_model, resolve_base_url
 

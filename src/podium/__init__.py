@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .values.errors import StoreFailed as StoreFailed
     from .values.errors import StoreUnreachable as StoreUnreachable
     from .values.plugin import Plugin as Plugin
-    from .values.result import Result as Result
+    from .values.request import Result as Result
 
 __version__ = "0.1.0"
 
@@ -52,7 +52,7 @@ _MODULES = {
     "Permissions": ".values.agent",
     "Plugin": ".values.plugin",
     "PodiumError": ".values.errors",
-    "Result": ".values.result",
+    "Result": ".values.request",
     "Router": ".values.agent",
     "Run": ".runs.run_handle",
     "RequestClosed": ".values.errors",

@@ -12,7 +12,7 @@ from .files.settings import Settings
 from .runs.run_handle import Run
 from .system.locations import find_repo
 from .values.agent import Agent
-from .values.result import Result
+from .values.request import Result
 
 
 async def run(

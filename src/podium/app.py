@@ -20,7 +20,7 @@ from .core.engine import Engine
 from .core.placement import Placement
 from .core.timeline import Timeline
 from .engines.engine_choice import Engines
-from .engines.model.price_cache import PriceCache
+from .engines.model.model_prices import PriceCache
 from .files.settings import Settings
 from .patterns.registry import OnDiscussion, Pattern
 from .runs.assembly.agent_programs import list_agent_programs
@@ -36,13 +36,13 @@ from .runs.runs import Runs
 from .store.fault_injection import Fault, parse_fault
 from .store.run_leases import OwnerId
 from .store.run_store import RunStore
+from .system.host_id import get_local_actor
 from .system.trace_parent import VARIABLE
-from .system.username import get_local_actor
 from .values.agent import Agent, Budget, as_budget
 from .values.event import RunStarted
-from .values.limits import Unattended
-from .values.result import Result
+from .values.request import Result
 from .values.store_address import PostgresAddress
+from .values.usage import Unattended
 from .values.worker_task import WorkerTask
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ class App:
         """Return a function that reserves calls within the rate limits shared by all machines, or None for SQLite."""
         if not isinstance(self.settings.store, PostgresAddress):
             return None
-        from .fleet.provider_rates import ProviderRates  # imported here because it needs optional packages
+        from .fleet.fleet_database import ProviderRates  # imported here because it needs optional packages
 
         return (await opening.enter_async_context(ProviderRates(self.settings.store))).reserve_call
 

@@ -15,11 +15,10 @@ import anyio
 
 from podium.core.engine import EngineSessionSpec, Finished, Piece, Text
 from podium.core.scope import Scope
-from podium.engines.coordination.coordination_router import PATH
+from podium.engines.coordination.coordination_router import PATH, open_coordination_service
 from podium.engines.coordination.coordination_session import CoordinationSession, select_coordination_tools
-from podium.engines.coordination.mcp_service import open_coordination_service
 from podium.policy import Rules
-from podium.tools.ask_person import report_status_tool
+from podium.tools.toolset import report_status_tool
 from podium.values.event import (
     ActionRefused,
     Noticed,

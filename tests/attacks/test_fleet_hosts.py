@@ -20,8 +20,7 @@ from podium.core.journal_rows import GENESIS, JournalRow, chain_hash, compute_di
 from podium.core.timeline import Timeline
 from podium.files.discovery import load_roster
 from podium.files.settings import Settings
-from podium.patterns.plan_approval import find_approved_rules
-from podium.patterns.plan_drafting import format_plan_question
+from podium.patterns.plan_drafting import find_approved_rules, format_plan_question
 from podium.policy import generalised
 from podium.runs.queries.known_repositories import KnownRepositories
 from podium.runs.run_authority import load_run_start

@@ -15,7 +15,7 @@ from podium.engines.acp.agent_process import AgentCommand, open_unconfined
 from podium.store.reader import StoreReader
 from podium.values.errors import Mistake, OutsideFailed
 from podium.values.event import HookRan, ToolAnswered
-from podium.workspace.travel.forge_program import run_forge_program
+from podium.workspace.travel.forge import run_forge_program
 
 from ..cli.conftest import Desk
 from ..mcp_client.bench import RAW

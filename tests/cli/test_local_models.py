@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.engines.local.catalogue import load_catalogue
+from podium.engines.local.model_folder import load_catalogue
 
 from ..engines.local.gguf import build_gguf
 from .conftest import Desk

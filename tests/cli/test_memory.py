@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from podium.testing import ServedModel, make_repository, read_events
-from podium.tools.update_memory import MOST_CHARACTERS
+from podium.tools.load_skill import MOST_CHARACTERS
 from podium.values.event import MemoryChanged
 
 from .conftest import Desk

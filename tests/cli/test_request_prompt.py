@@ -14,10 +14,9 @@ from podium.cli.terminal.run_display import SilentView
 from podium.core.timeline import Timeline
 from podium.store.open_requests import find_posted_answer
 from podium.store.run_store import RunStore
-from podium.values.action import Action
+from podium.values.action import Action, RiskFact
 from podium.values.event import Entry, PermissionAnswered, PermissionAsked, RunStarted
 from podium.values.request import Request
-from podium.values.risk_fact import RiskFact
 
 from ..studio import Studio
 from .conftest import Desk

@@ -30,7 +30,7 @@ from podium.testing import read_events
 from podium.values.agent import Agent
 from podium.values.errors import AgentFailed, OutsideFailed
 from podium.values.event import SessionRevived, TextStreamed, TextSuperseded, ToolUse, TurnEnded
-from podium.values.limits import TurnLimits
+from podium.values.usage import TurnLimits
 
 Pieces = Callable[[str], AsyncGenerator[Piece]]
 

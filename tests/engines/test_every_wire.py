@@ -23,8 +23,7 @@ from podium.core.engine import CUT_OFF_MARK, EngineSessionSpec, Finished, Reason
 from podium.core.scope import Scope
 from podium.core.timeline import Timeline
 from podium.engines.model.anthropic_wire import AnthropicReplyFormat, AnthropicWire
-from podium.engines.model.callable_model import Model
-from podium.engines.model.model_wire import Message, ReplyEnd, ReplyPart, ToolCallPart, Wire
+from podium.engines.model.model_wire import Message, Model, ReplyEnd, ReplyPart, ToolCallPart, Wire
 from podium.engines.model.openai_wire import OpenAIReplyFormat, OpenAIWire
 from podium.engines.model.stream_events import LONGEST_LINE, ReplyParser
 from podium.engines.model.tool_loop import ModelEngine
@@ -33,8 +32,7 @@ from podium.store.run_store import RunStore
 from podium.testing import ModelServer
 from podium.values.errors import Mistake, OutsideFailed
 from podium.values.event import ModelReplied, ToolUse
-from podium.values.limits import CallLimits
-from podium.values.usage import Usage
+from podium.values.usage import CallLimits, Usage
 
 from ..studio import Studio
 from .outside import (

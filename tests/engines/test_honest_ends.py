@@ -11,7 +11,7 @@ from msgspec import structs
 
 from podium import Agent, App, Result
 from podium.engines.model.model_wire import LONGEST_REPLY
-from podium.engines.model.repetition import LEAST_CHARACTERS, count_endless
+from podium.engines.model.reply_recorder import LEAST_CHARACTERS, count_endless
 from podium.files.settings import Settings
 from podium.files.settings_document import ProviderLimits
 from podium.store.fault_injection import refuse_after
@@ -24,7 +24,7 @@ from podium.values.event import (
     ToolAnswered,
     ToolCalled,
 )
-from podium.values.limits import TurnLimits
+from podium.values.usage import TurnLimits
 
 from ..studio import Studio
 

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from podium.engines.model.limit_reset import find_reset_seconds
-from podium.engines.model.model_names import is_same_model
+from podium.engines.model.http_wire import find_reset_seconds
+from podium.engines.model.reply_recorder import is_same_model
 
 NOW = 1_794_970_000.0
 

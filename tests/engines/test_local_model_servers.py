@@ -11,7 +11,7 @@ from msgspec import structs
 
 from podium import Agent, App, Settings
 from podium.engines.local_model_servers import find_servers, list_local_addresses
-from podium.engines.model.callable_model import Model
+from podium.engines.model.model_wire import Model
 from podium.engines.model.provider_throttle import ProviderThrottle
 from podium.engines.model.tool_loop import ModelEngine
 from podium.engines.script import ScriptedWire
@@ -20,7 +20,7 @@ from podium.files.settings_document import ProviderLimits
 from podium.store.reader import StoreReader
 from podium.testing import ModelServer, read_events
 from podium.values.event import CallFailed, Noticed, TurnStarted
-from podium.values.limits import TurnLimits
+from podium.values.usage import TurnLimits
 
 
 async def test_a_local_server_is_found_confirmed_and_used(tmp_path: Path) -> None:

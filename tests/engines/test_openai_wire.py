@@ -11,8 +11,7 @@ import msgspec
 import pytest
 
 from podium.core.engine import Reasoning, Text
-from podium.engines.model.http_wire import find_proxy
-from podium.engines.model.limit_reset import parse_retry_after
+from podium.engines.model.http_wire import find_proxy, parse_retry_after
 from podium.engines.model.model_wire import Message, ReplyEnd, ReplyPart, ToolCallPart
 from podium.engines.model.openai_wire import OpenAIReplyFormat, OpenAIWire
 from podium.engines.model.stream_events import ReplyParser

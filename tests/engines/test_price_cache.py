@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.engines.model.model_prices import add_cost, find_context_window
-from podium.engines.model.price_cache import PriceCache
+from podium.engines.model.model_prices import PriceCache, add_cost, find_context_window
 from podium.values.usage import Usage
 
 USED = Usage(input_tokens=1_000, output_tokens=500, cached_tokens=100, calls=1)
@@ -18,7 +17,7 @@ LATER = """
 import sys
 from pathlib import Path
 from podium.engines.model.model_prices import add_cost, find_context_window
-from podium.engines.model.price_cache import PriceCache
+from podium.engines.model.model_prices import PriceCache
 from podium.values.usage import Usage
 
 restored = PriceCache(Path(sys.argv[1])).restore("openai", "gpt-5-mini")

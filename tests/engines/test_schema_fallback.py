@@ -13,7 +13,7 @@ from podium.core.engine import Text
 from podium.engines.model.anthropic_wire import AnthropicWire
 from podium.engines.model.model_wire import ModelCall, ReplyEnd, ToolCallPart
 from podium.engines.model.openai_wire import OpenAIWire
-from podium.engines.model.schema_fallback import RefusedSchemas
+from podium.engines.model.tool_emulation import RefusedSchemas
 from podium.values.errors import OutsideFailed
 from podium.values.event import ToolUse
 

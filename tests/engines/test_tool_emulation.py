@@ -12,9 +12,8 @@ from podium import Agent, Result
 from podium.cli.terminal.entry_text import format_entry
 from podium.core.engine import Tool, ToolAnswer
 from podium.core.scope import Scope
-from podium.engines.model.callable_model import Model, add_zero_cost
-from podium.engines.model.model_wire import Message, ModelCall
-from podium.engines.model.retry_policy import RetryPolicy
+from podium.engines.model.model_candidates import RetryPolicy
+from podium.engines.model.model_wire import Message, Model, ModelCall, add_zero_cost
 from podium.engines.model.tool_emulation import (
     AnswerStream,
     decode_answer,

@@ -19,7 +19,7 @@ from podium.files.agent_keys import KEYS as FILE_KEYS
 from podium.files.team_keys import TEAM_KEYS, describe_idle_key
 from podium.policy.rule_entry import KINDS
 from podium.values.agent import Advisors, Agent, Budget, Member, Permissions, Router, Team
-from podium.values.diagnostic import Diagnostic
+from podium.values.errors import Diagnostic
 from podium.values.field_reader import to_camel_case
 from podium.values.hook_keys import HOOK_KEYS
 from podium.values.located_yaml import MalformedText

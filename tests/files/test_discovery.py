@@ -10,8 +10,7 @@ import pytest
 from podium.files.discovery import Roster, load_roster
 from podium.system.locations import find_home_folder, find_repo, format_path
 from podium.values.agent import Agent
-from podium.values.diagnostic import filter_errors
-from podium.values.errors import BadAgent
+from podium.values.errors import BadAgent, filter_errors
 
 TEAMS = {"broadcast-compare", "debate", "implement-and-challenge", "plan-build-review", "pr-review", "triage"}
 MEMBERS = {"advocate", "answer", "challenger", "change-planner", "change-reviewer", "correctness-reviewer"} | {

@@ -2,8 +2,13 @@
 
 from xml.etree import ElementTree
 
-from podium.files.workflow_graph import find_reachable_agents, find_terminal_agents, render_mermaid, render_tree
-from podium.files.workflow_svg import render_svg
+from podium.files.workflow_graph import (
+    find_reachable_agents,
+    find_terminal_agents,
+    render_mermaid,
+    render_svg,
+    render_tree,
+)
 from podium.values.agent import Advisors, Agent, Member, Router, Team
 
 SVG = "{http://www.w3.org/2000/svg}"

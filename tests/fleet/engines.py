@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from anyio import fail_after
 
-from podium.core.job_placement import JobPlacement
+from podium.core.placement import JobPlacement
 from podium.fleet.pgqueuer_placement import PgQueuerPlacement
 from podium.values.fleet_job import FleetJob, HostOffer, JobClaim
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 from anyio import create_task_group, fail_after
 
-from podium.fleet.database_connection import DatabaseConnection
+from podium.fleet.fleet_database import DatabaseConnection
 from podium.testing.postgres_cluster import PostgresCluster
 from podium.values.errors import PlacementUnavailable, StoreFailed
 

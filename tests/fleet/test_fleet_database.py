@@ -17,8 +17,7 @@ from psycopg.errors import InsufficientPrivilege
 
 from podium.core.journal_rows import GENESIS, chain_hash
 from podium.fleet.fleet_database import FleetDatabase
-from podium.fleet.host_loop import FullLimits, HandBack, HostLoop, LeaseAnswer, LeaseRefused, LeaseWon
-from podium.fleet.job_sweep import JobSweep
+from podium.fleet.host_loop import FullLimits, HandBack, HostLoop, JobSweep, LeaseAnswer, LeaseRefused, LeaseWon
 from podium.fleet.pgqueuer_placement import PgQueuerPlacement, install_queue
 from podium.testing.postgres_cluster import PostgresCluster
 from podium.values.action import Action

@@ -16,20 +16,21 @@ import psycopg
 import pytest
 from anyio import Event, create_task_group, fail_after
 
-from podium.core.job_placement import JobClaims, JobPlacement
+from podium.core.placement import JobClaims, JobPlacement
 from podium.fleet.host_loop import (
     FullLimits,
     HandBack,
     HostLoop,
+    JobSweep,
     LeaseAnswer,
     LeaseRefused,
     LeaseWon,
     ReadLimits,
     RunJob,
     RunLeases,
+    UnfinishedJobs,
     read_no_limits,
 )
-from podium.fleet.job_sweep import JobSweep, UnfinishedJobs
 from podium.values.errors import PlacementUnavailable
 from podium.values.fleet_job import FleetJob, HostOffer, JobClaim
 

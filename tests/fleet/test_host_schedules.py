@@ -10,8 +10,7 @@ import psycopg
 import pytest
 
 from podium.store.reader import StoreReader
-from podium.store.schedule_key import publish_schedule_key
-from podium.store.schedule_rows import Schedule, Schedules
+from podium.store.schedule_rows import Schedule, Schedules, publish_schedule_key
 from podium.values.event import RunResumed
 
 from ..workers.worker_lab import make_scripted_agent

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from anyio import create_task_group, fail_after, sleep
 
-from podium.core.job_placement import JobPlacement
+from podium.core.placement import JobPlacement
 from podium.values.errors import Mistake, PlacementUnavailable
 from podium.values.fleet_job import FleetJob, HostOffer, JobStatus
 

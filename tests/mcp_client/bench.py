@@ -12,8 +12,7 @@ from podium.core.engine import ToolAnswer
 from podium.core.gate import ActingTool
 from podium.files.trust import Trust
 from podium.mcp_client.run_servers import Servers
-from podium.mcp_client.server_limits import McpTimeouts
-from podium.mcp_client.server_table import McpServer, Source, build_trust_name
+from podium.mcp_client.server_table import McpServer, McpTimeouts, Source, build_trust_name
 from podium.values.event import ToolUse
 from podium.values.worker_task import RunCheckout
 

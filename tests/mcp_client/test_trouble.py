@@ -13,8 +13,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from podium.mcp_client.server_limits import McpTimeouts
-from podium.mcp_client.server_table import McpServer
+from podium.mcp_client.server_table import McpServer, McpTimeouts
 
 from ..system.descriptors import count_descriptors
 from .bench import RAW, SDK, SHORT_TIMEOUTS, Bench, call_tool, find_tool, is_alive, python_server

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from podium.engines.model.callable_model import Model, add_zero_cost
+from podium.engines.model.model_wire import Model, add_zero_cost
 from podium.engines.model.tool_loop import ModelEngine
 from podium.store.fault_injection import refuse_after
 from podium.values.event import ContextCompacted

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from podium.core.session import Reply
-from podium.engines.model.callable_model import Model, add_zero_cost
+from podium.engines.model.model_wire import Model, add_zero_cost
 from podium.engines.model.tool_loop import ModelEngine
 from podium.engines.script import ScriptedWire
 from podium.patterns.router import parse_choice

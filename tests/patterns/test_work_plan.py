@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import ValidationError, validate
 
-from podium.patterns.reply_formats import make_work_plan_format
-from podium.patterns.step_agent import make_step_agent
+from podium.patterns.json_output import make_work_plan_format
 from podium.patterns.step_review import combine_findings, format_criteria, format_description, parse_findings
+from podium.patterns.step_tools import make_step_agent
 from podium.patterns.team_prompts import TEMPLATES
 from podium.patterns.work_plan import InvalidPlan, check_plan, parse_work_plan
 from podium.values.agent import Agent, Budget, Permissions

@@ -16,7 +16,7 @@ import pytest
 
 from podium.policy import check, generalised
 from podium.policy.command_words import compile_use
-from podium.policy.safe_file_options import READING
+from podium.policy.safe_options import READING
 from podium.policy.word_kinds import is_harmless_word
 
 # Scripts that act

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from podium.policy import Rules, check
-from podium.policy.safe_file_options import READING
+from podium.policy.safe_options import READING
 
 from .script_fuzz import PROGRAMS, find_deeds, generate_bundles, generate_commands, generate_option_commands
 

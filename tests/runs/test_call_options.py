@@ -14,8 +14,8 @@ from podium.engines.model.providers import PROVIDERS
 from podium.files.settings_document import ProviderLimits
 from podium.files.tested_models import AbilityRecord, load_ability_records, save_ability_record
 from podium.runs.assembly.call_options import find_call_options
-from podium.values.limits import LOCAL_CALL_LIMITS, NO_CALL_LIMITS, CallLimits
 from podium.values.model_abilities import UNTESTED, ModelAbilities
+from podium.values.usage import LOCAL_CALL_LIMITS, NO_CALL_LIMITS, CallLimits
 
 HERE = "http://127.0.0.1:11434/v1"
 

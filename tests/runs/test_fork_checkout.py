@@ -20,8 +20,7 @@ from podium.store.worktree_ledger import Ledger
 from podium.testing import Move, calls
 from podium.values.errors import StoreFailed
 from podium.values.event import Noticed, RunStarted, SnapshotTaken, ToolAnswered, WorkerReturned, WorkerSent
-from podium.workspace.git.snapshot import take_snapshot
-from podium.workspace.git.snapshot_refs import SNAPSHOT_REFS, keep_snapshot
+from podium.workspace.git.snapshot import SNAPSHOT_REFS, keep_snapshot, take_snapshot
 
 from ..studio import Studio
 from ..workspace.merging import Repo

@@ -17,7 +17,7 @@ from msgspec import structs
 
 import podium
 from podium import Agent, App, Settings
-from podium.engines.model.callable_model import Model
+from podium.engines.model.model_wire import Model
 from podium.engines.model.tool_loop import ModelEngine
 from podium.engines.script import ScriptedWire
 from podium.store.fault_injection import refuse_after

@@ -20,9 +20,9 @@ from podium.store.postgres.connection import close_idle_connections, take_connec
 from podium.store.run_leases import OwnerId
 from podium.store.run_store import RunStore
 from podium.testing.postgres_cluster import run_cluster
-from podium.values.attachment import AttachedFile, read_attachments
 from podium.values.errors import StoreFailed
 from podium.values.event import MessageReceived, Noticed
+from podium.values.request import AttachedFile, read_attachments
 from podium.values.store_address import PostgresAddress
 
 from .tls_server import make_certificate, run_tls_cluster

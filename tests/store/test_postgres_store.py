@@ -27,10 +27,9 @@ from podium.store.postgres.connection import close_idle_connections
 from podium.store.postgres.login import build_connection_options
 from podium.store.postgres.schema import load_migrations
 from podium.store.reader import StoreReader
-from podium.store.run_store import RunLease, RunStore
+from podium.store.run_store import RunLease, RunStore, StoreWriter
 from podium.store.store_connection import open_connection
 from podium.store.store_write import Write
-from podium.store.writer import StoreWriter
 from podium.testing.postgres_cluster import PostgresCluster, run_cluster
 from podium.values.errors import Mistake, StoreFailed
 from podium.values.event import Noticed, RunEnded

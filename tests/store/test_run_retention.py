@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.core.artifact import store_artifact
+from podium.core.plan_state import store_artifact
 from podium.core.scope import Scope
 from podium.core.timeline import Timeline
 from podium.runs.assembly.store_links import StoreLinks
@@ -20,11 +20,11 @@ from podium.store.entry_index import EntryIndex
 from podium.store.group_rows import Groups
 from podium.store.progress_files import Progress, list_recorded_runs, read_progress, record_progress
 from podium.store.reader import StoreReader
-from podium.store.run_removal import remove_run
 from podium.store.run_store import RunStore
 from podium.store.store_check import check_store
 from podium.store.store_connection import open_connection
-from podium.store.store_import import import_store
+from podium.store.store_export import remove_run
+from podium.store.store_file import import_store
 from podium.store.worktree_ledger import Ledger
 from podium.values.agent import Agent
 from podium.values.event import DecisionCommitted, DecisionProposed, Event, RunEnded, RunPaused, RunStarted, VoteClosed
@@ -171,7 +171,7 @@ async def test_a_run_that_has_not_ended_is_not_removed(store: StoreAddress) -> N
 KILL_AT = """
 import os, signal, sys
 from pathlib import Path
-import podium.store.run_removal as removal
+import podium.store.store_export as removal
 from podium.runs.run_retention import archive_and_remove
 from podium.values.store_address import is_postgres_url, make_postgres_address
 

@@ -10,9 +10,8 @@ import pytest
 from podium.store.progress_files import Progress, record_progress
 from podium.store.run_leases import OwnerId, register_owner
 from podium.store.sqlite.schema import MIGRATIONS
-from podium.store.store_check import check_store
+from podium.store.store_check import check_store, migrate_store, read_version
 from podium.store.store_connection import open_connection
-from podium.store.store_migration import migrate_store, read_version
 from podium.values.errors import StoreFailed
 from podium.values.store_address import StoreAddress
 

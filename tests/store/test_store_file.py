@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from podium.core.artifact import store_artifact
+from podium.core.plan_state import store_artifact
 from podium.core.scope import Scope
 from podium.core.timeline import Timeline
 from podium.runs.assembly.store_links import StoreLinks
-from podium.store.command_keys import claim_command_key, store_command_reply
+from podium.store.answering_clients import claim_command_key, store_command_reply
 from podium.store.group_rows import Groups
 from podium.store.issue_rows import IssueClaim, IssueClaims
 from podium.store.mailbox import post_to_mailbox
@@ -23,8 +23,7 @@ from podium.store.run_store import RunStore
 from podium.store.schedule_rows import Schedule, Schedules
 from podium.store.store_connection import open_connection
 from podium.store.store_export import archive_run, export_store
-from podium.store.store_file import read_store_file
-from podium.store.store_import import import_store
+from podium.store.store_file import import_store, read_store_file
 from podium.store.worktree_ledger import Ledger
 from podium.values.agent import Agent
 from podium.values.errors import Mistake, RunHeld, StoreCorrupt

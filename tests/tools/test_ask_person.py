@@ -13,7 +13,7 @@ from podium.core.scope import Scope
 from podium.core.timeline import Timeline
 from podium.store.run_store import RunStore
 from podium.testing import read_events
-from podium.tools.ask_person import NOBODY, ask_person_tool, report_status_tool
+from podium.tools.toolset import NOBODY, ask_person_tool, report_status_tool
 from podium.values.event import QuestionAnswered, QuestionAsked, StatusReported, ToolUse
 
 

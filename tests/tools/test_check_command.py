@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.tools.check_command import describe_hidden_exit
-from podium.tools.run_checks import RunChecks
+from podium.tools.run_checks import RunChecks, describe_hidden_exit
 from podium.values.event import ToolUse
 
 

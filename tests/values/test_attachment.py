@@ -13,9 +13,9 @@ from podium.runs.run_handle import Run
 from podium.store.fault_injection import refuse_after
 from podium.store.store_connection import open_connection
 from podium.testing import ModelServer
-from podium.values.attachment import MAX_ATTACHMENT_BYTES, MAX_ATTACHMENT_CHARACTERS, Image, read_attachments
 from podium.values.errors import Mistake
 from podium.values.event import MessageReceived, Noticed, PermissionAsked
+from podium.values.request import MAX_ATTACHMENT_BYTES, MAX_ATTACHMENT_CHARACTERS, Image, read_attachments
 
 from ..studio import expire_leases
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from podium.values.bounded_schema import TooComplex, iter_schema_errors
+from podium.mcp_client.tool_definition import TooComplex, iter_schema_errors
 
 
 def test_errors_have_their_place_and_a_message() -> None:

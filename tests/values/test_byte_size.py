@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.values.byte_size import MAX_SIZE, UNITS, format_size, parse_size
+from podium.values.plain_text import MAX_SIZE, UNITS, format_size, parse_size
 
 
 @pytest.mark.parametrize(

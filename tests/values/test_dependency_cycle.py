@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from podium.values.dependency_cycle import find_cycle
+from podium.values.plan import find_cycle
 
 
 @pytest.mark.parametrize(

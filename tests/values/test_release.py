@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from podium.values.release import are_compatible
+from podium.values.fleet_job import are_compatible
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,8 @@ from typing import get_args
 import pytest
 from msgspec import structs
 
-from podium.values.action import Action
+from podium.values.action import Action, RiskFact
 from podium.values.agent import Budget
-from podium.values.attachment import Attachment
 from podium.values.errors import Failure
 from podium.values.event import (
     ActionBegan,
@@ -114,8 +113,7 @@ from podium.values.event import (
     decode_entry,
 )
 from podium.values.plan import Criterion, Finding, PlanStep, UndoneStep, WorkPlan
-from podium.values.request import Part, Request
-from podium.values.risk_fact import RiskFact
+from podium.values.request import Attachment, Part, Request
 from podium.views.event_text import STREAMED, describe_entry, is_detail, name_subject
 
 WHY = Failure(kind="timed_out", agent="law", message="timed out")

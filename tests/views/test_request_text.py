@@ -6,9 +6,8 @@ import pytest
 from msgspec import structs
 from wcwidth import wcswidth
 
-from podium.values.action import Action
+from podium.values.action import RISK_KINDS, Action, RiskFact
 from podium.values.event import PermissionAsked
-from podium.values.risk_fact import RISK_KINDS, RiskFact
 from podium.views.request_text import escape_hidden_text, escape_in_line, format_request_lines, format_risk
 
 

@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 from podium import Agent
 from podium.runs.queries.request_details import PermissionDetails, QuestionDetails, describe_in_full
 from podium.testing import calls
-from podium.values.action import Action
+from podium.values.action import Action, RiskFact
 from podium.values.event import (
     PermissionAnswered,
     PermissionAsked,
@@ -22,7 +22,6 @@ from podium.values.event import (
     RunStarted,
 )
 from podium.values.request import Request
-from podium.values.risk_fact import RiskFact
 from podium.values.worker_task import WorkerTask
 
 from .conftest import DESKTOP, PHONE, Site, Visitor, find_sideways_scroll

@@ -19,12 +19,10 @@ from podium.store.issue_rows import IssueClaim, IssueClaims
 from podium.store.reader import StoreReader
 from podium.system.host_id import read_host_id
 from podium.values.event import PermissionAsked, RunStarted
-from podium.watch.issue_scout import WatchOptions
-from podium.watch.issue_triage import find_candidates, make_triage_team
+from podium.watch.issue_triage import WatchOptions, find_candidates, make_triage_team
 from podium.watch.issue_watch import IssueWatch, WatchEvent
 from podium.watch.sources.forge_issues import ForgeProject, GithubIssues
-from podium.watch.sources.issue_folder import IssueFolder
-from podium.watch.sources.issue_source import IssueSource
+from podium.watch.sources.issue_source import IssueFolder, IssueSource
 
 from ..actors import ADA
 from ..workspace.played_forge import PlayedForge, github_issue

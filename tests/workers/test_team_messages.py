@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from podium import Agent, App
-from podium.patterns.team_messages import LONGEST_MESSAGE, MOST_MESSAGES
+from podium.patterns.delegation_tools import LONGEST_MESSAGE, MOST_MESSAGES
 from podium.testing import Move, format_script
 from podium.values.event import (
     MessageAcknowledged,

@@ -23,8 +23,7 @@ from podium.values.event import (
     WorkMoved,
     WorkPushed,
 )
-from podium.values.repository_origin import RepositoryOrigin
-from podium.values.worker_task import WorkerTask
+from podium.values.worker_task import RepositoryOrigin, WorkerTask
 from podium.workers.delegation import enqueue_worker_run
 from podium.workers.work_push import WorkPush
 from podium.workers.worker_checkout import ensure_checkouts

@@ -9,9 +9,15 @@ import pytest
 from podium.store.worktree_ledger import Ledger
 from podium.testing import make_repository
 from podium.workspace.git.repository import Checkout, Repository
-from podium.workspace.travel.checkpoint import list_left_out, object_folder, restore_checkpoint, take_checkpoint
-from podium.workspace.travel.repository_cache import RepositoryCache, run_ref
-from podium.workspace.travel.run_clone import open_run_clone
+from podium.workspace.travel.repository_cache import (
+    RepositoryCache,
+    list_left_out,
+    object_folder,
+    restore_checkpoint,
+    run_ref,
+    take_checkpoint,
+)
+from podium.workspace.travel.run_location import open_run_clone
 from podium.workspace.worktrees.worktree import Worktrees
 
 from .merging import Repo

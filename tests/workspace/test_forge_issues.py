@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from podium.values.errors import DependencyMissing, Mistake, OutsideFailed
-from podium.watch.sources.forge_issues import ForgeIssues, ForgeProject, GithubIssues, GitlabIssues
+from podium.watch.sources.forge_issues import ForgeIssues, ForgeProject, GithubIssues, GitlabIssues, choose_source
 from podium.watch.sources.issue_source import Issue
-from podium.watch.sources.source_choice import choose_source
-from podium.workspace.travel.forge_program import ReplyTooLong
+from podium.workspace.travel.forge import ReplyTooLong
 
 from .played_forge import PlayedForge, github_issue, gitlab_issue
 

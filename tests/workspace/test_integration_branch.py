@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from podium.workspace.merging.integration_branch import (
+from podium.workspace.merging.merge_train import Train, build_train
+from podium.workspace.merging.trial_merge import (
     list_integration_branches,
     name_integration_branch,
     remove_integration_branch,
     remove_superseded_branches,
 )
-from podium.workspace.merging.merge_train import Train, build_train
 
 from .merging import Repo, check_not_broken
 

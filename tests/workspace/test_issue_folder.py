@@ -10,8 +10,7 @@ import pytest
 from anyio import to_thread
 
 from podium.values.errors import OutsideFailed
-from podium.watch.sources.issue_folder import IssueFolder
-from podium.watch.sources.issue_source import Issue
+from podium.watch.sources.issue_source import Issue, IssueFolder
 
 pytestmark = pytest.mark.anyio
 

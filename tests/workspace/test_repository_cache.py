@@ -18,7 +18,7 @@ from anyio import create_task_group, fail_after, sleep
 from podium.values.errors import OutsideFailed
 from podium.workspace.travel.remote_url import parse_remote_url
 from podium.workspace.travel.repository_cache import Mirror, RepositoryCache, run_ref
-from podium.workspace.travel.run_clone import open_run_clone
+from podium.workspace.travel.run_location import open_run_clone
 
 from .git_servers import serve_git, write_ssh_stub
 from .merging import Repo

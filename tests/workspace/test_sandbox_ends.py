@@ -19,7 +19,7 @@ import pytest
 from podium.system.child_process import SandboxedCommand, build_environment, run_process
 from podium.system.process_group import GRACE
 from podium.workspace.sandbox.bubblewrap import PROTECTED_NAMES, Sandbox
-from podium.workspace.sandbox.placeholders import Placeholders
+from podium.workspace.sandbox.mounts import Placeholders
 from podium.workspace.sandbox.resource_limits import MIB, ControlGroup, SandboxLimits
 
 from .sandboxed import WHO, CommandResult, Place, new_place, ordinary_user, run_in_sandbox

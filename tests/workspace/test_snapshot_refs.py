@@ -8,8 +8,7 @@ import pytest
 
 from podium.testing import run_git
 from podium.values.errors import OutsideFailed
-from podium.workspace.git.snapshot import resolve_commit, take_snapshot
-from podium.workspace.git.snapshot_refs import SNAPSHOT_REFS, keep_snapshot
+from podium.workspace.git.snapshot import SNAPSHOT_REFS, keep_snapshot, resolve_commit, take_snapshot
 
 from .test_repository import repo
 from .test_snapshot import git_output

@@ -139,7 +139,7 @@ def _format_error(error: BaseException) -> str:
         case ModuleNotFoundError(name=str(name)):
             how = "pip install --upgrade podium"
             if name.endswith("(extra web)"):
-                from ..values.release import format_install_commands  # imported here to keep start-up fast
+                from ..values.fleet_job import format_install_commands  # imported here to keep start-up fast
 
                 how = format_install_commands("web")
             return f"the Python package {name} is not installed; install it with: {how}"

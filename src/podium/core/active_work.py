@@ -9,12 +9,49 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from .effect import Effect
-from .limit_waits import LimitWait, LimitWaits
+from .clock import LimitWait, LimitWaits
 
 if TYPE_CHECKING:
     from .clock import RunTimeouts
     from .timeline import Timeline
+
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .timeline import Timeline
+
+
+class Effect:
+    """A context manager that must be entered around every external effect.
+
+    On entering, it waits until everything appended to the timeline so far is written. If the run is being paused, it
+    blocks until the run stops, so that no new effect starts. Such a run stops once no effect is in progress.
+    """
+
+    __slots__ = ("_timeline",)
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = timeline
+
+    async def __aenter__(self) -> None:
+        work = self._timeline.work
+        await work.wait_while_paused()
+        work.running_effects += 1
+        try:
+            await self._timeline.wait_written(is_alone=work.running_effects == 1)
+        except BaseException:
+            work.running_effects -= 1
+            raise
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        work = self._timeline.work
+        work.running_effects -= 1
+        if self._timeline.index.is_pausing:
+            work.pause()
+
 
 IDLE_SECONDS = 1.0
 """How long all agents of a run must be waiting for limits to reset before this process stops working on the run."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import fsum, isfinite
 from typing import Literal, NamedTuple
@@ -20,9 +20,34 @@ from ..values.event import BallotCast, BallotRefused, DecisionCommitted, Decisio
 from ..values.plain_text import format_count, join_words, truncate_text
 from .plan_state import InvalidTransition
 
+NO_REPOSITORY = "There is no repository, so no decisions are in force."
+
+
+async def _read_nothing(id: str) -> str:
+    return NO_REPOSITORY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepositoryDecisions:
+    """The decisions that apply in a run's repository. Without a repository, there are none."""
+
+    in_force: str = ""
+    """The decisions in force when the run started, as text for the system prompts, or an empty string."""
+    find_repo: Callable[[], str] = str
+    """Returns the path of the repository that the run's decisions apply to, or an empty string if there is none."""
+    read: Callable[[str], Awaitable[str]] = _read_nothing
+    """Returns all decisions in force, or the one with this id in full. Raises Mistake if there is no such decision."""
+
+    def add_to_prompt(self, system: str) -> str:
+        """Append the decisions in force to a system prompt."""
+        return f"{system}\n\n{self.in_force}".lstrip() if self.in_force else system
+
+
+NO_DECISIONS = RepositoryDecisions()
+
+
 DecisionStatus = Literal["proposed", "voting", "closed", "committed"]
 RuleName = Literal["majority", "quorum", "unanimous", "weighted"]
-
 DECISION_TRANSITIONS: Mapping[DecisionStatus, Mapping[type[Event], DecisionStatus]] = {
     "proposed": {DecisionProposed: "proposed", BallotCast: "voting", BallotRefused: "proposed", VoteClosed: "closed"},
     "voting": {BallotCast: "voting", BallotRefused: "voting", VoteClosed: "closed"},
@@ -30,7 +55,6 @@ DECISION_TRANSITIONS: Mapping[DecisionStatus, Mapping[type[Event], DecisionStatu
     "committed": {BallotRefused: "committed", DecisionCommitted: "committed"},
 }
 """The events that each state allows, and the state that each event leads to."""
-
 DECISION_EVENTS = (DecisionProposed, BallotCast, BallotRefused, VoteClosed, DecisionCommitted)
 ABSTAIN = "abstain"
 """The word that a member uses to abstain. The ballot then has an empty option."""
@@ -41,8 +65,6 @@ _ID = re.compile(r"[\w.-]{1,64}")
 
 
 # Rules
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteRule:
     """The rule that decides a vote. `quorum` is the number of ballots that a `quorum` rule requires."""
@@ -123,8 +145,6 @@ def _find_voter_problem(proposal: DecisionProposed) -> str:
 
 
 # State
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionState:
     """The state of a decision, computed from its events."""
@@ -238,8 +258,6 @@ def _list_names(names: Iterable[str]) -> str:
 
 
 # Results
-
-
 class VoteResult(NamedTuple):
     """The result of a vote: the chosen option, or None and a description of what is missing.
 

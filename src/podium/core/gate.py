@@ -30,12 +30,11 @@ from ..values.event import (
     PermissionAsked,
     ToolUse,
 )
-from ..values.limits import Unattended
+from ..values.usage import Unattended
 from .budget import Allowance
 from .engine import EngineAction, Tool, ToolAnswer
 from .journal_rows import compute_digest
-from .open_requests import compute_expiry, describe_timeout, must_ask_again
-from .request_index import Denial
+from .open_requests import Denial, compute_expiry, describe_timeout, must_ask_again
 from .scope import Scope
 from .tool_rate_limit import RateLimit
 

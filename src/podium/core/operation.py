@@ -27,18 +27,18 @@ from ..values.action import Action
 from ..values.agent import Agent
 from ..values.errors import AgentFailed, Failure, FailureKind, Mistake
 from ..values.event import Checked, Noticed, OperationEnded, OperationStarted, ToolUse, Trigger
-from ..values.limits import DEFAULT_TURN_LIMITS, TurnLimits, Unattended
 from ..values.operation_path import parse_plan_step
 from ..values.request import Answer, Part, Request
-from .artifact import store_artifact
+from ..values.usage import DEFAULT_TURN_LIMITS, TurnLimits, Unattended
 from .budget import Allowance, TimeLimit
+from .decision_state import NO_DECISIONS, RepositoryDecisions
 from .engine import Engine, EngineSessionSpec, PastTurn, ReplyFormat, Tool
 from .engine_sessions import EngineSessionTasks
 from .gate import Gate, SavedRules
 from .journal_rows import compute_digest
 from .member_change import apply_recorded_change
 from .placement import DEFAULT_OPTIONS, Placement, WorkerOptions
-from .repository_decisions import NO_DECISIONS, RepositoryDecisions
+from .plan_state import store_artifact
 from .run_repository import RunRepository, TeamWork
 from .scope import Scope
 from .session import Session, read_past_turns
@@ -47,6 +47,11 @@ from .tool_rate_limit import RateLimit
 
 if TYPE_CHECKING:
     from .run_hooks import RunHooks
+
+from ..values.operation_path import parse_agent_name
+
+MEMBER = "member:"
+
 
 NO_RULES = Rules()
 STOP_SECONDS = 5.0
@@ -455,3 +460,20 @@ def _narrow_rules(rules: Rules, agent: Agent) -> Rules:
 
 def _build_failed_end(failure: Failure) -> OperationEnded:
     return OperationEnded(outcome=failure.outcome, failure=failure)
+
+
+def find_lost_members(place: Scope) -> list[Failure]:
+    """Return why members below a scope failed: one failure for each that has an unknown model and completed no task."""
+    lost: dict[tuple[str, str], Failure] = {}
+    done: set[tuple[str, str]] = set()
+    for entry in place.timeline.find_entries_below(place.path, OperationEnded):
+        team, _, segment = entry.operation.rpartition("/")
+        if not segment.startswith(MEMBER) or not isinstance(entry.event, OperationEnded):
+            continue
+        member = (team, parse_agent_name(entry.operation))
+        failure = entry.event.failure
+        if failure is None:
+            done.add(member)
+        elif failure.is_unknown_model:
+            lost[member] = failure
+    return [failure for member, failure in lost.items() if member not in done]

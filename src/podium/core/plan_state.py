@@ -6,10 +6,13 @@ event, or raises InvalidTransition if the event is not possible in the current s
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from ..values.event import (
+    ArtifactKind,
+    ArtifactStored,
     Event,
     PlanCommitted,
     PlanStepBlocked,
@@ -26,6 +29,7 @@ from ..values.event import (
     WorkStateChanged,
 )
 from ..values.plan import Finding, PlanStep, StepState, UndoneStep, WorkPlan, WorkState
+from .scope import Scope
 
 WORK_TRANSITIONS: Mapping[WorkState, tuple[WorkState, ...]] = {
     "initialized": ("team_formed",),
@@ -38,7 +42,6 @@ WORK_TRANSITIONS: Mapping[WorkState, tuple[WorkState, ...]] = {
     "error": (),
 }
 """The states that can follow each state of the work. `cancelled` and `error` can also follow any unfinished state."""
-
 STEP_TRANSITIONS: Mapping[StepState, tuple[StepState, ...]] = {
     "planned": ("ready", "blocked"),
     "ready": ("running", "blocked"),
@@ -228,3 +231,14 @@ def list_dependants(plan: Iterable[PlanStep], failed: str) -> list[str]:
     for _ in steps:
         found |= {step.id for step in steps if not found.isdisjoint(step.depends_on)}
     return [step.id for step in steps if step.id in found and step.id != failed]
+
+
+def store_artifact(place: Scope, kind: ArtifactKind, name: str, text: str, *, author: str = "", step: str = "") -> None:
+    """Store text as an artifact and record it, unless it is blank or already recorded."""
+    own = place.child(f"artifact:{name}")
+    if not text.strip() or own.has_outcome:
+        return
+    data = place.timeline.redaction.redact_text(text).encode(errors="replace")
+    digest = hashlib.sha256(data).hexdigest()
+    place.timeline.links.store_artifact(digest, data)
+    own.record_outcome(ArtifactStored(kind=kind, name=name, digest=digest, size=len(data), author=author, step=step))

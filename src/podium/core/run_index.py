@@ -7,7 +7,7 @@ execution looks up; the views compute everything else from the entries.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..values.agent import Budget
 from ..values.event import (
@@ -33,9 +33,58 @@ from ..values.event import (
     WorkerSent,
 )
 from ..values.usage import NO_USAGE, Usage, sum_usage
-from .message_index import MessageIndex
+from .open_requests import RequestIndex
 from .proof import PROVING_EVENTS, WorkProof
-from .request_index import RequestIndex
+
+if TYPE_CHECKING:
+    from asyncio import Event as Flag
+
+
+class MessageIndex:
+    """The messages to and from the agents of a run."""
+
+    __slots__ = ("_flags", "offered", "receipts", "undelivered")
+
+    def __init__(self) -> None:
+        self.undelivered: dict[str, MessageReceived] = {}
+        """The messages to this run's agents that have not been delivered, keyed by id."""
+        self.offered: set[str] = set()
+        """The ids of messages that an agent has been offered and has not accepted yet."""
+        self.receipts: dict[str, bool] = {}
+        """Whether each message from this run's agents was delivered, keyed by message id. Excludes pending messages."""
+        self._flags: list[Flag] = []
+        """Set when the next message arrives."""
+
+    def add_message(self, event: MessageReceived) -> None:
+        """Add a message to an agent of the run."""
+        self.undelivered[event.id] = event
+        flags, self._flags = self._flags, []
+        for flag in flags:
+            flag.set()
+
+    def remove_delivered(self, event: MessagesDelivered) -> None:
+        """Remove messages that were delivered."""
+        for id in event.ids:
+            self.undelivered.pop(id, None)
+
+    def add_receipt(self, event: MessageAcknowledged) -> None:
+        """Add the receipt for a message that an agent of the run sent."""
+        self.receipts[event.id] = event.is_delivered
+
+    def list_undelivered(self, agent: str) -> list[MessageReceived]:
+        """Return the messages to this agent that have been neither delivered nor offered to one of its sessions."""
+        return [one for one in self.undelivered.values() if one.to == agent and one.id not in self.offered]
+
+    async def wait_messages(self, is_receiver: Callable[[str], bool]) -> list[MessageReceived]:
+        """Wait until there are undelivered messages to agents for which `is_receiver` is true, and return them."""
+        while True:
+            agents = {message.to for message in self.undelivered.values() if is_receiver(message.to)}
+            if found := [message for agent in agents for message in self.list_undelivered(agent)]:
+                return found
+            from asyncio import Event as Flag  # imported here because reading a store needs no event loop
+
+            self._flags.append(flag := Flag())
+            await flag.wait()
 
 
 class UnreturnedWorker(NamedTuple):
@@ -158,6 +207,5 @@ _UPDATES: dict[type[Event], Callable[[RunIndex, str, Any], None]] = {
     MessagesDelivered: lambda index, _, event: index.messages.remove_delivered(event),
     MessageAcknowledged: lambda index, _, event: index.messages.add_receipt(event),
 }
-
 INDEXED_KINDS = frozenset(KINDS[event] for event in (*_UPDATES, *PROVING_EVENTS))
 """The kinds of events that change the index."""

@@ -31,8 +31,8 @@ from ..values.event import (
     TurnResumed,
     TurnStarted,
 )
-from ..values.limits import TurnLimits
 from ..values.request import replace_surrogates
+from ..values.usage import TurnLimits
 from .clock import PausableTimeout
 from .engine import (
     Engine,

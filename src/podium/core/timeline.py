@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from msgspec import structs
 
@@ -28,6 +28,7 @@ from ..values.event import (
     ActionRefused,
     Entry,
     Event,
+    MessageReceived,
     ModelReplied,
     PermissionAnswered,
     PermissionAsked,
@@ -40,15 +41,52 @@ from ..values.event import (
 )
 from .active_work import ActiveWork
 from .journal_rows import GENESIS, JournalRow, Lease, chain_hash, must_survive_power_loss
+from .open_requests import RequestIndex
 from .redaction import NO_REDACTION, Redaction
-from .request_index import RequestIndex
 from .run_index import INDEXED_KINDS, RunIndex
-from .run_links import NO_LINKS, RunLinks
+
+
+class RunLinks(Protocol):
+    """What a run reaches beside its timeline."""
+
+    def read_attachment(self, digest: str) -> bytes | None:
+        """Return the content of the run's attachment with this digest, or None."""
+        ...
+
+    def store_artifact(self, digest: str, data: bytes) -> None:
+        """Store the content of an artifact under its digest. The event for the artifact is recorded afterwards."""
+        ...
+
+    async def acknowledge(self, messages: Iterable[MessageReceived], *, is_delivered: bool = True) -> None:
+        """Tell the runs of the agents that sent these messages whether they are delivered."""
+        ...
+
+    def report_waiting(self, request: str) -> None:
+        """Report that the request or question with this id is written and is waiting for an answer."""
+        ...
+
+
+class NoLinks:
+    """The links of a run that is only read or written, not executed: there are no attachments and nobody to tell."""
+
+    def read_attachment(self, digest: str) -> bytes | None:
+        return None
+
+    def store_artifact(self, digest: str, data: bytes) -> None:
+        """Store nothing."""
+
+    async def acknowledge(self, messages: Iterable[MessageReceived], *, is_delivered: bool = True) -> None:
+        """Tell nobody."""
+
+    def report_waiting(self, request: str) -> None:
+        """Tell nobody."""
+
+
+NO_LINKS = NoLinks()
+
 
 E = TypeVar("E", bound=Event)
-
 Listener = Callable[[Entry], object]
-
 _ACTED_ON = (
     ActionBegan,
     ActionRefused,

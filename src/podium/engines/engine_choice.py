@@ -18,23 +18,20 @@ from ..core.engine import Engine
 from ..system.locations import find_home_folder
 from ..values.agent import Agent
 from ..values.errors import Mistake
-from ..values.limits import NO_CALL_LIMITS, CallLimits
 from ..values.model_abilities import UNTESTED, ModelAbilities
-from ..values.usage import Usage
+from ..values.usage import NO_CALL_LIMITS, CallLimits, Usage
 from .model import model_prices
-from .model.callable_model import DEFAULT_MAX_WAIT, Model, ToolCallMode, add_zero_cost
-from .model.model_wire import ModelServer, Wire
-from .model.price_cache import PriceCache
+from .model.model_prices import PriceCache
+from .model.model_wire import DEFAULT_MAX_WAIT, Model, ModelServer, ToolCallMode, Wire, add_zero_cost
 from .model.provider_throttle import ProviderThrottle, ReserveCall
 from .model.providers import LOCAL, REHEARSAL, Provider, parse_model, resolve_base_url
-from .model.schema_fallback import RefusedSchemas
+from .model.tool_emulation import RefusedSchemas
 from .model.tool_loop import ModelEngine
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
 
-    from .acp.agent_process import AgentSandbox
-    from .acp.agent_processes import AgentProcesses
+    from .acp.agent_process import AgentProcesses, AgentSandbox
     from .acp.agent_program import AgentProgram
 
     ChooseSandbox = Callable[[AgentProgram, bool], AgentSandbox]
@@ -212,7 +209,7 @@ class Engines:
     def _get_agent_processes(self) -> AgentProcesses:
         if self._agent_processes is None:
             # Imported here to keep start-up fast: most runs use no coding agent.
-            from .acp.agent_processes import AgentProcesses
+            from .acp.agent_process import AgentProcesses
 
             assert self._agent_tasks is not None, "coding agents can be used only inside `async with` on Engines"
             self._agent_processes = AgentProcesses(self._agent_tasks)
@@ -312,7 +309,7 @@ class Engines:
 
     def _make_local_model(self, agent: Agent, address: ModelAddress) -> Model:
         # Imported here to keep start-up fast: most runs use no local model.
-        from .local.engine_start import LocalEngine
+        from .local.engine_process import LocalEngine
         from .local.local_wire import LocalWire
         from .local.model_folder import find_models_folder
 

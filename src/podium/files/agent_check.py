@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..values.agent import Advisors, Agent, Reference
-from ..values.diagnostic import Diagnostic
+from ..values.errors import Diagnostic
 from ..values.located_yaml import quote_text
 from ..values.plain_text import join_words
 from .agent_name import suggest_names

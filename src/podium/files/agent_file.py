@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..system import bounded_file
+from ..system import atomic_file as bounded_file
 from ..system.locations import escape_file_name, format_path
 from ..values.agent import Agent, Source
-from ..values.diagnostic import Diagnostic
+from ..values.errors import Diagnostic
 from ..values.field_reader import FieldReader, ParseContext
 from ..values.located_yaml import MalformedText
 from ..values.plain_text import truncate_text

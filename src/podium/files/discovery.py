@@ -15,8 +15,7 @@ from msgspec import structs
 
 from ..system.locations import REPO_MARKERS, find_repo, format_path, is_inside, is_same_file
 from ..values.agent import Agent, Source
-from ..values.diagnostic import Diagnostic, filter_errors, summarise_errors
-from ..values.errors import BadAgent
+from ..values.errors import BadAgent, Diagnostic, filter_errors, summarise_errors
 from ..values.located_yaml import quote_text
 from ..values.plain_text import join_words
 from . import agent_check

@@ -17,8 +17,7 @@ from msgspec import Struct, structs
 from ..system.atomic_file import replace_file
 from ..system.file_lock import hold_file_lock
 from ..system.locations import format_path
-from ..values.diagnostic import Diagnostic
-from ..values.errors import Mistake
+from ..values.errors import Diagnostic, Mistake
 from ..values.field_reader import FieldReader, ParseContext
 from ..values.located_yaml import ListNode, LocatedNode, MappingNode, ScalarNode, quote_text
 from ..values.team_options import Mode

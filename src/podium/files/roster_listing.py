@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from ..values.agent import Agent, Edge, Source
-from ..values.diagnostic import Diagnostic
-from ..values.document import Document, DocumentPart
+from ..values.column import Document, DocumentPart
+from ..values.errors import Diagnostic
 from ..values.team_options import Mode
 from .discovery import SOURCE_PREFIXES, Roster
 from .team_definition import TeamDefinition, TeamKind, is_team

@@ -33,9 +33,8 @@ from ..engines.model.providers import (
 from ..system.locations import find_home_folder, find_repo
 from ..values.agent import Agent, Budget, Permissions
 from ..values.errors import Mistake
-from ..values.limits import DEFAULT_TURN_LIMITS, TurnLimits, Unattended
-from ..values.placement_address import require_known_queue
-from ..values.store_address import StoreAddress, is_postgres_url, make_postgres_address
+from ..values.store_address import StoreAddress, is_postgres_url, make_postgres_address, require_known_queue
+from ..values.usage import DEFAULT_TURN_LIMITS, TurnLimits, Unattended
 from .always_allow_rules import load_allowed_rules
 from .confirmed_model_servers import load_confirmed_servers
 from .model_role import Role, resolve_models

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..system.locations import find_home_folder
-from ..values.diagnostic import Diagnostic, Severity
-from ..values.errors import Mistake
+from ..values.errors import Diagnostic, Mistake, Severity
 from .checkout_content import require_no_relative_path
 from .repo_proposal import OWN, list_own_hooks, list_own_servers, needs_no_sandbox
 from .settings import Settings

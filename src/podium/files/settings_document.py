@@ -9,7 +9,7 @@ from ..values.agent import Budget, Permissions
 from ..values.hook import HookTable
 from ..values.key import Key
 from ..values.mcp_server import McpServer
-from ..values.placement_address import PGQUEUER
+from ..values.store_address import PGQUEUER
 from .model_role import Role
 
 PermissionMode = Literal["default", "accept-edits", "plan", "dont-ask", "bypass"]

@@ -7,11 +7,9 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-from ..system.atomic_file import replace_file
-from ..system.bounded_file import UnreadableFile, decode_text, read_file_bytes
+from ..system.atomic_file import UnreadableFile, decode_text, read_file_bytes, replace_file
 from ..system.locations import format_path
-from ..values.diagnostic import filter_errors
-from ..values.errors import Mistake
+from ..values.errors import Mistake, filter_errors
 from .settings_document import NOTIFY_WORDS, SettingsDocument
 from .settings_reading import parse_settings_text
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, structs
 
 from ..system.locations import format_path
-from ..values.diagnostic import Diagnostic, Severity, filter_errors, summarise_errors
-from ..values.errors import Mistake
+from ..values.errors import Diagnostic, Mistake, Severity, filter_errors, summarise_errors
 from .settings_document import SPELLED, SettingsDocument, iter_looser_limits, merge_documents
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from ..values.key import KeyScope
 from ..values.key_schema import POSITIVE, STRING, STRINGS, accepts
 from ..values.located_yaml import MappingNode, ScalarNode, quote_text
 from ..values.mcp_server import NAME_RULE, VARIABLE, McpServer, is_server_name
-from ..values.placement_address import require_known_queue
-from ..values.store_address import is_postgres_url
+from ..values.store_address import is_postgres_url, require_known_queue
 from ..values.struct_reader import Reader, list_keys, read_each, read_values
 from ..workspace.worktrees.worktree_folder import must_be_folder_pattern
 from .model_role import Role

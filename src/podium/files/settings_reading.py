@@ -11,8 +11,8 @@ from pathlib import Path
 
 from msgspec import structs
 
-from ..system.bounded_file import UnreadableFile, read_text_file
-from ..values.diagnostic import Diagnostic
+from ..system.atomic_file import UnreadableFile, read_text_file
+from ..values.errors import Diagnostic
 from ..values.field_reader import FieldReader, ParseContext
 from ..values.located_yaml import (
     MAX_DEPTH,

@@ -16,8 +16,7 @@ from msgspec import structs
 
 from ..system.locations import format_path
 from ..values.agent import Agent, Member, Source, Team
-from ..values.diagnostic import Diagnostic
-from ..values.errors import Mistake
+from ..values.errors import Diagnostic, Mistake
 from ..values.located_yaml import quote_text
 from ..values.plain_text import join_words
 from ..values.tool_table import DEFAULT_WORKER_TOOLS

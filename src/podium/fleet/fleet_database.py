@@ -2,34 +2,147 @@
 
 A host changes them only through database functions, which check its login. The functions are in
 `store/postgres/migrations/0002_placement.sql`.
+
+If the server cannot be reached, does not answer in time or cannot execute a statement now, PlacementUnavailable is
+raised. The next statement opens a new connection if needed. No statement is retried automatically, because the
+server may already have executed it. If the server refuses a statement, StoreFailed is raised.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
+import select
 import socket
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
+import psycopg
+from psycopg import AsyncConnection, AsyncRawCursor
+from psycopg.rows import dict_row
 
 from ..store.postgres.login import parse_login, require_safe_connection
-from ..values.errors import Mistake, StoreCorrupt, StoreFailed
+from ..values.errors import Mistake, PlacementUnavailable, StoreCorrupt, StoreFailed
 from ..values.event import RunPaused, decode_entry
 from ..values.fleet_job import LOST_SECONDS, FleetJob, HostOffer
 from ..values.store_address import PostgresAddress
 from ..views.phase import is_startable
-from .database_connection import DatabaseConnection
-from .host_loop import FullLimits, LeaseAnswer, LeaseRefused, LeaseWon
-from .job_sweep import UnfinishedJobs
+from .host_loop import FullLimits, LeaseAnswer, LeaseRefused, LeaseWon, UnfinishedJobs
+
+REFRESH_SECONDS = 10.0
+"""How long the list of rate-limited providers is cached."""
+
+
+class ProviderRates:
+    """Reserves capacity under the providers' rate limits for the calls that one process makes.
+
+    Calls to providers without a rate limit need no reservation.
+    """
+
+    def __init__(self, store: PostgresAddress) -> None:
+        self._database = open_fleet_database(store)
+        self._limited: frozenset[str] = frozenset()
+        self._read_at = -REFRESH_SECONDS
+
+    async def __aenter__(self) -> ProviderRates:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._database.__aexit__(exc_type, exc, traceback)
+
+    async def reserve_call(self, provider: str) -> float:
+        """Reserve capacity for a call to a provider, and return how many seconds to wait before making it.
+
+        Return 0 if the provider has no rate limit, or if the database is unavailable.
+        """
+        try:
+            if time.monotonic() >= self._read_at + REFRESH_SECONDS:
+                self._limited = await self._database.list_limited_providers()
+                self._read_at = time.monotonic()
+            return await self._database.reserve_calls(provider) if provider in self._limited else 0.0
+        except PlacementUnavailable:
+            return 0.0
+
+
+ANSWER_SECONDS = 10.0
+"""How long a statement may take before its connection is considered dead."""
+_OPTIONS: dict[str, Any] = {
+    "application_name": "podium",
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 3,
+    "keepalives_count": 3,
+}
+
+
+class DatabaseConnection:
+    """A connection that is opened on demand. Statements from several tasks are executed one after another."""
+
+    def __init__(self, url: str, *, answer_seconds: float = ANSWER_SECONDS) -> None:
+        self._url = url
+        self._answer_seconds = answer_seconds
+        self._lock = asyncio.Lock()
+        self._connection: AsyncConnection[Any] | None = None
+
+    async def fetch(self, query: str, *values: object) -> list[dict[str, object]]:
+        """Execute a statement with the parameters $1, $2 and so on, and return its rows."""
+        return (await self._execute(query, values)) or []
+
+    async def execute(self, query: str, *values: object) -> None:
+        """Execute a statement that returns no rows, or whose rows do not matter."""
+        await self._execute(query, values)
+
+    async def open(self) -> tuple[AsyncConnection[Any], bool]:
+        """Return the open connection, and whether it is new. Raise PlacementUnavailable if it cannot be opened."""
+        if self._connection is not None and not self._connection.closed:
+            return self._connection, False
+        try:
+            self._connection = await AsyncConnection.connect(self._url, autocommit=True, **_OPTIONS)
+        except psycopg.OperationalError as error:
+            raise PlacementUnavailable(f"cannot connect to the fleet's database: {_first_line(error)}") from error
+        return self._connection, True
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            await self._connection.close()
+            self._connection = None
+
+    async def _execute(self, query: str, values: tuple[object, ...]) -> list[dict[str, object]] | None:
+        async with self._lock:
+            if self._connection is not None and _has_input(self._connection):
+                # Between statements, a server sends data only to end the session.
+                await self._connection.close()
+            connection, _ = await self.open()
+            # The watchdog shuts down the socket. A timeout would instead cancel the statement, and cancelling waits for
+            # a server that may not answer.
+            watchdog = asyncio.get_running_loop().call_later(self._answer_seconds, cut_connection, connection)
+            try:
+                cursor = AsyncRawCursor(connection, row_factory=dict_row)
+                await cursor.execute(query, values or None)
+                return None if cursor.description is None else await cursor.fetchall()
+            except psycopg.OperationalError as error:
+                if _is_gone(error):
+                    await connection.close()
+                raise PlacementUnavailable(f"the fleet's database failed: {_first_line(error)}") from error
+            except psycopg.Error as error:
+                raise StoreFailed(f"the fleet's database refused a statement: {_first_line(error)}") from error
+            except asyncio.CancelledError:
+                await connection.close()
+                raise
+            finally:
+                watchdog.cancel()
+
 
 HostState = Literal["active", "draining", "gone"]
-
 HEARTBEAT_SECONDS = 2.0
-
 _JOB_COLUMNS = [one.name for one in msgspec.structs.fields(FleetJob)]
 
 
@@ -245,3 +358,27 @@ def _is_paused(line: object) -> bool:
     except StoreCorrupt:
         return True  # a malicious host can write anything
     return not isinstance(event, RunPaused) or not is_startable(event, now=time.time())
+
+
+def cut_connection(connection: AsyncConnection[Any]) -> None:
+    """Shut down the socket of a connection, so that anything waiting for an answer fails at once."""
+    with suppress(psycopg.Error, OSError), socket.socket(fileno=os.dup(connection.fileno())) as raw:
+        raw.shutdown(socket.SHUT_RDWR)
+
+
+def _has_input(connection: AsyncConnection[Any]) -> bool:
+    """Return whether the server has sent something, or has closed the connection."""
+    if connection.closed:
+        return False
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def _is_gone(error: psycopg.Error) -> bool:
+    """Return whether the error means that the connection was lost or closed, or that the server is still starting."""
+    return error.sqlstate is None or error.sqlstate.startswith("57P")
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or ["no answer"])[0]

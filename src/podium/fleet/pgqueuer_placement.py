@@ -30,7 +30,7 @@ from pgqueuer.queries import Queries
 
 from ..values.errors import PlacementUnavailable
 from ..values.fleet_job import FleetJob, HostOffer, JobClaim, JobClass, JobStatus, check_job
-from .database_connection import DatabaseConnection
+from .fleet_database import DatabaseConnection
 
 SCHEMA = "podium_queue"
 CHANNEL = "podium_queue"

@@ -18,16 +18,14 @@ from ..core.gate import ActingTool, InvalidCall, PreparedCall, make_interrupted_
 from ..files.trust import Trust
 from ..system.checkouts import find_checkouts
 from ..values.action import Action
-from ..values.bounded_schema import TooComplex, iter_schema_errors
 from ..values.errors import Mistake
 from ..values.event import ToolUse
 from ..values.plain_text import escape_unprintable, truncate_text
 from ..values.worker_task import RunCheckout, list_folders
-from .server_limits import McpTimeouts, ServerUnavailable
 from .server_place import OpenInSandbox, ServerPlace
-from .server_table import McpServer
+from .server_table import McpServer, McpTimeouts, ServerUnavailable
 from .shared_server import SharedServer
-from .tool_definition import ToolDefinition, build_mcp_tool_name
+from .tool_definition import TooComplex, ToolDefinition, build_mcp_tool_name, iter_schema_errors
 
 PREFIX = "mcp__"
 

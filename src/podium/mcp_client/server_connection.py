@@ -42,10 +42,9 @@ from .. import __version__
 from ..core.engine import ToolAnswer
 from ..values.errors import Mistake, find_first_error
 from ..values.plain_text import cut_middle, escape_unprintable, truncate_text
-from .server_limits import McpTimeouts, ServerUnavailable
 from .server_place import ServerPlace
 from .server_process import ServerProcess, launch_server_process
-from .server_table import McpServer, ResolvedServer
+from .server_table import McpServer, McpTimeouts, ResolvedServer, ServerUnavailable
 from .tool_definition import ToolDefinition
 
 CLOSE_SECONDS = 5.0

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import msgspec
 
 from ..values.errors import Mistake
 from ..values.mcp_server import NAME_RULE, McpServer, ResolvedServer, Source, build_trust_name, is_server_name
 
-__all__ = ["McpServer", "ResolvedServer", "Source", "build_trust_name", "parse_servers"]
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpTimeouts:
+    """The timeouts, in seconds, for starting a server and listing its tools, for a call, and for each shutdown step."""
+
+    start: float = 30.0
+    call: float = 60.0
+    grace: float = 2.0
+
+
+class ServerUnavailable(Exception):
+    """The server is not available. The message says how it ended or why it could not be started."""
+
+
+__all__ = ["McpServer", "ResolvedServer", "Source", "build_trust_name", "parse_servers"]
 HTTP = ("http", "streamable-http", "streamable_http")
 
 

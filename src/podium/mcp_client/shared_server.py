@@ -19,8 +19,8 @@ from ..files.trust import TrustRecord
 from ..values.errors import Mistake
 from ..values.mcp_server import McpServer, build_tool_trust_name
 from ..values.plain_text import escape_unprintable, truncate_text
-from .server_limits import McpTimeouts, ServerUnavailable
 from .server_place import ServerPlace
+from .server_table import McpTimeouts, ServerUnavailable
 from .tool_definition import ToolDefinition, build_mcp_tool_name, describe_change
 
 if TYPE_CHECKING:

@@ -1,9 +1,14 @@
-"""Define the properties of an MCP tool that are covered by a user's trust, and describe changes to these properties."""
+"""Define the properties of an MCP tool that are covered by a user's trust, and describe changes to these properties.
+
+Arguments are validated against the schema of a tool, which is untrusted, in bounded time. A regular expression can
+take forever on a short text, and nested alternatives can take exponential time. So patterns
+are not checked, and the number of checks is limited. The server that sent the schema checks the values again.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -11,6 +16,17 @@ import msgspec
 from msgspec import Struct
 
 from ..values.plain_text import escape_unprintable, truncate_text
+
+MOST_CHECKS = 20_000
+UNBOUNDED_KEYWORDS = frozenset(
+    ("pattern", "patternProperties", "additionalProperties", "unevaluatedProperties", "propertyNames")
+)
+"""Keywords whose checks can run regular expressions."""
+
+
+class TooComplex(Exception):
+    """The schema needs more checks than are allowed."""
+
 
 LONGEST = 64
 """The length of the longest tool name that all known models accept."""
@@ -110,3 +126,50 @@ def _excerpt_difference(before: str, after: str, *, width: int = 120) -> tuple[s
 
 def _encode_json(value: object) -> str:
     return msgspec.json.encode(value, order="sorted").decode()
+
+
+def iter_schema_errors(schema: Mapping[str, Any], value: object) -> Iterator[tuple[str, str]]:
+    """Yield the location and message of each error in a value.
+
+    Raise TooComplex if the schema needs too many checks, and Unresolvable if a reference in it cannot be resolved.
+    """
+    # Imported here for start-up time: the import takes longer than starting most runs.
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import extend, validator_for
+    from referencing import Registry
+
+    base = validator_for(schema, default=Draft202012Validator)
+    checks = 0
+
+    def count_checks(check: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*arguments: Any) -> Any:
+            nonlocal checks
+            checks += 1
+            if checks > MOST_CHECKS:
+                raise TooComplex
+            return check(*arguments)
+
+        return counted
+
+    def skip(*arguments: Any) -> None:
+        """Report no errors."""
+
+    def check_additional(validator: Any, allowed: Any, instance: Any, inner: Mapping[str, Any]) -> Any:
+        return (
+            None
+            if "patternProperties" in inner
+            else base.VALIDATORS["additionalProperties"](validator, allowed, instance, inner)
+        )
+
+    bounded = {
+        keyword: skip if keyword in UNBOUNDED_KEYWORDS else count_checks(check)
+        for keyword, check in base.VALIDATORS.items()
+    }
+    bounded["additionalProperties"] = count_checks(check_additional)
+    # With an empty registry, a schema cannot cause another schema to be fetched from the network.
+    validator = extend(base, bounded)(schema, registry=Registry())  # type: ignore[no-untyped-call]
+    try:
+        for error in validator.iter_errors(value):
+            yield ".".join(str(part) for part in error.absolute_path), error.message
+    except RecursionError:
+        raise TooComplex from None

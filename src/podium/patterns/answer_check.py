@@ -14,7 +14,7 @@ from ..core.session import Reply, Session
 from ..engines.model.written_call import is_machine_text
 from ..values.agent import Agent
 from .member_tasks import list_aliases
-from .plan_reply import is_plan, read_plan_reply
+from .plan_drafting import is_plan, read_plan_reply
 from .verdict import is_only_sentinels
 
 ASK_AGAIN = (

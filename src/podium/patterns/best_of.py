@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..core.operation import Operation
-from ..core.person_question import ask_question
+from ..core.person_message import ask_question
 from ..core.run_repository import WorkBranch
 from ..values.agent import Agent
 from ..values.errors import Mistake, OutsideFailed
@@ -19,8 +19,8 @@ from ..values.plain_text import cut_middle, format_count, join_words
 from ..values.request import Answer, Part, Request
 from ..values.team_options import BroadcastOptions
 from .in_worker import find_worker_result
+from .json_output import SCORE_FORMAT
 from .member_tasks import as_writer, format_answers
-from .reply_formats import SCORE_FORMAT
 from .team_prompts import render_prompt
 from .verdict import Score, neutralise, parse_score
 

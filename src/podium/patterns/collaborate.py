@@ -26,12 +26,11 @@ from ..values.request import Answer, Part, Request, quote_lines
 from ..views.adr_files import ADR_FOLDER, render_adr_files
 from ..views.decision_record import collect_decisions
 from .collaboration_team import CollaborationTeam
-from .plan_approval import find_approved_rules
-from .plan_drafting import PlanDrafting
+from .plan_drafting import PlanDrafting, find_approved_rules
 from .step_work import StepWork
 from .team_prompts import render_prompt
 from .verdict import neutralise
-from .work_board import WorkBoard, make_result_branch
+from .work_plan import WorkBoard, make_result_branch
 
 DEFAULT_CONCURRENT = 4
 

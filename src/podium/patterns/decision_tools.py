@@ -13,7 +13,7 @@ from ..core.engine import Tool, ToolAnswer
 from ..core.gate import InvalidCall
 from ..core.operation import Operation
 from ..core.scope import Scope
-from ..core.tool_arguments import Arguments, build_schema, parse_arguments
+from ..core.tool_call import Arguments, build_schema, parse_arguments
 from ..values.agent import Agent
 from ..values.errors import Mistake
 from ..values.event import DecisionCommitted, DecisionProposed, ToolUse, VoteClosed

@@ -19,10 +19,9 @@ from ..core.person_message import deliver_messages
 from ..core.placement import DEFAULT_OPTIONS, Placement, Teammate, WorkerOptions
 from ..core.scope import Scope
 from ..values.agent import Agent, Permissions
-from ..values.attachment import AttachedFile
 from ..values.errors import AgentFailed, FailureKind, Mistake, find_first_error
 from ..values.event import MessagesDelivered, Noticed, WorkerReturned, WorkerSent
-from ..values.request import Answer, Request, describe_outcome
+from ..values.request import Answer, AttachedFile, Request, describe_outcome
 
 BRANCH_PREFIX = "podium"
 DEFAULT_BUDGET_SHARE = 0.25

@@ -1,25 +1,36 @@
 """Store the state of a reflect loop, and check a judge's claim that the goal is met.
 
+The best iteration is kept: its answer is delivered and, with `keep: best`, its files are restored.
+
 The state is derived from the timeline, so a resumed run has the same state. A claim of completion needs evidence:
 a worker has done some work, all members took part if the team requires it, and the checks pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..core.operation import Operation
-from ..values.errors import PodiumError
-from ..values.event import Checked, Evaluated, ModelReplied, Noticed
+from ..values.errors import Mistake, OutsideFailed, PodiumError
+from ..values.event import Checked, Evaluated, ModelReplied, Noticed, SnapshotTaken, WorkRestored
 from ..values.plain_text import truncate_text
 from ..values.request import Part
 from ..values.team_options import ReflectOptions
-from .best_iteration import FinishedIteration
 from .member_tasks import TaskResult
 from .stall import StallDetector
 from .verdict import neutralise, strip_verdict, trend
+
+
+class FinishedIteration(NamedTuple):
+    """An iteration that was judged: its number, its score, and what it delivered."""
+
+    number: int
+    score: float
+    synthesis: str
+    parts: tuple[Part, ...]
+
 
 REFUSED = 0.3
 """The score for work that a judge calls complete without evidence."""
@@ -207,3 +218,49 @@ def _join_outcome(checked: Checked | None, judged: str) -> str:
 def _summarise(why: str) -> str:
     """Return the reason in one line, for the error message of the loop."""
     return truncate_text(" ".join(why.split()), LONGEST_WHY)
+
+
+def find_best_iteration(iterations: Sequence[FinishedIteration]) -> FinishedIteration | None:
+    """Return the iteration with the highest score, preferring later ones, or None if none has an answer."""
+    with_answer = [one for one in iterations if one.synthesis.strip()]
+    return max(with_answer, key=lambda one: (one.score, one.number), default=None)
+
+
+async def keep_iteration_files(op: Operation, iteration: int) -> None:
+    """Take a snapshot of the files after an iteration, so that they can be restored. Record a notice if that fails."""
+    try:
+        await _take_snapshot(op, f"iteration-{iteration}")
+    except (Mistake, OutsideFailed) as error:
+        op.scope.record(Noticed(text=f"{op.agent.name}: the files of iteration {iteration} were not saved: {error}"))
+
+
+async def restore_best_files(op: Operation, best: int, last: int) -> None:
+    """Restore the files of the best iteration, if it is not the last. First take a snapshot of the current files."""
+    repository, place = op.repository, op.scope.child("restore_best")
+    kept = op.scope.child(f"snapshot:iteration-{best}").find_outcome(SnapshotTaken)
+    if best == last or repository is None or kept is None or place.has_outcome:
+        return
+    commit = kept.commits[""]
+
+    async def restore() -> WorkRestored:
+        await repository.restore_checkout(commit)
+        return WorkRestored(commit=commit, iteration=best)
+
+    try:
+        await _take_snapshot(op, "before-best")
+        await place.step(restore, WorkRestored)
+    except (Mistake, OutsideFailed) as error:
+        op.scope.record(Noticed(text=f"{op.agent.name}: the files of iteration {best} were not restored: {error}"))
+
+
+async def _take_snapshot(op: Operation, name: str) -> None:
+    repository = op.repository
+    if repository is None:
+        return
+
+    async def take() -> SnapshotTaken:
+        commits = {"": await repository.commit_checkout()}
+        await repository.keep_snapshot(name, commits)
+        return SnapshotTaken(name=name, commits=commits)
+
+    await op.scope.child(f"snapshot:{name}").step(take, SnapshotTaken)

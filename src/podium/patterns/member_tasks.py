@@ -1,4 +1,9 @@
-"""Read a team's options and members, run assignments, and format results. All team modes use these functions."""
+"""Read a team's options and members, run assignments, and format results. All team modes use these functions.
+
+An agent calls its sub-agents with tools, and decides when to call them and what to ask. Simultaneous calls run
+concurrently. Before a run starts, Podium checks how deeply calls are nested, and that no agent calls itself, even
+indirectly.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +17,12 @@ from anyio import CapacityLimiter, create_task_group, current_time
 from msgspec import structs
 
 from ..core.decision_state import parse_vote_rule
+from ..core.engine import Tool, ToolAnswer
 from ..core.operation import Operation
+from ..core.scope import Scope
 from ..values.agent import Agent, Member, Team
 from ..values.errors import AgentFailed, Mistake, format_failures
+from ..values.event import ToolUse
 from ..values.plain_text import format_count, truncate_text
 from ..values.request import Note, Outcome, Part, Request, escape_headings
 from ..values.team_options import MODES, OrchestrateOptions, TeamOptions
@@ -23,16 +31,15 @@ from .dispatch import Assignment, merge
 from .team_prompts import SHARED, render_prompt
 from .verdict import neutralise
 
+TIMEOUT = 3600.0
+
+
 HEADING = "###? "
 """Pattern for the start of the headings that separate results."""
-
 LONGEST_EXPERTISE = 400
-
 ACTIVE_TOOLS = frozenset((*DELEGATING_TOOLS, *VOTING_TOOLS, *STEP_TOOLS))
 """The tools for delegating work, for proposing decisions and voting, and for handing over or blocking a plan step."""
-
 GENERIC = "You are a worker agent. Complete the following task thoroughly."
-
 
 Options = TypeVar("Options", bound=TeamOptions)
 
@@ -321,3 +328,37 @@ def make_answer_notes(parts: Sequence[Part]) -> tuple[Note, ...]:
 def first_line(text: str) -> str:
     """Return the first line that is not blank, or an empty string."""
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
+
+
+def make_subagent_tools(op: Operation) -> tuple[Tool, ...]:
+    """Create a tool for each agent that the operation's agent can call."""
+    names = dict.fromkeys(reference.name for reference in op.agent.references() if reference.kind == "tool")
+    return tuple(_make_subagent_tool(op, op.agents[name]) for name in names)
+
+
+def _make_subagent_tool(op: Operation, agent: Agent) -> Tool:
+    async def answer_call(call: ToolUse, scope: Scope) -> ToolAnswer:
+        text = call.arguments.get("request")
+        if not isinstance(text, str) or not text.strip():
+            return ToolAnswer(text=f"{agent.name} needs a request: say in `request` what it should do.", is_error=True)
+        part = await op.child(agent.name, "tool", at=scope).run_as_part(Request(text=text, origin=op.request.original))
+        if part.failure is not None:
+            return ToolAnswer(text=f"{agent.name} failed: {part.failure.describe_to(agent.name)}", is_error=True)
+        return ToolAnswer(text=part.text)
+
+    return Tool(
+        name=agent.name.replace(":", "_"),
+        description=agent.description or f"The agent {agent.name}.",
+        parameters={
+            "type": "object",
+            "properties": {
+                "request": {
+                    "type": "string",
+                    "description": "What the agent should do, with all the context it needs: it sees nothing else.",
+                }
+            },
+            "required": ["request"],
+        },
+        answer=answer_call,
+        timeout=TIMEOUT,
+    )

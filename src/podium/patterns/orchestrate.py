@@ -11,6 +11,7 @@ from ..values.request import Answer, Request
 from ..values.team_options import OrchestrateOptions
 from .answer_check import ask_without_plan
 from .dispatch import Assignment, Plan, find_shared_tasks
+from .json_output import make_assignments_format
 from .member_tasks import (
     TaskResult,
     describe_workers,
@@ -21,8 +22,7 @@ from .member_tasks import (
     resolve_members,
     run_assignments,
 )
-from .plan_reply import PlanReply, is_plan, read_plan_reply
-from .reply_formats import make_assignments_format
+from .plan_drafting import PlanReply, is_plan, read_plan_reply
 from .team_prompts import render_prompt
 from .verdict import GROUP_COMPLETE, needs_iteration, neutralise
 

@@ -18,22 +18,26 @@ from ..values.event import AdjustmentProposed, Evaluated, IterationFailed, Membe
 from ..values.request import Answer, Part, Request
 from ..values.team_options import ReflectOptions
 from .answer_check import ask_without_plan
-from .best_iteration import find_best_iteration, keep_iteration_files, restore_best_files
 from .delegation_tools import make_delegation_tools
 from .dispatch import Plan
+from .json_output import SCORE_FORMAT
 from .loop_state import (
     JudgeVerdict,
     LoopState,
     check_repetition,
     evaluate_verdict,
+    find_best_iteration,
     is_evaluated,
+    keep_iteration_files,
     record_loop_start,
+    restore_best_files,
 )
 from .member_tasks import (
     TaskResult,
     as_writer,
     format_results,
     get_team_options,
+    make_subagent_tools,
     resolve_members,
     run_assignments,
 )
@@ -46,8 +50,6 @@ from .orchestrate import (
     render_synthesis_prompt,
     require_success,
 )
-from .reply_formats import SCORE_FORMAT
-from .subagents import make_subagent_tools
 from .team_prompts import render_prompt
 from .verdict import (
     EMPTY_REPLY,

@@ -19,11 +19,11 @@ from ..values.tool_table import SEND_MESSAGE
 from . import advisors, handoff, router
 from .answer_check import require_answer
 from .delegation_tools import make_delegation_tools
-from .expected_changes import must_have_changed, record_start
 from .in_worker import run_in_worker, runs_in_worker
 from .json_output import ask_with_schema
+from .member_tasks import make_subagent_tools
+from .shared_changes import must_have_changed, record_start
 from .step_tools import make_step_tools
-from .subagents import make_subagent_tools
 
 if TYPE_CHECKING:
     from .discuss import Discussion
@@ -160,7 +160,7 @@ async def run_alone(op: Operation, request: Request) -> Answer:
 def _make_message_tools(op: Operation) -> tuple[Tool, ...]:
     if SEND_MESSAGE not in (op.agent.tools or ()):
         return ()
-    from .team_messages import make_message_tools  # imported here to keep start-up fast: few agents send messages
+    from .delegation_tools import make_message_tools  # imported here to keep start-up fast: few agents send messages
 
     return make_message_tools(op)
 

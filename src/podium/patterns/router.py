@@ -23,7 +23,7 @@ from ..values.errors import AgentFailed
 from ..values.event import Routed, RouteRefused, ToolUse
 from ..values.request import Answer, Note, Request
 from ..values.tool_table import ROUTE_TO
-from .reply_formats import TEXT, make_choice, make_object_schema
+from .json_output import TEXT, make_choice, make_object_schema
 
 CORRECTIONS = 2
 LONGEST_REPLY = 100_000

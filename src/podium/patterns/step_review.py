@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from ..core.operation import Operation
-from ..core.person_question import ask_question
+from ..core.person_message import ask_question
 from ..core.scope import Scope
 from ..values.agent import Agent
 from ..values.event import Checked, PlanStepReviewed, PlanStepSubmitted, QuestionAsked
@@ -15,12 +15,11 @@ from ..values.plain_text import cut_middle, truncate_text
 from ..values.plan import Finding, PlanStep
 from ..values.request import Note, Request, escape_headings, quote_lines
 from .collaboration_team import CollaborationTeam
-from .json_output import find_json
+from .json_output import STEP_REVIEW_FORMAT, find_json
 from .member_tasks import as_reader
-from .reply_formats import STEP_REVIEW_FORMAT
 from .team_prompts import render_prompt
 from .verdict import neutralise
-from .work_board import WorkBoard
+from .work_plan import WorkBoard
 
 LONGEST_DIFF = 20_000
 LONGEST_OUTPUT = 4_000

@@ -40,11 +40,11 @@ from .decision import list_weights, run_decision
 from .in_worker import find_worker_result, runs_in_worker
 from .member_tasks import as_worker
 from .shared_changes import describe_shared_changes
-from .step_agent import make_step_agent, make_step_budget
 from .step_review import StepReview, format_criteria, format_description, format_findings
+from .step_tools import make_step_agent, make_step_budget
 from .team_prompts import SHARED, render_prompt
 from .verdict import neutralise
-from .work_board import WorkBoard
+from .work_plan import WorkBoard
 
 MOST_SIGNALS = 5
 """Maximum number of handovers and blockers in one attempt at a step."""

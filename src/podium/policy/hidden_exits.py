@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from .command_limits import find_parse_objection
 from .command_words import split_names
 from .shell_command import get_parser
-from .shell_program import SHELLS
-from .shell_words import decode_text
+from .shell_program import SHELLS, decode_text
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -10,9 +10,8 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator
 
-from ..values.action import Action
+from ..values.action import RISK_KINDS, Action, RiskFact, RiskKind
 from ..values.hidden_characters import find_hidden
-from ..values.risk_fact import RISK_KINDS, RiskFact, RiskKind
 from ..values.tool_table import ACTING_RULES, COORDINATION_RULES, PATH_ARGUMENTS
 from .command_words import Words
 from .deleting_commands import DELETING_WORDS, find_deletions

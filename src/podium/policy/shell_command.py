@@ -23,14 +23,18 @@ from .inert_commands import find_plain_inner_start, runs_no_command
 from .path_rules import is_protected
 from .shell_program import (
     EXEC_OPTIONS,
+    STARTS_ELSEWHERE,
     TEXT_READERS,
     WRAPPERS,
+    decode_text,
+    decode_word,
     find_changed_paths,
     find_mentioned_paths,
     get_program_name,
+    is_glob,
     is_runner,
+    list_start_folders,
 )
-from .shell_words import STARTS_ELSEWHERE, decode_text, decode_word, is_glob, list_start_folders
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser

@@ -23,6 +23,7 @@ from msgspec import Struct
 from .. import __version__
 from ..core.open_requests import Asked
 from ..files.settings import Settings
+from ..system.host_id import get_local_actor
 from ..system.json_rpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -34,14 +35,12 @@ from ..system.json_rpc import (
 )
 from ..system.line_stream import DescriptorStream
 from ..system.locations import find_repo
-from ..system.username import get_local_actor
 from ..values.errors import NoSuchRun
 from ..values.event import Entry, PermissionAsked
 from ..values.request import quote_lines
 from ..views.run_report import Report
 from .acp_updates import SessionUpdates, Update, build_tool_call, message_update, text_content, user_update
-from .client_requests import ClientRequests
-from .client_runs import ClientRun, ClientRuns, describe_missing_answer
+from .client_runs import ClientRequests, ClientRun, ClientRuns, describe_missing_answer
 from .conversation import find_conversation
 
 PROTOCOL_VERSION = 1

@@ -35,8 +35,7 @@ from ..values.event import (
     WorkerSent,
 )
 from ..values.operation_path import parse_agent_name
-from .client_requests import SETTLE_SECONDS, AskClient, ClientRequests, submit_client_answer
-from .client_runs import ClientRun, ClientRuns
+from .client_runs import SETTLE_SECONDS, AskClient, ClientRequests, ClientRun, ClientRuns, submit_client_answer
 
 MODERN_VERSION = "2026-07-28"
 MOST_ROUNDS = 8

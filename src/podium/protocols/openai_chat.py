@@ -16,8 +16,7 @@ from msgspec import Struct
 from ..files.discovery import Roster
 from ..values.agent import Agent
 from ..values.errors import BadAgent, Mistake
-from ..values.request import quote_lines, replace_surrogates
-from ..values.result import Result
+from ..values.request import Result, quote_lines, replace_surrogates
 from ..values.usage import Usage
 
 OWNER = "podium"

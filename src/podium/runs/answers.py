@@ -13,9 +13,8 @@ from msgspec import UNSET, Struct, UnsetType
 
 from ..core.open_requests import Answered, Asked
 from ..files.always_allow_rules import AllowedRule
-from ..store.closed_requests import as_answered_error
 from ..store.mailbox import post_to_mailbox
-from ..store.open_requests import find_posted_answer
+from ..store.open_requests import as_answered_error, find_posted_answer
 from ..values.actor import Actor, act
 from ..values.errors import Mistake
 from ..values.event import Decision, PermissionAnswered, PermissionAsked, QuestionAnswered, QuestionAsked

@@ -18,8 +18,7 @@ from msgspec import structs
 
 from ..core.budget import BUDGET_UNCHANGED
 from ..core.engine import CUT_OFF_MARK
-from ..core.lost_members import find_lost_members
-from ..core.operation import RunContext
+from ..core.operation import RunContext, find_lost_members
 from ..store.follower import Follower
 from ..store.mailbox import MailboxMessage
 from ..store.run_store import RunLease, RunStore
@@ -51,8 +50,7 @@ from ..values.event import (
     decode_entry,
 )
 from ..values.plain_text import join_words
-from ..values.request import Answer, Outcome, Part
-from ..values.result import Result
+from ..values.request import Answer, Outcome, Part, Result
 from ..values.worker_task import WorkerTask
 from ..views.run_view import RunView
 from .assembly.preflight import require_prices, validate_budget

@@ -20,8 +20,7 @@ from ..values.event import ActionBegan, Entry, SnapshotTaken, WorkerReturned, Wo
 from ..workspace.git.branch import HEADS
 from ..workspace.git.repository import Repository, read_git_output
 from ..workspace.git.revision import resolve_tree
-from ..workspace.git.snapshot import resolve_commit, take_snapshot
-from ..workspace.git.snapshot_refs import keep_snapshot
+from ..workspace.git.snapshot import keep_snapshot, resolve_commit, take_snapshot
 from .assembly.worktree_setup import make_worktree_hook
 from .fork_selection import rename_branch
 from .unfinished_forks import FORK_BRANCHES, open_fork_worktrees

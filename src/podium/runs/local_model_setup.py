@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..engines.local.catalogue import load_catalogue
-from ..engines.local.engine_start import LocalEngine, check_library
-from ..engines.local.model_folder import ModelFolder, estimate_memory
+from ..engines.local.engine_process import LocalEngine, check_library
+from ..engines.local.model_folder import ModelFolder, estimate_memory, load_catalogue
 from ..engines.local.model_installation import Installation, ModelInstaller, remove_model
-from ..values.document import Document, DocumentPart
+from ..values.column import Document, DocumentPart
 from ..values.errors import Mistake
 
 

@@ -15,7 +15,7 @@ from ..engines.model_probes import MOST_TOKENS, PROMPT_TOKENS, ProbeResult
 from ..files.model_role import resolve_models
 from ..files.settings import Settings
 from ..files.tested_models import AbilityRecord, save_ability_record
-from ..values.document import Document
+from ..values.column import Document
 from ..values.errors import Mistake
 from ..values.model_abilities import ModelAbilities
 from ..values.usage import Usage

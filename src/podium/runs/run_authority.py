@@ -30,7 +30,7 @@ def load_run_start(store: StoreAddress, run: str) -> RunStarted:
     started = _read_start(store, run)
     if not isinstance(store, PostgresAddress):
         return started
-    from ..store.postgres.host_statements import find_host_name  # imported here because it needs optional packages
+    from ..store.postgres.login import find_host_name  # imported here because it needs optional packages
 
     started = _derive_start(store, run, started, depth=0)
     if find_host_name(store) and "base_url" in started.settings:

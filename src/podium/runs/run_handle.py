@@ -14,14 +14,12 @@ from anyio import create_task_group, get_cancelled_exc_class, to_thread
 from ..core.open_requests import Asked
 from ..store.follower import Follower
 from ..store.reader import RunSummary, StoreReader
-from ..system.username import get_local_actor
+from ..system.host_id import get_local_actor
 from ..values.actor import Actor
 from ..values.agent import Budget
-from ..values.attachment import read_attachments
 from ..values.errors import AlreadyAnswered, Mistake, PodiumError
 from ..values.event import Channel, Decision, MemberChanged, PermissionAsked, QuestionAsked
-from ..values.request import replace_surrogates
-from ..values.result import Result
+from ..values.request import Result, read_attachments, replace_surrogates
 from .answers import NewAnswer, answer_request, get_shown
 from .driver import RunDriver
 from .run_steering import (

@@ -13,9 +13,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ..store.reader import RunSummary, StoreReader
-from ..store.run_removal import remove_run
 from ..store.store_connection import open_for_reading, translate_errors
-from ..store.store_export import archive_run
+from ..store.store_export import archive_run, remove_run
 from ..values.event import RunEnded
 from ..values.request import Outcome
 from ..values.store_address import StoreAddress

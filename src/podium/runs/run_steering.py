@@ -20,7 +20,6 @@ from ..store.reader import RunSummary, StoreReader
 from ..store.worker_index import WorkerIndex
 from ..values.actor import Actor, act
 from ..values.agent import Agent, Budget, collect_agent_names, format_limits
-from ..values.attachment import AttachedFile
 from ..values.errors import Mistake, NoSuchRun, RunHeld
 from ..values.event import (
     KINDS,
@@ -37,7 +36,7 @@ from ..values.event import (
 )
 from ..values.phase import Phase
 from ..values.plain_text import join_words
-from ..values.request import replace_surrogates
+from ..values.request import AttachedFile, replace_surrogates
 from ..values.store_address import StoreAddress
 from .assembly.preflight import require_not_ended, validate_budget
 from .queries.run_lookup import resolve_recipient

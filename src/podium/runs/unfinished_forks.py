@@ -15,12 +15,12 @@ from ..patterns.in_worker import BRANCH_PREFIX
 from ..store.reader import StoreReader
 from ..store.worktree_ledger import Ledger
 from ..system.file_lock import try_lock_descriptor
-from ..system.private_folder import make_private_folder
+from ..system.folder_removal import make_private_folder
 from ..values.errors import Mistake, NoSuchRun, StoreFailed
 from ..values.store_address import StoreAddress, make_local_path
 from ..workspace.git.branch import HEADS
 from ..workspace.git.repository import Repository, read_git_output
-from ..workspace.git.snapshot_refs import SNAPSHOT_REFS, as_ref_name
+from ..workspace.git.snapshot import SNAPSHOT_REFS, as_ref_name
 from ..workspace.worktrees.worktree import Worktrees
 from ..workspace.worktrees.worktree_folder import DEFAULT_FOLDER_PATTERN
 

@@ -16,7 +16,7 @@ from ..files.discovery import load_roster
 from ..files.model_role import ROLES, Role
 from ..files.settings import RECORDED_FIELDS
 from ..patterns.member_tasks import list_members
-from ..patterns.plan_approval import find_approved_rules
+from ..patterns.plan_drafting import find_approved_rules
 from ..store.reader import StoreReader
 from ..system.host_id import read_host_id
 from ..values.agent import Agent, Budget, Permissions

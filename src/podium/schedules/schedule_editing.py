@@ -12,8 +12,7 @@ from pathlib import Path
 
 from ..files.discovery import load_roster
 from ..files.settings import Settings
-from ..store.schedule_key import publish_schedule_key
-from ..store.schedule_rows import Schedule, Schedules
+from ..store.schedule_rows import Schedule, Schedules, publish_schedule_key
 from ..store.wakeup import send_wakeup
 from ..system.host_id import read_host_id
 from ..system.time_zone import find_local_zone, load_zone

@@ -15,11 +15,10 @@ from zoneinfo import ZoneInfo
 
 from anyio import sleep, to_thread
 
-from ..core.limit_waits import CHECK_SECONDS
+from ..core.clock import CHECK_SECONDS
 from ..files.settings import Settings
 from ..runs.runs import Runs
-from ..store.schedule_key import has_host_on_this_machine, read_schedule_secret
-from ..store.schedule_rows import Schedule, Schedules
+from ..store.schedule_rows import Schedule, Schedules, has_host_on_this_machine, read_schedule_secret
 from ..store.store_lock import hold_store_lock
 from ..system.host_id import read_host_id
 from ..values.actor import Actor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..values.attachment import AttachedFile
+from ..values.request import AttachedFile
 from .sql_connection import SqlConnection, Statement
 from .write_statements import DELETE_ATTACHMENTS
 

@@ -17,7 +17,6 @@ from typing import NamedTuple
 import msgspec
 
 from ..core.redaction import Redaction
-from ..values.attachment import AttachedFile
 from ..values.event import (
     BudgetChanged,
     MemberChanged,
@@ -28,6 +27,7 @@ from ..values.event import (
     QuestionAnswered,
     StopAsked,
 )
+from ..values.request import AttachedFile
 from ..values.store_address import StoreAddress
 from .attachment_rows import insert_attachments
 from .sql_connection import SqlConnection

@@ -34,7 +34,7 @@ def require_intact_run(store: StoreAddress, run: str, rows: Sequence[JournalRow]
             f"Restore the store, or check the run's last actions and continue with: podium resume {run} --accept-loss"
         )
     if not isinstance(store, Path):
-        from .postgres.server_change import require_same_server  # imported here because it needs optional packages
+        from .postgres.server_check import require_same_server  # imported here because it needs optional packages
 
         notice = require_same_server(store, run, rows)
     else:
@@ -49,7 +49,7 @@ def accept_lost_entries(store: StoreAddress, run: str, rows: Sequence[JournalRow
     """Record that a run continues without its lost entries."""
     progress = read_progress(store, run)
     if not isinstance(store, Path):
-        from .postgres.server_change import accept_server  # imported here because it needs optional packages
+        from .postgres.server_check import accept_server  # imported here because it needs optional packages
 
         accept_server(store, run)
         if progress is None or find_lost_entries(progress, rows) is None:
@@ -63,7 +63,7 @@ def describe_undetectable_loss(store: StoreAddress, run: str, rows: Sequence[Jou
     """Return why a loss of a run's last entries cannot be detected, or an empty string if it can be."""
     if isinstance(store, Path):
         return find_missing_progress(store, run, rows)
-    from .postgres.server_change import find_server_change  # imported here because it needs optional packages
+    from .postgres.server_check import find_server_change  # imported here because it needs optional packages
 
     return find_server_change(store, run, rows)
 

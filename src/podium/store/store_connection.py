@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from ..values.errors import StoreFailed
-from ..values.release import format_install_commands
+from ..values.fleet_job import format_install_commands
 from ..values.store_address import StoreAddress
 from .sql_connection import SqlConnection
 from .sqlite.commit import SqliteCommitter

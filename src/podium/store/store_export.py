@@ -1,4 +1,4 @@
-"""Export a store, or one of its runs, to a store file.
+"""Export a store, or one of its runs, to a store file, and remove a run that has ended.
 
 Everything is read in one transaction, so the file shows the store at one point in time. The file does not contain the
 index of entries, which can be computed again, or data about processes and machines: leases, hosts and the queue.
@@ -8,22 +8,25 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 from ..values.errors import RunHeld
 from ..values.event import ArtifactStored, decode_entry
 from ..values.store_address import PostgresAddress, StoreAddress
+from .progress_files import forget_progress
 from .run_leases import OWNER_COLUMNS, Owner, make_owner
-from .sql_connection import SqlConnection, read_transaction
-from .store_connection import open_for_reading, translate_errors
+from .sql_connection import SqlConnection, read_transaction, write_transaction
+from .store_connection import open_connection, open_for_reading, translate_errors
 from .store_file import TABLES, write_store_file
+
+TABLES_OF_RUN = ("entry", "mail", "attachment", "placement", "worker", "indexed_run")
+
 
 PAGE_ROWS = {"entry": 500, "attachment": 4, "artifact": 50}
 """The number of rows to read at once from tables with large rows. For other tables, it is `MOST_PAGE_ROWS`."""
 MOST_PAGE_ROWS = 1000
-
 KEYS = {
     "run": ("created", "id"),
     "run_group": ("id",),
@@ -38,7 +41,6 @@ KEYS = {
     "artifact": ("digest",),
 }
 """The columns that order the rows of each table. Entries are in commit order."""
-
 TABLES_OF_RUNS = ("run", "placement", "worker", "worktree", "entry", "mail", "attachment")
 
 
@@ -152,3 +154,62 @@ def leave_out_runs(table: str, rows: list[tuple[Any, ...]], runs: Collection[str
 
 def _quote(text: str) -> str:
     return text.replace("'", "''")
+
+
+def remove_run(store: StoreAddress, run: str) -> bool:
+    """Remove a run in one transaction. Return False, and leave the database unchanged, if it has not ended."""
+    with translate_errors(store), closing(open_connection(store, create=False)) as connection:
+        connection.set_durable(True)
+        # This lock keeps other processes from adding the run's entries to the index in the meantime.
+        with write_transaction(connection, "entry_index"):
+            if not _has_ended(connection, run):
+                return False
+            # Delete the progress file before the run: a progress file without a run means that the store has lost the
+            # run.
+            forget_progress(store, run)
+            if isinstance(store, Path):
+                with _record_newest_removal(connection):
+                    _delete_rows(connection, run, "worktree")
+            else:
+                _delete_rows(connection, run, "worktree_of_host")
+    return True
+
+
+def _has_ended(connection: SqlConnection, run: str) -> bool:
+    last = connection.execute("SELECT kind FROM entry WHERE run = ? ORDER BY seq DESC LIMIT 1", (run,)).fetchone()
+    return last is not None and last[0] == "run_ended"
+
+
+@contextmanager
+def _record_newest_removal(connection: SqlConnection) -> Iterator[None]:
+    """If the block removes the newest entry, record that, because SQLite reuses its row id for the next entry."""
+
+    def read_last() -> int:
+        return int(connection.execute("SELECT coalesce(max(rowid), 0) FROM entry").fetchone()[0])
+
+    before = read_last()
+    yield
+    if (last := read_last()) < before:
+        # The new removal replaces each earlier one with the same or a higher `last`, because it has also removed
+        # everything that was written since then.
+        connection.execute("DELETE FROM entry_removal WHERE last >= ?", (last,))
+        connection.execute("INSERT INTO entry_removal (last) VALUES (?)", (last,))
+
+
+def _delete_rows(connection: SqlConnection, run: str, worktrees: str) -> None:
+    _delete_artifacts(connection, run)
+    connection.execute(
+        "DELETE FROM indexed_entry WHERE run IN (SELECT id FROM indexed_run WHERE indexed_run.run = ?)", (run,)
+    )
+    for table in TABLES_OF_RUN:
+        connection.execute(f"DELETE FROM {table} WHERE run = ?", (run,))
+    connection.execute(f"DELETE FROM {worktrees} WHERE run = ? AND state = 'gone'", (run,))
+    connection.execute("DELETE FROM run WHERE id = ?", (run,))
+
+
+def _delete_artifacts(connection: SqlConnection, run: str) -> None:
+    """Delete the artifacts that no other run has stored."""
+    digests = find_artifacts(connection, "run = ?", run)
+    if digests:
+        unused = digests - find_artifacts(connection, "run <> ?", run)
+        connection.executemany("DELETE FROM artifact WHERE digest = ?", [(digest,) for digest in sorted(unused)])

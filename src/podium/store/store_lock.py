@@ -12,7 +12,7 @@ from pathlib import Path
 from anyio import sleep, to_thread
 
 from ..system.file_lock import try_lock_descriptor
-from ..system.private_folder import make_private_folder
+from ..system.folder_removal import make_private_folder
 from ..values.errors import StoreFailed
 from ..values.store_address import StoreAddress, make_local_path
 from .sql_connection import LOCK_SECONDS, SqlConnection

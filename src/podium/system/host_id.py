@@ -1,16 +1,22 @@
-"""Identify this machine, or more precisely the Podium home on it, among the machines that use the same store."""
+"""Identify this user and this machine, or more precisely the Podium home on it, among those that use the same store."""
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 import socket
 from functools import cache
 from pathlib import Path
 
+from ..values.actor import Actor, Channel
 from ..values.errors import Mistake
 from .atomic_file import replace_file
 from .file_lock import hold_file_lock
+
+VARIABLES = ("LOGNAME", "USER", "LNAME", "USERNAME")
+"""The variables that `getpass.getuser` reads, in its order."""
+
 
 HOST_FILE = "host-id"
 HOST_ID = re.compile(r"[\w.-]{1,200}", re.ASCII)
@@ -52,3 +58,20 @@ def _read_id(path: Path) -> str | None:
     if not HOST_ID.fullmatch(text):
         raise Mistake(f"{path} does not contain a valid machine id; delete it, and Podium will create a new one")
     return text
+
+
+def get_username() -> str:
+    """Return the name of the user on this machine."""
+    if name := next(filter(None, map(os.environ.get, VARIABLES)), None):
+        return name
+    import getpass  # imported here to keep start-up fast: one of the variables is usually set
+
+    try:
+        return getpass.getuser()
+    except (ImportError, KeyError, OSError):  # on Windows, there is no module pwd
+        return "somebody"
+
+
+def get_local_actor(channel: Channel, name: str = "") -> Actor:
+    """Return the user of this process as the one who acts. `name` replaces the name of the user."""
+    return Actor(name=name or get_username(), channel=channel)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ..engines.script import Fails, Move, ScriptedWire, ToolCall
     from ..values.event import CallFailed
-    from ..values.limits import TurnLimits
+    from ..values.usage import TurnLimits
     from .git_repository import make_repository, run_git
     from .model_server import ModelServer, Received
     from .moves import calls, fails, format_script
@@ -44,7 +44,7 @@ __all__ = [
 _MODULES = {
     "CallFailed": "..values.event",
     "ModelServer": ".model_server",
-    "TurnLimits": "..values.limits",
+    "TurnLimits": "..values.usage",
     "Received": ".model_server",
     "Scripted": ".scripted",
     "ServedModel": ".served_model",

@@ -1,4 +1,6 @@
-"""Run a private PostgreSQL server for a test, on loopback, with its data in a temporary folder."""
+"""Run a private PostgreSQL server for a test, on loopback, with its data in a temporary folder.
+
+The server is stopped even if the process that started it is killed."""
 
 from __future__ import annotations
 
@@ -11,8 +13,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
-
-from .orphan_cleanup import clean_up_when_killed
 
 USER = "podium"
 _STOP_AND_DELETE = """
@@ -128,3 +128,21 @@ def _find_free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])
+
+
+@contextmanager
+def clean_up_when_killed(script: str, *arguments: str) -> Iterator[None]:
+    """Make sure that a shell script runs, with these arguments, if this process is killed during the block."""
+    # The shell waits for a line of input. If this process is killed, the operating system closes that input, so the
+    # shell stops waiting and runs the script.
+    with subprocess.Popen(
+        ["sh", "-c", f"read -r _ && exit\n{script}", "sh", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as waiting:
+        try:
+            yield
+        finally:
+            waiting.communicate(b"\n")

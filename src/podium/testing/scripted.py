@@ -18,10 +18,9 @@ from msgspec import structs
 
 from ..app import App
 from ..cli.terminal.entry_text import format_entry
-from ..engines.model.callable_model import Model, add_zero_cost
-from ..engines.model.model_wire import ModelCall, ReplyPart
+from ..engines.model.model_candidates import RetryPolicy
+from ..engines.model.model_wire import Model, ModelCall, ReplyPart, add_zero_cost
 from ..engines.model.provider_throttle import ProviderThrottle
-from ..engines.model.retry_policy import RetryPolicy
 from ..engines.model.tool_loop import ModelEngine
 from ..engines.script import Move, Moves, stream_move
 from ..files.discovery import load_roster
@@ -32,8 +31,8 @@ from ..store.store_connection import open_connection
 from ..values.agent import Agent
 from ..values.errors import Mistake, OutsideFailed, PodiumError
 from ..values.event import Entry, Event, event_kind
-from ..values.limits import TurnLimits
-from ..values.result import Result
+from ..values.request import Result
+from ..values.usage import TurnLimits
 from .script_queue import MutableScriptSet
 from .timeline_reader import get_run_id, read_entries, read_events
 

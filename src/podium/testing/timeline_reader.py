@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from ..store.reader import StoreReader
 from ..values.event import Entry, Event
-from ..values.result import Result
+from ..values.request import Result
 from ..values.store_address import StoreAddress
 
 E = TypeVar("E", bound=Event)

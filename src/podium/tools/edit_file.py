@@ -13,7 +13,7 @@ from msgspec import Meta, structs
 
 from ..core.engine import ToolAnswer
 from ..core.gate import InvalidCall, PreparedCall
-from ..core.tool_arguments import Arguments, build_schema, parse_arguments
+from ..core.tool_call import Arguments, build_schema, parse_arguments
 from ..values.action import Action
 from ..values.event import ToolUse
 from ..values.plain_text import join_some

@@ -9,7 +9,7 @@ from anyio import to_thread
 
 from ..core.engine import ToolAnswer
 from ..core.gate import InvalidCall, PreparedCall
-from ..core.tool_arguments import Arguments, build_schema, canonical_arguments, parse_arguments
+from ..core.tool_call import Arguments, build_schema, canonical_arguments, parse_arguments
 from ..values.action import Action
 from ..values.errors import OutsideFailed
 from ..values.event import ToolUse

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from ..core.engine import ToolAnswer
 from ..core.gate import ActingTool, PreparedCall, make_interrupted_answer
-from ..core.tool_arguments import build_schema, parse_arguments
+from ..core.tool_call import build_schema, parse_arguments
 from ..values.action import Action
 from ..values.errors import Mistake
 from ..values.event import ToolUse

@@ -12,10 +12,10 @@ from msgspec import Meta
 
 from ..core.engine import ToolAnswer
 from ..core.gate import InvalidCall, PreparedCall
-from ..core.tool_arguments import Arguments, build_schema, canonical_arguments, parse_arguments
+from ..core.tool_call import Arguments, build_schema, canonical_arguments, parse_arguments
 from ..values.action import Action
 from ..values.event import ToolUse
-from ..values.line_numbers import begins_numbered, is_numbered, number_line
+from ..values.plain_text import begins_numbered, is_numbered, number_line
 from .checkout_files import open_checkout
 from .file_change import (
     ABSENT,

@@ -1,23 +1,26 @@
-"""Provide the tool `run_checks`, which runs a repository's configured checks, such as its tests and linter."""
+"""Provide the tool `run_checks`, which runs a repository's configured checks, such as its tests and linter.
+
+In the command line of a check, a pipe fails with its first failing command, and what hides a failure is named.
+"""
 
 from __future__ import annotations
 
+import posixpath
+import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ..core.engine import ToolAnswer
 from ..core.gate import InvalidCall, PreparedCall
-from ..core.tool_arguments import Arguments, build_schema, parse_arguments
+from ..core.tool_call import Arguments, build_schema, parse_arguments
 from ..values.action import Action
 from ..values.event import ToolUse
-from .check_command import describe_hidden_exit, make_check_command
 from .command_sandbox import CommandSandbox
-from .shell import CommandOutput, run_command_line
+from .shell import SHELL, CommandOutput, run_command_line
 
 CHECK_TIMEOUT = 600.0
 CHECK_OUTPUT_TAIL = 4 * 1024
-
 Checks = Mapping[str, tuple[str, ...]]
 """The checks' command lines, keyed by check name."""
 
@@ -84,3 +87,32 @@ class RunChecks:
         hidden = f"; {found}" if passed and (found := describe_hidden_exit(argv)) else ""
         text = f"{'PASS' if passed else 'FAIL'} {name} [{how}{hidden}]\n{output}".rstrip()
         return ToolAnswer(text=text, is_error=not passed)
+
+
+def make_check_command(argv: Sequence[str]) -> list[str]:
+    """Return the command line to run for a check.
+
+    In a check that is a line for the shell, a pipe such as `pytest | tail` fails if any command in it fails.
+    """
+    if _is_shell_line(argv):
+        return [SHELL, "-o", "pipefail", *argv[1:]]
+    return list(argv)
+
+
+def describe_hidden_exit(argv: Sequence[str]) -> str:
+    """Return how a check may hide that one of its commands failed, or an empty string."""
+    if not _is_shell_line(argv):
+        return ""
+    # Imported here to keep start-up fast: the parser is needed only after a check has passed.
+    from ..policy.hidden_exits import find_hidden_exits
+
+    how = find_hidden_exits(argv[2])
+    return f"it may pass although a command in it fails (because of {', '.join(how)})" if how else ""
+
+
+def _is_shell_line(argv: Sequence[str]) -> bool:
+    return (
+        len(argv) == 3
+        and re.fullmatch(r"-[a-z]*c", argv[1]) is not None
+        and posixpath.basename(argv[0]) in ("sh", "bash", "dash")
+    )

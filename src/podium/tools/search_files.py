@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from ..core.engine import ToolAnswer
 from ..core.gate import InvalidCall, PreparedCall
-from ..core.tool_arguments import Arguments, build_schema, canonical_arguments, parse_arguments
+from ..core.tool_call import Arguments, build_schema, canonical_arguments, parse_arguments
 from ..system.child_process import Wrap
 from ..values.action import Action
 from ..values.event import ToolUse

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from ..core.engine import ToolAnswer
 from ..core.gate import InvalidCall, PreparedCall, make_interrupted_answer
-from ..core.tool_arguments import Arguments, build_schema, canonical_arguments, parse_arguments
+from ..core.tool_call import Arguments, build_schema, canonical_arguments, parse_arguments
 from ..policy.impossible_commands import describe_git_write, find_git_write, find_unreachable_host
 from ..policy.install_commands import is_installation, list_named_hosts, list_registries
 from ..system.checkouts import is_own_folder

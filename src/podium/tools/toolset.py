@@ -1,17 +1,27 @@
-"""Create the tools for a working directory, and select the tools that an agent's file lists."""
+"""Create the tools for a working directory, and select the tools that an agent's file lists.
+
+The tools `ask_person` and `report_status` record an event on the timeline. A resumed run does not record the event
+again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from ..core.engine import Tool
-from ..core.gate import ActingTool
+from msgspec import Meta
+
+from ..core.engine import Tool, ToolAnswer
+from ..core.gate import ActingTool, InvalidCall
+from ..core.person_message import ask_question
+from ..core.scope import Scope
+from ..core.tool_call import Arguments, build_schema, parse_arguments
 from ..values.errors import Mistake
-from ..values.limits import Unattended
+from ..values.event import QuestionAsked, StatusReported, ToolUse
 from ..values.tool_table import AGENT_RULE, NAMES, PLAIN_TOOLS, READING_TOOLS, RULE_NAMES, TOOLS_BY_NAME
-from .ask_person import ask_person_tool, report_status_tool
+from ..values.usage import Unattended
 from .command_sandbox import CommandSandbox
 from .edit_file import EditFile
 from .file_change import FindGuard, find_program_guard, find_repository_guard
@@ -23,6 +33,21 @@ from .run_checks import Checks, RunChecks
 from .search_files import Glob, Grep
 from .shell import Bash
 from .web_fetch import WebFetch
+
+NOBODY = "Nobody is available to answer. Decide yourself and say what you assumed."
+
+
+class AskPersonArguments(Arguments, frozen=True, kw_only=True):
+    """The arguments of ask_person."""
+
+    question: Annotated[str, Meta(min_length=1)]
+    choices: tuple[str, ...] = ()
+
+
+class ReportStatusArguments(Arguments, frozen=True, kw_only=True):
+    """The arguments of report_status."""
+
+    text: Annotated[str, Meta(min_length=1)]
 
 
 def resolve_tool_name(entry: str) -> str | None:
@@ -152,3 +177,44 @@ def _select_names(names: Sequence[str], without: Sequence[str]) -> list[str]:
     left_out = {resolve_tool_name(entry) for entry in without}
     meant = dict.fromkeys(name for entry in names if (name := resolve_tool_name(entry)) is not None)
     return [name for name in meant if name not in left_out]
+
+
+def ask_person_tool(unattended: Unattended | None) -> Tool:
+    """Return the tool that asks the user. In an unattended run, the tool answers NOBODY or pauses the run."""
+
+    async def ask_and_wait(call: ToolUse, scope: Scope) -> ToolAnswer:
+        try:
+            asked = parse_arguments(call, AskPersonArguments)
+        except InvalidCall as error:
+            return ToolAnswer(text=str(error), is_error=True)
+        question = QuestionAsked(id="", text=asked.question, choices=asked.choices)
+        answered = await ask_question(scope, question, unattended=unattended)
+        return ToolAnswer(text=NOBODY if answered is None else answered.text)
+
+    return Tool(
+        name="ask_person",
+        description="Ask the user for information that you cannot find.",
+        parameters=build_schema(AskPersonArguments),
+        answer=ask_and_wait,
+        timeout=inf,
+        is_step=True,
+    )
+
+
+def report_status_tool() -> Tool:
+    """Return the tool that reports the status of the work to the user."""
+
+    async def record_status(call: ToolUse, scope: Scope) -> ToolAnswer:
+        try:
+            said = parse_arguments(call, ReportStatusArguments)
+        except InvalidCall as error:
+            return ToolAnswer(text=str(error), is_error=True)
+        scope.record(StatusReported(text=said.text))
+        return ToolAnswer(text="noted")
+
+    return Tool(
+        name="report_status",
+        description="Report the status of your work to the user.",
+        parameters=build_schema(ReportStatusArguments),
+        answer=record_status,
+    )

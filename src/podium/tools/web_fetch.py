@@ -12,7 +12,7 @@ from anyio import fail_after, to_thread
 
 from ..core.engine import ToolAnswer
 from ..core.gate import InvalidCall, PreparedCall
-from ..core.tool_arguments import Arguments, build_schema, parse_arguments
+from ..core.tool_call import Arguments, build_schema, parse_arguments
 from ..system.public_address import is_public_address
 from ..values.action import Action
 from ..values.event import ToolUse

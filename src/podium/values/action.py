@@ -4,11 +4,24 @@ An action's `id` covers every field, so that an approval applies to exactly that
 timestamps and the nonce, so that an identical action is recognised when it is requested again.
 """
 
+from __future__ import annotations
+
 from hashlib import sha256
-from typing import Any
+from typing import Any, Literal, get_args
 
 import msgspec
 from msgspec import Struct, structs
+
+RiskKind = Literal["deletes", "outside", "network", "protected_path", "control_characters", "unknown_program"]
+RISK_KINDS: tuple[RiskKind, ...] = get_args(RiskKind)
+
+
+class RiskFact(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One fact about an action. `examples` lists some paths, hosts, programs or characters; `more` counts the rest."""
+
+    kind: RiskKind
+    examples: tuple[str, ...] = ()
+    more: int = 0
 
 
 class Action(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -7,11 +7,33 @@ all lists, so a further column is one line in the list's columns.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, Self, TypeVar
 
 from msgspec import UNSET, Struct, structs
 
-from .usage import Usage
+from .event import SCHEMA
+from .usage import FullUsage, Usage
+
+
+class DocumentPart(Struct, frozen=True, kw_only=True):
+    """A part of a JSON document."""
+
+    @classmethod
+    def of(cls, source: object, **computed: Any) -> Self:
+        """Return a part with the computed fields; the others are the attributes of `source` with the same names.
+
+        A usage gets all of its fields, also those that are 0.
+        """
+        names = [name for name in cls.__struct_fields__ if name not in computed and hasattr(source, name)]
+        fields = {name: getattr(source, name) for name in names} | computed
+        return cls(**{name: FullUsage.of(value) if type(value) is Usage else value for name, value in fields.items()})
+
+
+class Document(DocumentPart, frozen=True, kw_only=True):
+    """A JSON document, with the version of its format."""
+
+    schema: int = SCHEMA
+
 
 Row = TypeVar("Row", contravariant=True)
 Kind = Literal["text", "number", "money", "usage", "size", "age", "duration", "data"]

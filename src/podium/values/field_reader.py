@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
 
-from .byte_size import parse_size
-from .diagnostic import Diagnostic, Severity
+from .errors import Diagnostic, Severity
 from .located_yaml import ListNode, LocatedNode, MappingNode, ScalarNode, describe_node, quote_text
-from .plain_text import join_words, split_at_commas, truncate_text
+from .plain_text import join_words, parse_size, split_at_commas, truncate_text
 
 MAX_DIAGNOSTICS = 100
 MAX_HINTS = 5

@@ -9,6 +9,16 @@ from functools import cache
 
 from .hidden_characters import CONTROL_CATEGORIES, escape_hidden
 
+_WIDTH = 6
+_NUMBERED = re.compile(r" *(\d+)\t")
+_PADDED = re.compile(rf"(?= *\d+\t)[ \d]{{{_WIDTH},}}\t")
+
+
+MAX_SIZE = 2**63 - 1
+"""The largest size, in bytes, that all stores and message formats can represent."""
+UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_WRITTEN = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,3})?) ?(B|kB|MB|GB|TB)?", re.IGNORECASE)
+
 HIDDEN_CATEGORIES = frozenset(CONTROL_CATEGORIES)
 _EMOJI_BLOCKS = ((0x2300, 0x27C0), (0x2B00, 0x2C00), (0x1F000, 0x1FC00))
 _EMOJI_MODIFIERS = "\u200d\u20e3\ufe0e\ufe0f"
@@ -18,7 +28,6 @@ NARROW = re.compile(r"[\x00-\u02ff\u2010-\u2027\u2500-\u257f]*")
 For such text, no width table is needed, so most commands never load it.
 """
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-
 MINUTE, HOUR, DAY = 60, 3600, 86400
 
 
@@ -178,3 +187,60 @@ def emoji_characters() -> str:
 def strip_emoji(name: str) -> str:
     """Return a name without the emoji around it: `Ada 🔧` becomes `Ada`. A name that is only emoji is kept."""
     return name.strip(emoji_characters()) or name.strip()
+
+
+def parse_size(text: str) -> int | None:
+    """Parse a size such as `20GB`, `1.5 MB` or `500`, and return it in bytes.
+
+    Return None if the text is not a size, or if it is not a whole number of bytes from 1 to MAX_SIZE.
+    """
+    found = _WRITTEN.fullmatch(text.strip())
+    if found is None:
+        return None
+    unit = next((size for name, size in UNITS.items() if name.casefold() == (found[2] or "B").casefold()), 1)
+    # Computed with integers, because a float would not be exact.
+    whole, _, part = found[1].partition(".")
+    size, rest = divmod(int(whole + part) * unit, 10 ** len(part))
+    return size if 0 < size <= MAX_SIZE and rest == 0 else None
+
+
+def format_size(size: int) -> str:
+    """Format a size with at most one decimal place: `3.2 GB`, `20 GB`, `812 B`."""
+    for name, unit in reversed(UNITS.items()):
+        if size >= unit:
+            return f"{size / unit:.1f}".removesuffix(".0") + f" {name}"
+    return "0 B"
+
+
+def number_line(number: int, text: str) -> str:
+    """Return a line with its number in front."""
+    return f"{number:>{_WIDTH}}\t{text}"
+
+
+def begins_numbered(text: str) -> bool:
+    """Return whether a text begins with a number as `number_line` writes it, which no table has in its first column."""
+    return _PADDED.match(text) is not None
+
+
+def is_numbered(text: str) -> bool:
+    """Return whether all lines of a text are numbered in order."""
+    lines = text.rstrip("\n").split("\n")
+    return _count_numbered(lines) == len(lines)
+
+
+def remove_line_numbers(text: str) -> str:
+    """Return the text without the numbers of the lines at its beginning that are numbered in order."""
+    lines = text.split("\n")
+    count = _count_numbered(lines)
+    return "\n".join([line.partition("\t")[2] for line in lines[:count]] + lines[count:])
+
+
+def _count_numbered(lines: list[str]) -> int:
+    """Return how many of the first lines are numbered in order."""
+    expected: int | None = None
+    for place, line in enumerate(lines):
+        found = _NUMBERED.match(line)
+        if found is None or expected not in (None, int(found[1])):
+            return place
+        expected = int(found[1]) + 1
+    return len(lines)

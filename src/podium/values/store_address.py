@@ -8,6 +8,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .errors import Mistake
+
+PGQUEUER = "pgqueuer"
+"""The queue in the store's database, which is the only one."""
+
 
 @dataclass(frozen=True, slots=True)
 class PostgresAddress:
@@ -69,3 +74,14 @@ def find_local_folder(store: StoreAddress) -> Path:
 def format_store_setting(store: StoreAddress) -> str:
     """Return the value of PODIUM_STORE for a process that uses the same store. It may contain a password."""
     return str(store) if isinstance(store, Path) else store.url
+
+
+def require_known_queue(text: str) -> None:
+    """Raise Mistake if this does not name the queue. The text may contain a password, so it is never in the message."""
+    if text.startswith(("nats://", "tls://")):
+        raise Mistake(
+            "queues on NATS servers are no longer supported: a fleet's queue is in the store's database; remove this "
+            "setting, and see podium doctor for runs that still wait on the NATS server"
+        )
+    if text != PGQUEUER:
+        raise Mistake(f"expected {PGQUEUER}, the queue in the store's database")

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..core.decision_state import find_result, get_weight
-from ..values.column import Column, encode_row
-from ..values.document import DocumentPart
+from ..values.column import Column, DocumentPart, encode_row
 from ..values.event import DecisionCommitted
 from .decision_record import DecisionRecord, list_participants, render_decision
 

@@ -12,9 +12,9 @@ from unicodedata import east_asian_width
 
 import msgspec
 
+from ..values.action import RiskFact, RiskKind
 from ..values.event import PermissionAsked
 from ..values.hidden_characters import escape_hidden
-from ..values.risk_fact import RiskFact, RiskKind
 
 AT_A_GLANCE = 72
 """The number of characters above which an argument's length is shown next to its name."""

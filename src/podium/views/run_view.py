@@ -53,8 +53,7 @@ from ..values.event import (
     WorkerReturned,
 )
 from ..values.phase import Lease, Phase
-from ..values.request import Outcome, Part, Request
-from ..values.result import Result
+from ..values.request import Outcome, Part, Request, Result
 from ..values.usage import NO_USAGE, Usage
 from .phase import derive_phase
 

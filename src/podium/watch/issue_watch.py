@@ -35,10 +35,8 @@ from ..views.worker_state import WorkerState
 from ..workers.commander_socket import commander_socket_path, is_commander_listening
 from ..workers.delegation import start_commander
 from ..workers.queries.worker_lookup import load_worker_state
-from .issue_comment import CommentPosting, format_comment
-from .issue_scout import IssueScout, NewIssues, WatchOptions
-from .issue_start import IssueStart
-from .issue_triage import find_candidates, read_choice
+from .issue_start import CommentPosting, IssueStart, format_comment
+from .issue_triage import IssueScout, NewIssues, WatchOptions, find_candidates, read_choice
 from .sources.issue_source import Issue, IssueSource
 
 POLL_SECONDS = 1.0

@@ -22,7 +22,7 @@ from cryptography.x509.oid import NameOID
 
 from ..system.atomic_file import replace_file
 from ..system.file_lock import hold_file_lock
-from ..system.private_folder import make_private_folder
+from ..system.folder_removal import make_private_folder
 from ..values.errors import Mistake
 
 FILE_NAME = "serve-certificate.pem"

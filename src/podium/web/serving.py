@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 from anyio import CancelScope, Event, create_task_group, open_signal_receiver, sleep, to_thread
 
-from ..core.limit_waits import CHECK_SECONDS
+from ..core.clock import CHECK_SECONDS
 from ..files.settings import Settings
 from ..schedules.schedule_firing import describe_unattended_schedules
 from ..store.worker_index import WorkerIndex

@@ -23,7 +23,7 @@ from anyio import CancelScope, Lock, create_task_group, move_on_after, to_thread
 from anyio.abc import TaskGroup
 from msgspec import structs
 
-from ..core.limit_waits import CHECK_SECONDS
+from ..core.clock import CHECK_SECONDS
 from ..engines.model.providers import find_key_names
 from ..runs.notifier import Notifier
 from ..runs.runs import Runs

@@ -23,7 +23,7 @@ from ..runs.runs import Runs
 from ..store.reader import StoreReader
 from ..store.wakeup import send_wakeup
 from ..store.worker_index import WorkerIndex
-from ..system.private_folder import make_private_folder
+from ..system.folder_removal import make_private_folder
 from ..system.trace_parent import trace_parent
 from ..values.actor import Actor, act
 from ..values.agent import Agent

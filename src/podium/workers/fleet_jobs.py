@@ -61,7 +61,7 @@ async def find_fleet(store: StoreAddress) -> Fleet:
     if not isinstance(store, PostgresAddress):
         return NO_FLEET
     from ..fleet.fleet_database import open_fleet_database  # imported here because it needs optional packages
-    from ..store.postgres.host_statements import find_host_name
+    from ..store.postgres.login import find_host_name
     from ..store.postgres.schema import load_migrations
 
     async with open_fleet_database(store) as database:
@@ -173,7 +173,7 @@ async def find_missing_jobs(store: StoreAddress, *, queues: bool = False) -> lis
     if not isinstance(store, PostgresAddress) or not (await find_fleet(store)).hosts:
         return []
     from ..fleet.fleet_database import open_fleet_database  # imported here because it needs optional packages
-    from ..fleet.job_sweep import JobSweep
+    from ..fleet.host_loop import JobSweep
     from ..fleet.pgqueuer_placement import PgQueuerPlacement
 
     async with open_fleet_database(store) as database, PgQueuerPlacement(store.url) as placement:

@@ -18,12 +18,11 @@ from anyio.abc import TaskGroup
 
 from .. import __version__
 from ..fleet.fleet_database import HEARTBEAT_SECONDS, FleetDatabase, HostRow, open_fleet_database
-from ..fleet.host_loop import HandBack, HostLoop
-from ..fleet.job_sweep import JobSweep
+from ..fleet.host_loop import HandBack, HostLoop, JobSweep
 from ..fleet.pgqueuer_placement import PgQueuerPlacement
 from ..runs.run_authority import load_run_start
 from ..runs.runs import Runs
-from ..store.postgres.host_statements import find_host_name
+from ..store.postgres.login import find_host_name
 from ..store.postgres.schema import load_migrations
 from ..store.reader import StoreReader
 from ..store.run_leases import OwnerId
@@ -31,9 +30,8 @@ from ..store.wakeup import Wakeup
 from ..values.actor import PODIUM
 from ..values.errors import Mistake, PlacementUnavailable, PodiumError, RunRefused
 from ..values.event import Noticed, RunStarted
-from ..values.fleet_job import HostOffer, JobClaim, check_name
+from ..values.fleet_job import HostOffer, JobClaim, are_compatible, check_name
 from ..values.plain_text import format_count
-from ..values.release import are_compatible
 from ..values.store_address import PostgresAddress
 from ..views.phase import is_startable
 from .commander import Commander

@@ -25,7 +25,6 @@ from ..store.reader import StoreReader
 from ..store.worker_index import WorkerIndex
 from ..values.actor import Actor
 from ..values.agent import Agent, Permissions
-from ..values.attachment import AttachedFile
 from ..values.errors import Mistake
 from ..values.event import (
     BlockerRaised,
@@ -42,6 +41,7 @@ from ..values.event import (
     WorkerSent,
 )
 from ..values.operation_path import parse_agent_name, parse_plan_step, parse_team_operation
+from ..values.request import AttachedFile
 from ..values.worker_task import DEFAULT_WORKER_AGENT, WorkerTask
 from ..views.conversation_summary import summarise_conversation
 from ..views.run_view import RunView

@@ -23,7 +23,7 @@ from ..workspace.git.revision import resolve_tree
 from ..workspace.git.snapshot import find_nested_repositories, read_person, write_commit, write_snapshot_tree
 from ..workspace.git.stale_locks import remove_stale_locks
 from ..workspace.sandbox.bubblewrap import PROTECTED_NAMES
-from ..workspace.sandbox.placeholders import Placeholders
+from ..workspace.sandbox.mounts import Placeholders
 from ..workspace.worktrees.worktree import Worktrees
 from ..workspace.worktrees.worktree_status import read_worktree_status
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ..system.host_id import read_host_id
 from ..values.errors import Mistake, OutsideFailed
-from ..values.repository_origin import RepositoryOrigin
+from ..values.worker_task import RepositoryOrigin
 from ..workspace.git.repository import Repository, read_git_output
 from ..workspace.git.revision import SHORT
 from ..workspace.travel.remote_url import Remote, find_remote

@@ -20,8 +20,7 @@ from ..values.errors import PodiumError, StoreFailed
 from ..values.event import KINDS, ActionBegan, Entry, PushFailed, ToolAnswered, TurnEnded, WorkPushed
 from ..values.worker_task import WorkerTask
 from ..workspace.git.repository import Repository
-from ..workspace.travel.checkpoint import list_left_out, object_folder, take_checkpoint
-from ..workspace.travel.repository_cache import RepositoryCache, run_ref
+from ..workspace.travel.repository_cache import RepositoryCache, list_left_out, object_folder, run_ref, take_checkpoint
 from ..workspace.worktrees.worktree import Worktrees
 
 PUSH_SECONDS = 120.0

@@ -17,15 +17,12 @@ from ..system.folder_removal import remove_folder
 from ..system.host_id import read_host_id
 from ..values.errors import Mistake
 from ..values.event import Entry, MessageReceived, Noticed, RunEnded, WorkCommitted, WorkMoved
-from ..values.repository_origin import RepositoryOrigin
-from ..values.worker_task import WorkerTask
+from ..values.worker_task import RepositoryOrigin, WorkerTask
 from ..views.travelled_work import TravelledWork, derive_travelled_work, describe_move
 from ..workspace.git.branch import HEADS
 from ..workspace.git.repository import Checkout, Repository, read_git_output
-from ..workspace.travel.checkpoint import restore_checkpoint
-from ..workspace.travel.repository_cache import Mirror, RepositoryCache
-from ..workspace.travel.run_clone import open_run_clone
-from ..workspace.travel.run_import import import_run
+from ..workspace.travel.repository_cache import Mirror, RepositoryCache, restore_checkpoint
+from ..workspace.travel.run_location import import_run, open_run_clone
 from ..workspace.worktrees.worktree import WorktreeHook, Worktrees
 
 

@@ -7,7 +7,7 @@ from collections import deque
 from contextlib import suppress
 from pathlib import Path
 
-from ..system.private_folder import make_private_folder
+from ..system.folder_removal import make_private_folder
 from ..values.plain_text import escape_unprintable, truncate_text
 
 FOLDER = "logs"

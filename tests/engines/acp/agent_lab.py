@@ -31,8 +31,7 @@ from podium.core.timeline import Timeline
 from podium.core.tool_rate_limit import RateLimit
 from podium.engines.acp.acp_engine import AcpEngine
 from podium.engines.acp.agent_home import AgentModel
-from podium.engines.acp.agent_process import AgentCommand, OpenChild
-from podium.engines.acp.agent_processes import AgentProcesses
+from podium.engines.acp.agent_process import AgentCommand, AgentProcesses, OpenChild
 from podium.engines.acp.agent_program import AGENT_PROGRAMS, AgentProgram
 from podium.policy import Mode, Rules, Verdict, check
 from podium.runs.assembly.agent_sandbox import choose_agent_sandbox
@@ -44,7 +43,7 @@ from podium.testing import ModelServer, read_events
 from podium.values.action import Action
 from podium.values.agent import Agent, Budget
 from podium.values.event import Decision, PermissionAnswered, PermissionAsked
-from podium.values.limits import TurnLimits
+from podium.values.usage import TurnLimits
 
 from ...installed_agents import find_goose
 

@@ -12,7 +12,7 @@ from anyio.abc import TaskGroup
 
 from podium.engines.acp.acp_engine import AcpEngine
 from podium.engines.acp.agent_home import AgentModel
-from podium.engines.acp.agent_processes import AgentProcesses
+from podium.engines.acp.agent_process import AgentProcesses
 from podium.engines.acp.agent_program import AGENT_PROGRAMS
 from podium.engines.model.model_wire import ModelCall
 from podium.engines.script import Move, parse_script

@@ -29,7 +29,7 @@ from podium.values.event import (
     ToolAnswered,
     TurnEnded,
 )
-from podium.values.limits import TurnLimits
+from podium.values.usage import TurnLimits
 
 from .agent_lab import AgentLab
 

@@ -12,10 +12,10 @@ from msgspec import structs
 from podium.core.engine import Tool, ToolAnswer
 from podium.core.scope import Scope
 from podium.engines.acp import agent_session
-from podium.engines.acp.podium_tools import PodiumTools
+from podium.engines.acp.agent_tool_call import PodiumTools
 from podium.engines.coordination.coordination_session import CoordinationSession
 from podium.policy import Rules
-from podium.tools.ask_person import ask_person_tool, report_status_tool
+from podium.tools.toolset import ask_person_tool, report_status_tool
 from podium.values.event import (
     ActionBegan,
     ActionRefused,

@@ -8,7 +8,7 @@ import pytest
 from anyio import create_task_group, fail_after
 from msgspec import structs
 
-from podium.tools.ask_person import report_status_tool
+from podium.tools.toolset import report_status_tool
 from podium.values.event import (
     ActionBegan,
     ActionRefused,

@@ -22,17 +22,17 @@ from mcp_types import TextContent
 from podium.core.engine import Tool, ToolAnswer
 from podium.core.scope import Scope
 from podium.core.timeline import Timeline
-from podium.engines.coordination.coordination_router import PATH
+from podium.engines.coordination.coordination_router import PATH, open_coordination_service
 from podium.engines.coordination.coordination_session import (
     MOST_REFUSALS,
+    TOKEN_VARIABLE,
     CoordinationSession,
+    build_shim_command,
     select_coordination_tools,
 )
-from podium.engines.coordination.mcp_service import open_coordination_service
-from podium.engines.coordination.stdio_shim import TOKEN_VARIABLE, build_shim_command
 from podium.store.run_store import RunStore
 from podium.testing import read_events
-from podium.tools.ask_person import ask_person_tool, report_status_tool
+from podium.tools.toolset import ask_person_tool, report_status_tool
 from podium.values.errors import AgentFailed, Failure
 from podium.values.event import (
     ActionRefused,

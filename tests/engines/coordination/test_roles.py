@@ -16,9 +16,8 @@ from mcp.client.streamable_http import streamable_http_client
 from podium import Agent, App, Settings
 from podium.core.engine import EngineSessionSpec, Finished, Piece, Text
 from podium.core.scope import Scope
-from podium.engines.coordination.coordination_router import PATH
+from podium.engines.coordination.coordination_router import PATH, open_coordination_service
 from podium.engines.coordination.coordination_session import CoordinationSession, select_coordination_tools
-from podium.engines.coordination.mcp_service import open_coordination_service
 from podium.testing import run_git as git
 from podium.values.event import DecisionProposed, DiscussionEnded, Voted
 from podium.workspace.relay.asgi_service import make_asgi_service

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.engines.local.engine_start import LocalEngine
+from podium.engines.local.engine_process import LocalEngine
 from podium.engines.local.model_folder import InstalledModel, ModelFolder
 
 SMALLEST = "smollm2-135m"

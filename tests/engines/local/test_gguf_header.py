@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from podium.engines.local.gguf_header import GgufHeader, read_gguf_header
+from podium.engines.local.model_installation import GgufHeader, read_gguf_header
 from podium.values.errors import Mistake
 
 from .gguf import TENSOR, build_gguf

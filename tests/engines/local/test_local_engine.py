@@ -19,8 +19,7 @@ from anyio import create_task_group, run_process, to_thread
 
 from podium import Agent, App, Settings
 from podium.core.engine import Text
-from podium.engines.local.engine_start import LocalEngine, check_library
-from podium.engines.local.engine_state import EngineState, read_engine_state
+from podium.engines.local.engine_process import EngineState, LocalEngine, check_library, read_engine_state
 from podium.engines.local.local_wire import LocalWire
 from podium.engines.local.model_folder import InstalledModel, ModelFolder
 from podium.engines.model.model_wire import Message, ModelCall, ReplyEnd
@@ -126,7 +125,7 @@ def test_a_local_model_has_emulated_tool_calls_and_the_window_of_its_file(small_
 START = """
 import anyio, os, sys
 from pathlib import Path
-from podium.engines.local.engine_start import LocalEngine
+from podium.engines.local.engine_process import LocalEngine
 from podium.engines.local.model_folder import ModelFolder
 engine = LocalEngine(folder=ModelFolder(Path(sys.argv[1])), name=sys.argv[2], environ=os.environ)
 print(anyio.run(engine.ensure_running).pid)

@@ -18,8 +18,7 @@ import pytest
 from aiohttp import web
 from msgspec import structs
 
-from podium.engines.local.catalogue import CatalogueModel, CataloguePart, load_catalogue
-from podium.engines.local.model_folder import ModelFolder
+from podium.engines.local.model_folder import CatalogueModel, CataloguePart, ModelFolder, load_catalogue
 from podium.engines.local.model_installation import ModelInstaller, derive_model_name, remove_model
 from podium.engines.local.package_download import measure_largest_file
 from podium.system.machine_capacity import MachineCapacity, measure_capacity

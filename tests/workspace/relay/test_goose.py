@@ -12,13 +12,16 @@ import yaml
 
 from podium.core.scope import Scope
 from podium.core.timeline import Timeline
-from podium.engines.coordination.coordination_router import PATH
-from podium.engines.coordination.coordination_session import CoordinationSession
-from podium.engines.coordination.mcp_service import open_coordination_service
-from podium.engines.coordination.stdio_shim import SHIM, TOKEN_VARIABLE, build_shim_command
+from podium.engines.coordination.coordination_router import PATH, open_coordination_service
+from podium.engines.coordination.coordination_session import (
+    SHIM,
+    TOKEN_VARIABLE,
+    CoordinationSession,
+    build_shim_command,
+)
 from podium.store.run_store import RunStore
 from podium.testing.model_server import ModelServer
-from podium.tools.ask_person import report_status_tool
+from podium.tools.toolset import report_status_tool
 from podium.values.event import StatusReported
 from podium.workspace.relay.sandbox_relay import COORDINATION_URL, MODEL_URL, ModelEndpoint
 from podium.workspace.sandbox.agent_process import start_agent

@@ -17,8 +17,7 @@ from anyio.abc import SocketAttribute, SocketStream
 
 from podium.web.certificate import load_certificate
 from podium.workspace.relay.host_grant import DEFAULT_PORTS, HostGrant
-from podium.workspace.relay.host_proxy import open_host_proxy
-from podium.workspace.relay.tls_hello import HelloFilter, HelloRefused, parse_client_hello
+from podium.workspace.relay.host_proxy import HelloFilter, HelloRefused, open_host_proxy, parse_client_hello
 
 GRANT = HostGrant(host="localhost", ports=DEFAULT_PORTS, is_private=True)
 

@@ -15,8 +15,7 @@ from anyio import move_on_after
 from msgspec import Struct, structs
 
 from ...app import App, RunOptions
-from ...engines.model.callable_model import Model
-from ...engines.model.model_wire import ModelCall, ReplyPart
+from ...engines.model.model_wire import Model, ModelCall, ReplyPart
 from ...engines.model.providers import REHEARSAL
 from ...engines.model.reply_recorder import count_tool_characters, estimate_tokens
 from ...engines.model.tool_loop import ModelEngine

@@ -18,7 +18,7 @@ from ...files.settings import Settings
 from ...runs.assembly.run_guidance import can_load_skills, describe_guidance, read_guidance, works_in_checkout
 from ...system.locations import find_home_folder, find_repo
 from ...values.agent import Agent
-from ...values.document import DocumentPart
+from ...values.column import DocumentPart
 from ...values.event import SCHEMA
 from ...values.guidance import Guidance, Skill
 from ..terminal.command_options import json_option, repo_option

@@ -23,11 +23,11 @@ from ...runs.queries.inbox import RequestListeners, WorkerRequestWatcher
 from ...runs.run_handle import Run
 from ...runs.run_notices import RunNotices
 from ...runs.run_start import start_run
-from ...system.username import get_local_actor
+from ...system.host_id import get_local_actor
 from ...values.errors import Mistake, PodiumError, find_first_error
 from ...values.event import Entry, MessageReceived, MessagesDelivered, PermissionAsked, QuestionAsked
 from ...values.plain_text import format_count
-from ...values.result import Result
+from ...values.request import Result
 from ...values.usage import NO_USAGE, Usage
 from ...views.request_text import escape_hidden_text
 from ..terminal import exit_codes

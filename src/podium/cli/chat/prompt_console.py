@@ -29,7 +29,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from ...system.private_folder import make_private_folder
+from ...system.folder_removal import make_private_folder
 from ..terminal.agent_text import format_agent_text
 from ..terminal.request_prompt import PAUSE_SECONDS
 from ..terminal.text import escape_for_terminal, format_duration

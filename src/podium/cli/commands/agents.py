@@ -13,7 +13,7 @@ import click
 from ...files.discovery import Roster, load_roster
 from ...files.roster_listing import format_shadowed_name, list_agents
 from ...system.locations import find_home_folder, find_repo
-from ...values.diagnostic import filter_errors
+from ...values.errors import filter_errors
 from ..lazy_group import LazyCommandGroup, require_no_group_options
 from ..terminal.text import as_json, escape_for_terminal, fit_columns
 

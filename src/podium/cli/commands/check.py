@@ -15,7 +15,7 @@ from ...files.settings_diagnostics import check_settings
 from ...runs.assembly.agent_diagnostics import make_agent_check
 from ...runs.assembly.run_guidance import check_guidance
 from ...system.locations import find_home_folder, find_repo
-from ...values.diagnostic import Diagnostic, filter_errors
+from ...values.errors import Diagnostic, filter_errors
 from ...values.event import SCHEMA
 from ..terminal.text import as_json, escape_for_terminal
 

@@ -8,8 +8,7 @@ import click
 
 from ...files.discovery import load_roster
 from ...files.roster_listing import build_graph
-from ...files.workflow_graph import render_mermaid, render_tree
-from ...files.workflow_svg import render_svg
+from ...files.workflow_graph import render_mermaid, render_svg, render_tree
 from ...system.locations import find_home_folder, find_repo
 from ..terminal.text import as_json, escape_for_terminal
 

@@ -16,8 +16,7 @@ from ...store.store_connection import open_connection, require_postgres_packages
 from ...values.column import Column, encode_rows
 from ...values.errors import Mistake
 from ...values.event import SCHEMA
-from ...values.fleet_job import check_name
-from ...values.release import are_compatible
+from ...values.fleet_job import are_compatible, check_name
 from ...values.store_address import PostgresAddress, StoreAddress
 from ..terminal.command_options import json_option
 from ..terminal.table import format_table

@@ -25,7 +25,7 @@ from ...policy.rule_evaluation import Decision
 from ...policy.shell_command import parse_command as read_command
 from ...system.locations import find_home_folder, find_repo, format_path
 from ...values.action import Action
-from ...values.document import DocumentPart
+from ...values.column import DocumentPart
 from ...values.errors import Mistake
 from ...values.event import SCHEMA
 from ...values.located_yaml import MalformedText, MappingNode
@@ -311,7 +311,7 @@ def _find_rule_files(home: Path, repo: Path | None) -> Iterator[tuple[Path, Path
 def _read_mapping(path: Path, root: Path | None) -> MappingNode:
     """Parse a settings file, or the frontmatter of an agent file, and return its mapping."""
     from ...files import agent_file  # imported here to keep start-up fast: only `policy test` reads files
-    from ...system import bounded_file
+    from ...system import atomic_file as bounded_file
     from ...values.yaml_parser import parse_yaml_mapping
 
     try:

@@ -10,7 +10,7 @@ from ...files.settings import Settings
 from ...runs import find
 from ...runs.queries.run_lookup import open_reader
 from ...runs.run_steering import NewMessage, send_message
-from ...values.attachment import read_attachments
+from ...values.request import read_attachments
 from ..terminal.command_options import read_text_argument
 from ..terminal.global_options import get_command_actor
 from ..terminal.text import print_to_stderr

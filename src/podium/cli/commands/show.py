@@ -15,7 +15,7 @@ import click
 
 from ...core.open_requests import Answered, Asked
 from ...system.atomic_file import replace_file
-from ...values.document import Document, DocumentPart
+from ...values.column import Document, DocumentPart
 from ...values.errors import Failure
 from ...values.event import Entry, RunStarted, Trigger
 from ...values.operation_path import parse_agent_name

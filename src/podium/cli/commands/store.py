@@ -10,10 +10,9 @@ import click
 from ...files.settings import Settings
 from ...runs.queries.run_lookup import NO_RUNS
 from ...runs.run_retention import ENDED_STATES, archive_and_remove, select_removable
-from ...store.store_check import StoreCheck, check_store
+from ...store.store_check import StoreCheck, check_store, migrate_store, name_migrations, read_version
 from ...store.store_export import export_store
-from ...store.store_import import import_store
-from ...store.store_migration import migrate_store, name_migrations, read_version
+from ...store.store_file import import_store
 from ...values.errors import Mistake, NoSuchRun
 from ...values.event import SCHEMA
 from ...values.plain_text import format_count

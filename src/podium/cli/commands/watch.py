@@ -18,12 +18,11 @@ import click
 
 from ...files.settings import Settings
 from ...store.issue_rows import IssueClaims
-from ...system.host_id import read_host_id
+from ...system.host_id import get_local_actor, read_host_id
 from ...system.locations import find_repo
-from ...system.username import get_local_actor
 from ...values.errors import Mistake, PodiumError
+from ...watch.sources.forge_issues import USABLE, choose_source, find_own_source
 from ...watch.sources.issue_source import IssueSource
-from ...watch.sources.source_choice import USABLE, choose_source, find_own_source
 from ...workspace.git.repository import Repository
 from ..terminal import exit_codes
 from ..terminal.command_options import json_option, repo_option
@@ -32,7 +31,7 @@ from ..terminal.text import print_to_stderr
 from .logs import parse_age
 
 if TYPE_CHECKING:
-    from ...watch.issue_scout import WatchOptions
+    from ...watch.issue_triage import WatchOptions
     from ...watch.issue_watch import IssueWatch
 
 MOST_LISTED = 200
@@ -123,7 +122,7 @@ def watch_command(
     settings = Settings.load(repo=place)
     if is_list and not source:
         return print_claims(IssueClaims(settings.store).list_all(most=MOST_LISTED), is_json=is_json)
-    from ...watch.issue_scout import WatchOptions  # imported here to keep start-up fast: the help does not need it
+    from ...watch.issue_triage import WatchOptions  # imported here to keep start-up fast: the help does not need it
 
     options = WatchOptions(
         agents=agents,

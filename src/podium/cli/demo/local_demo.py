@@ -10,13 +10,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ...engines.local.catalogue import load_catalogue
-from ...engines.local.model_folder import choose_default_model, find_models_folder, has_library
+from ...engines.local.model_folder import choose_default_model, find_models_folder, has_library, load_catalogue
 from ...engines.model.providers import LOCAL
 from ...system.locations import find_home_folder
 from ...values.errors import DependencyMissing
 from ...values.event import Routed
-from ...values.release import format_install_commands
+from ...values.fleet_job import format_install_commands
 from ..commands.demo import Demo, DemoFolder
 from ..terminal import exit_codes
 

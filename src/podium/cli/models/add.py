@@ -10,15 +10,14 @@ from pathlib import Path
 import anyio
 import click
 
-from ...engines.local.catalogue import load_catalogue
-from ...engines.local.model_folder import find_models_folder
+from ...engines.local.model_folder import find_models_folder, load_catalogue
 from ...engines.local.model_installation import Installation, ModelInstaller
 from ...engines.model.providers import LOCAL
 from ...files.settings import Settings
 from ...runs.local_model_setup import CatalogueList, add_local_model, list_catalogue
 from ...system.locations import find_home_folder, find_repo, format_path
 from ...system.machine_capacity import measure_capacity
-from ...values.byte_size import format_size
+from ...values.plain_text import format_size
 from ..terminal.text import as_json, escape_for_terminal, print_to_stderr
 from .download_progress import DownloadProgress
 

@@ -6,7 +6,7 @@ import sys
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from ...values.byte_size import format_size
+from ...values.plain_text import format_size
 from ..terminal.text import print_to_stderr
 
 if TYPE_CHECKING:

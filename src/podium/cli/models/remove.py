@@ -9,7 +9,7 @@ import click
 from ...engines.local.model_folder import find_models_folder
 from ...runs.local_model_setup import remove_local_model
 from ...system.locations import find_home_folder
-from ...values.byte_size import format_size
+from ...values.plain_text import format_size
 from ..terminal.text import print_to_stderr
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from ...system.username import get_username
+from ...system.host_id import get_username
 from ...values.event import Entry, RunResumed, RunStarted
 from ...views.event_text import describe_entry, is_detail, name_subject
 from .text import escape_for_terminal

@@ -24,7 +24,7 @@ from ...runs.run_handle import Run
 from ...runs.run_notices import RunNotices
 from ...values.errors import Failure, find_first_error
 from ...values.event import ActionRefused, Entry, WorkerSent
-from ...values.result import Result
+from ...values.request import Result
 from ...views.run_view import RunView
 from .exit_codes import SIGNALLED
 from .request_prompt import RequestPrompter, TerminalKeyboard

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import click
 
-from ...system.username import get_local_actor
+from ...system.host_id import get_local_actor
 from ...values.actor import Actor, Channel
 
 

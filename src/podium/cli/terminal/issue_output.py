@@ -23,7 +23,7 @@ from .table import format_table
 from .text import as_json, escape_for_terminal, print_to_stderr, truncate_line
 
 if TYPE_CHECKING:
-    from ...watch.issue_scout import NewIssues, WatchOptions
+    from ...watch.issue_triage import NewIssues, WatchOptions
     from ...watch.issue_watch import WatchEvent
 
 LONGEST_TITLE = 60
@@ -151,8 +151,7 @@ def print_claims(claims: Sequence[IssueClaim], *, is_json: bool) -> int:
 def print_dry_run(settings: Settings, place: Path, source: IssueSource, options: WatchOptions, *, is_json: bool) -> int:
     """Print which issues would be picked up now, and return the exit code. Nothing is changed."""
     from ...files.discovery import load_roster  # imported here to keep start-up fast: the help does not need it
-    from ...watch.issue_scout import IssueScout
-    from ...watch.issue_triage import find_candidates
+    from ...watch.issue_triage import IssueScout, find_candidates
 
     names = [agent.name for agent in find_candidates(load_roster(place, settings.home), options.agents)]
     claims = IssueClaims(settings.store)

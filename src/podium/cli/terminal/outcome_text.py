@@ -5,8 +5,7 @@ from __future__ import annotations
 from msgspec import structs
 
 from ...values.event import SCHEMA
-from ...values.request import Part
-from ...values.result import Result
+from ...values.request import Part, Result
 from ...values.usage import FullUsage
 from .agent_text import AgentText
 

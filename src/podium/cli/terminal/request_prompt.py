@@ -25,7 +25,7 @@ from anyio import CancelScope, move_on_after, sleep, to_thread, wait_readable
 
 from ...core.open_requests import Asked, describe_closing
 from ...runs.answers import GivenAnswer, NewAnswer, answer_request, get_shown, resolve_choice
-from ...system.username import get_local_actor
+from ...system.host_id import get_local_actor
 from ...values.errors import AlreadyAnswered, Mistake
 from ...values.event import (
     Channel,

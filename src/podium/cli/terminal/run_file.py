@@ -32,7 +32,7 @@ def open_run(run: str, file: Path | None) -> Iterator[tuple[StoreReader, str]]:
         with open_reader(Settings.load().store) as reader:
             yield reader, find.resolve(reader, run).run
         return
-    from ...store.store_import import import_store  # imported here for start-up time
+    from ...store.store_file import import_store  # imported here for start-up time
 
     with TemporaryDirectory(prefix="podium-") as folder:
         store = Path(folder) / "podium.db"

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import click
 
 from ...values.event import ActionRefused
-from ...values.result import Result
+from ...values.request import Result
 from ...views.run_view import RunView
 from . import exit_codes
 from .agent_text import format_agent_text, format_output

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ...runs.answers import NewAnswer, answer_request, get_shown, resolve_choice
 from ...store.open_requests import OpenRequest
-from ...system.username import get_local_actor
+from ...system.host_id import get_local_actor
 from ...values.errors import Mistake, PodiumError
 from ...values.event import PermissionAnswered, PermissionAsked, QuestionAsked
 from ...values.plain_text import truncate_text

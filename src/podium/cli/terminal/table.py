@@ -7,8 +7,8 @@ from typing import TypeVar
 
 from msgspec import UNSET
 
-from ...values.byte_size import format_size
 from ...values.column import Column, Kind
+from ...values.plain_text import format_size
 from .text import (
     align_columns,
     drop_columns,

@@ -8,7 +8,7 @@ import anyio
 import click
 from msgspec import structs
 
-from ...system.username import get_local_actor
+from ...system.host_id import get_local_actor
 from ...values.errors import PodiumError
 from ...values.plain_text import join_words
 from ...workers.merging.merge import CheckedMerge

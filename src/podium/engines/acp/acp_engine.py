@@ -13,11 +13,10 @@ from ...core.engine import EngineSession, EngineSessionSpec
 from ...values.errors import OutsideFailed
 from .acp_session import AcpSession
 from .agent_home import AgentModel, build_agent_environment, prepare_home
-from .agent_process import NO_SANDBOX, AgentCommand, AgentSandbox, run_agent_process
-from .agent_processes import AgentProcesses, HeldProcess
+from .agent_process import NO_SANDBOX, AgentCommand, AgentProcesses, AgentSandbox, HeldProcess, run_agent_process
 from .agent_program import AgentProgram
 from .agent_session import AgentSession
-from .podium_tools import open_podium_tools
+from .agent_tool_call import open_podium_tools
 
 
 class AcpEngine:

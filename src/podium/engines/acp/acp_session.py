@@ -6,19 +6,21 @@ its session again and continues; if it cannot, a new session gets the conversati
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 
 from anyio import create_memory_object_stream, create_task_group, get_cancelled_exc_class
 from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectSendStream
+from msgspec import json
 
 from ...core.budget import CallEstimate
 from ...core.engine import CUT_OFF_MARK, EngineSessionSpec, Finished, PastTurn, Piece, Postponed, Superseded, Text
 from ...core.person_message import deliver_messages, find_delivered_messages
 from ...core.scope import Scope
 from ...system.json_rpc import Params
+from ...values.action import Action
 from ...values.errors import (
     AgentFailed,
     Failure,
@@ -37,22 +39,20 @@ from ...values.event import (
     Noticed,
     ToolCalled,
 )
-from ...values.request import replace_surrogates
+from ...values.request import quote_lines, replace_surrogates
 from ...values.usage import Usage
 from ..coordination.coordination_session import find_calls
 from ..model.reply_recorder import estimate_tokens
 from .agent_process import read_mapping
 from .agent_program import AgentProgram
 from .agent_session import AgentLost, AgentSession
-from .podium_tools import PodiumTools
+from .agent_tool_call import PodiumTools
 from .prompt_handler import STOPPED_BY_TOOL, PromptHandler
-from .prompt_text import (
-    build_first_prompt,
-    build_interrupted_prompt,
-    describe_last_calls,
-    describe_refusals,
-    format_refusal_note,
-)
+
+LONGEST_ARGUMENT = 200
+NOT_PERMITTED = "[not permitted]"
+"""The first words of the note that lists refused actions. The note is added at the end of a reply."""
+
 
 MAX_PROMPTS = 8
 """How many prompts a turn can have, including those that explain refusals or deliver a person's messages."""
@@ -61,7 +61,6 @@ MAX_RESTARTS = 1
 MAX_QUEUED_PIECES = 1024
 USAGE_FIELDS = ("inputTokens", "outputTokens", "cachedReadTokens", "cachedWriteTokens")
 BUDGET_SECONDS = 30.0
-
 Pieces = MemoryObjectSendStream[Piece]
 
 
@@ -375,3 +374,55 @@ class AcpSession:
 def _record_notice(turn: Scope, text: str) -> None:
     with suppress(StoreFailed):  # the process may end after the run's last entry
         turn.timeline.append(Noticed(text=replace_surrogates(text)), scope="")
+
+
+def build_first_prompt(system: str, history: Sequence[PastTurn], prompt: str) -> str:
+    """Return a session's first prompt: the agent's instructions, the conversation so far and the request `prompt`."""
+    parts = [f"[your instructions]\n{system.strip()}"] if system.strip() else []
+    if history:
+        parts.append("[the conversation so far]\n" + "\n\n".join(map(_format_past_turn, history)))
+    return "\n\n".join([*parts, f"[the request]\n{prompt}"]) if parts else prompt
+
+
+def build_interrupted_prompt(prompt: str) -> str:
+    """Return the prompt that makes an interrupted session continue its work on `prompt`."""
+    return (
+        "You were interrupted while you worked on the request below, and your session was restored. Check what is "
+        f"already done, do not repeat it, and continue.\n\n[the request]\n{prompt}"
+    )
+
+
+def describe_refusals(refused: Iterable[ActionRefused]) -> str:
+    """Return a prompt that tells an agent which of its actions were refused, and why."""
+    lines = "\n".join(f"- {_describe_refusal(one)}" for one in refused)
+    return (
+        f"These actions were not permitted and were not performed:\n{lines}\nDo not try to achieve the same effect "
+        "another way. Continue without them, or say what you need."
+    )
+
+
+def describe_last_calls(actions: Iterable[Action]) -> str:
+    """Return a prompt that tells an agent which of Podium's tools it called before one of them ended its turn."""
+    lines = "\n".join(f"- {action.tool} {_shorten(json.encode(action.arguments).decode())}" for action in actions)
+    return f"Your last turn ended with these calls. They have already been executed; do not repeat them:\n{lines}"
+
+
+def format_refusal_note(refused: Iterable[ActionRefused]) -> str:
+    """Return the note at the end of a reply that tells its reader which of the agent's actions were refused."""
+    return f"{NOT_PERMITTED} " + "; ".join(dict.fromkeys(map(_describe_refusal, refused)))
+
+
+def _describe_refusal(refused: ActionRefused) -> str:
+    action = refused.action
+    about = next((str(action.arguments[key]) for key in ("path", "command", "url") if action.arguments.get(key)), "")
+    short = _shorten(about)
+    return f"{action.tool}{f' {short}' if short else ''}: {refused.reason}"
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= LONGEST_ARGUMENT else f"{text[:LONGEST_ARGUMENT]}…"
+
+
+def _format_past_turn(turn: PastTurn) -> str:
+    reply = "" if turn.is_refused else f"\n\n[you replied]{quote_lines(turn.reply)}"
+    return f"[you were asked]{quote_lines(turn.prompt)}{reply}"

@@ -3,19 +3,23 @@
 The agent runs in its own process group. Its error output is read continuously, so that a full pipe never blocks the
 agent, and the last part is kept for error messages. When the agent exits, all open calls to it end, even if one of its
 child processes keeps the pipes open.
+
+Sessions of the same agent can share a process. Each process belongs to a task that starts and stops it, when its last
+session is closed.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import PIPE
 from typing import Any, Protocol
 
-from anyio import CancelScope, Event, create_task_group, fail_after, move_on_after
+from anyio import TASK_STATUS_IGNORED, CancelScope, Event, Lock, create_task_group, fail_after, move_on_after
+from anyio.abc import TaskGroup, TaskStatus
 
 from ... import __version__
 from ...system.checkouts import find_checkouts
@@ -27,6 +31,78 @@ from ...values.errors import Mistake, OutsideFailed
 from ...values.plain_text import escape_unprintable
 from ..coordination.coordination_router import CoordinationRouter
 from .agent_home import AgentModel
+
+
+class HeldProcess:
+    """A running agent, and how many sessions use it."""
+
+    def __init__(self, agent: AgentProcess, key: Hashable) -> None:
+        self.agent = agent
+        self.key = key
+        self.users = 1
+        self.released = Event()
+        self.stopped = Event()
+
+
+class AgentProcesses:
+    """The running agents of one app. Their tasks run in `group`, which must outlive all sessions."""
+
+    def __init__(self, group: TaskGroup) -> None:
+        self._group = group
+        self._shared: dict[Hashable, HeldProcess] = {}
+        self._starting: dict[Hashable, Lock] = {}
+
+    async def acquire(self, opening: AbstractAsyncContextManager[AgentProcess], *, key: Hashable = None) -> HeldProcess:
+        """Return the running process with this key, or start one. If the key is None, the process is not shared.
+
+        Raise OutsideFailed if the agent cannot be started.
+        """
+        if key is None:
+            return await self._start_process(opening, key)
+        async with self._starting.setdefault(key, Lock()):
+            held = self._shared.get(key)
+            if held is None or held.agent.is_over:
+                held = self._shared[key] = await self._start_process(opening, key)
+            else:
+                held.users += 1
+            return held
+
+    async def _start_process(self, opening: AbstractAsyncContextManager[AgentProcess], key: Hashable) -> HeldProcess:
+        started = await self._group.start(self._hold_process, opening, key)
+        assert isinstance(started, HeldProcess)
+        return started
+
+    async def release(self, held: HeldProcess) -> None:
+        """Release a process. When its last user releases it, stop the process and wait until it has stopped."""
+        held.users -= 1
+        if held.users == 0:
+            if self._shared.get(held.key) is held:
+                del self._shared[held.key]
+            held.released.set()
+            await held.stopped.wait()
+
+    async def _hold_process(
+        self,
+        opening: AbstractAsyncContextManager[AgentProcess],
+        key: Hashable,
+        *,
+        task_status: TaskStatus[HeldProcess] = TASK_STATUS_IGNORED,
+    ) -> None:
+        held: HeldProcess | None = None
+        try:
+            async with opening as agent:
+                held = HeldProcess(agent, key)
+                task_status.started(held)
+                await held.released.wait()
+        except Exception:
+            # Raise only errors at the start. A later error affects only the sessions of this process, and their open
+            # calls have already failed.
+            if held is None:
+                raise
+        finally:
+            if held is not None:
+                held.stopped.set()
+
 
 PROTOCOL_VERSION = 1
 START_SECONDS = 60.0

@@ -15,10 +15,9 @@ from anyio.abc import TaskGroup
 
 from ...system.json_rpc import ConnectionEnded, Params, RpcError
 from ...values.errors import OutsideFailed
-from .agent_process import AgentProcess, read_mapping, read_objects
-from .agent_processes import AgentProcesses, HeldProcess
+from .agent_process import AgentProcess, AgentProcesses, HeldProcess, read_mapping, read_objects
 from .agent_program import AgentProgram
-from .podium_tools import LIST_SECONDS, PodiumTools
+from .agent_tool_call import LIST_SECONDS, PodiumTools
 from .prompt_handler import STOPPED_BY_TOOL, PromptHandler
 
 SESSION_SECONDS = 60.0

@@ -51,8 +51,7 @@ from ...values.tool_table import READING_TOOLS
 from ..inline_reasoning import MessageText
 from .agent_process import CANCELLED, read_mapping, read_objects
 from .agent_program import AgentProgram
-from .agent_tool_call import AgentToolCall
-from .podium_tools import PodiumTools
+from .agent_tool_call import AgentToolCall, PodiumTools
 
 LONGEST_REASON = 500
 STEERING_SECONDS = 5.0

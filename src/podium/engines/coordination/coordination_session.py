@@ -13,11 +13,13 @@ them again, because tools and patterns derive their state from these calls.
 from __future__ import annotations
 
 import secrets
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from hmac import compare_digest
+from pathlib import Path
 from typing import Any
 
 from anyio import Event, Lock, create_task_group, move_on_after
@@ -32,6 +34,12 @@ from ...values.action import Action
 from ...values.errors import StoreFailed, find_first_error
 from ...values.event import ActionRefused, ToolCalled, ToolUse
 from ...values.tool_table import OUTSIDE_TOOLS
+from . import _stdio_shim_program
+
+SHIM = Path(_stdio_shim_program.__file__)
+"""The program that the command runs. It must be readable in the agent's sandbox."""
+TOKEN_VARIABLE = "PODIUM_COORDINATION_TOKEN"
+
 
 POLL_SECONDS = 45.0
 """How long a call can run before the agent gets an interim answer. Many agents give up on a call after 60 s."""
@@ -47,7 +55,6 @@ WAIT_TOOL = "wait_for_result"
 WAIT_SCHEMA = {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}
 CALL_PREFIX = "tool-"
 """The prefix of the last part of a call's path. A digest of the call's name and arguments follows, then a number."""
-
 OnPiece = Callable[[ToolStarted | ToolFinished], Awaitable[None]]
 
 
@@ -276,3 +283,8 @@ class CoordinationSession:
             action = Action(run=self._last_scope.timeline.run, agent=self.agent, tool="coordination")
             with suppress(StoreFailed):  # the run may have ended
                 self._last_scope.record_each_time(ActionRefused(action=action, reason=reason))
+
+
+def build_shim_command(url: str) -> list[str]:
+    """Return the command that starts the server. The session's token must be in the variable TOKEN_VARIABLE."""
+    return [sys.executable, "-I", "-S", str(SHIM), url]

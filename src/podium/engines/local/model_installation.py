@@ -2,6 +2,9 @@
 
 The weights are collected in `NAME.gguf.partial`, checked, and renamed when they are complete, so an interrupted or
 refused installation leaves no model behind. The next attempt continues an interrupted download where possible.
+
+A model's file may be damaged or hostile, so every length in its header is checked before it is used. The weights are
+not read.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ import errno
 import hashlib
 import os
 import shutil
+import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,18 +27,131 @@ from msgspec import structs
 from ...system.atomic_file import replace_file
 from ...system.file_lock import hold_file_lock
 from ...system.machine_capacity import MachineCapacity
-from ...values.byte_size import format_size
 from ...values.errors import ChecksumMismatch, Mistake
-from .catalogue import CatalogueModel, load_catalogue
-from .gguf_header import read_gguf_header
-from .model_folder import WEIGHTS, InstalledModel, ModelFolder, estimate_memory, validate_model_name
+from ...values.plain_text import format_size
+from .model_folder import (
+    WEIGHTS,
+    CatalogueModel,
+    InstalledModel,
+    ModelFolder,
+    estimate_memory,
+    load_catalogue,
+    validate_model_name,
+)
 from .package_download import append_part
 from .url_download import download_url, finish_download, forget_download
+
+MAGIC = b"GGUF"
+VERSIONS = (2, 3)
+MOST_ENTRIES = 65_536
+MOST_DIMENSIONS = 8
+LONGEST_TEXT = 16 * 1024 * 1024
+_STRING, _ARRAY = 8, 9
+_NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+Value = int | float | bool | str | list[int] | None
+"""A value in the header. Short lists of integers are kept; all other lists become None."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GgufHeader:
+    """The metadata in the header of a model file. `title` and `licence` are empty if they are not in the header."""
+
+    architecture: str
+    title: str
+    licence: str
+    context_length: int
+    cache_bytes_per_token: int
+    """How many bytes of memory each context token takes in the cache, assuming 16-bit values."""
+
+
+class _Reader:
+    """Reads the values of a header, in order."""
+
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        self._file = file
+        self._size = size
+
+    def read_header(self) -> GgufHeader:
+        if self._file.read(4) != MAGIC:
+            raise ValueError("it does not start with GGUF")
+        version = self._read_number("I")
+        if version not in VERSIONS:
+            raise ValueError(f"version {version} is not supported")
+        tensors, entries = self._read_count(MOST_ENTRIES), self._read_count(MOST_ENTRIES)
+        values = {self._read_text(): self._read_value(self._read_number("I")) for _ in range(entries)}
+        self._check_tensors(tensors, values)
+        return _make_header(values)
+
+    def _check_tensors(self, count: int, values: Mapping[str, Value]) -> None:
+        """Raise ValueError if a tensor starts after the end of the file."""
+        offsets = [0]
+        for _ in range(count):
+            self._read_text()
+            self._skip(8 * self._read_number_of_dimensions() + 4)
+            offsets.append(int(self._read_number("Q")))
+        alignment = values.get("general.alignment")
+        unit = alignment if isinstance(alignment, int) and 0 < alignment <= 65_536 else 32
+        start = -(-self._file.tell() // unit) * unit
+        if count and start + max(offsets) >= self._size:
+            raise ValueError("it ends before its last tensor")
+
+    def _read_number_of_dimensions(self) -> int:
+        number = int(self._read_number("I"))
+        if number > MOST_DIMENSIONS:
+            raise ValueError(f"a tensor has {number} dimensions; at most {MOST_DIMENSIONS} are supported")
+        return number
+
+    def _read_value(self, kind: float) -> Value:
+        if kind == _STRING:
+            return self._read_text()
+        if kind == _ARRAY:
+            return self._read_list()
+        if kind not in _NUMBERS:
+            raise ValueError(f"it contains a value of unknown type {kind}")
+        return self._read_number(_NUMBERS[int(kind)])
+
+    def _read_list(self) -> list[int] | None:
+        kind, count = self._read_number("I"), self._read_count(self._size)
+        if kind == _STRING:
+            for _ in range(count):
+                self._skip(self._read_count(LONGEST_TEXT))
+            return None
+        if kind not in _NUMBERS:
+            raise ValueError(f"it contains an array of unknown type {kind}")
+        code = _NUMBERS[int(kind)]
+        if code in "fd?" or count > 4096:
+            self._skip(count * struct.calcsize(code))
+            return None
+        return [int(self._read_number(code)) for _ in range(count)]
+
+    def _read_text(self) -> str:
+        return self._read_bytes(self._read_count(LONGEST_TEXT)).decode()
+
+    def _read_count(self, most: int) -> int:
+        count = int(self._read_number("Q"))
+        if count > most:
+            raise ValueError(f"it contains an invalid length: {count}")
+        return count
+
+    def _read_number(self, code: str) -> int | float | bool:
+        code = f"<{code}"
+        number: int | float | bool = struct.unpack(code, self._read_bytes(struct.calcsize(code)))[0]
+        return number
+
+    def _read_bytes(self, count: int) -> bytes:
+        data = self._file.read(count)
+        if len(data) < count:
+            raise ValueError("it is truncated")
+        return data
+
+    def _skip(self, count: int) -> None:
+        if self._file.seek(count, 1) > self._size:
+            raise ValueError("it is truncated")
+
 
 SPARE_DISK = 200_000_000
 """The disk space in bytes that an installation must leave free."""
 CHUNK = 1024 * 1024
-
 ShowProgress = Callable[[int, int | None], None]
 """Called with the number of bytes that have arrived and the total number of bytes, or None if that is not known."""
 Placement = Literal["downloaded", "linked", "copied"]
@@ -268,3 +385,43 @@ def _require_hash(path: Path, digest: str, expected: str) -> None:
     """Raise ChecksumMismatch if `expected` is not empty and differs from the hash of the file."""
     if expected and digest != expected.strip().lower():
         raise ChecksumMismatch(f"{path.name} has the SHA-256 {digest}, expected {expected}; nothing was installed")
+
+
+def read_gguf_header(path: Path) -> GgufHeader:
+    """Return the header of a model file. Raise Mistake if the file is not a complete, supported GGUF file."""
+    try:
+        with path.open("rb") as file:
+            return _Reader(file, path.stat().st_size).read_header()
+    except (struct.error, ValueError, OverflowError, UnicodeDecodeError) as error:
+        raise Mistake(f"{path.name} is not a valid or supported GGUF file: {error}") from None
+    except OSError as error:
+        raise Mistake(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _make_header(values: Mapping[str, Value]) -> GgufHeader:
+    architecture = _get_text(values, "general.architecture")
+    if not architecture:
+        raise ValueError("it does not specify a model architecture")
+
+    def get_number(key: str, default: int) -> int:
+        value = values.get(f"{architecture}.{key}")
+        if isinstance(value, list) and value:
+            value = max(value)
+        return value if isinstance(value, int) and value > 0 else default
+
+    heads = get_number("attention.head_count", 1)
+    width = get_number("embedding_length", heads) // heads
+    lengths = get_number("attention.key_length", width) + get_number("attention.value_length", width)
+    cache = get_number("block_count", 1) * get_number("attention.head_count_kv", heads) * lengths * 2
+    return GgufHeader(
+        architecture=architecture,
+        title=_get_text(values, "general.name"),
+        licence=_get_text(values, "general.license"),
+        context_length=get_number("context_length", 4096),
+        cache_bytes_per_token=cache,
+    )
+
+
+def _get_text(values: Mapping[str, Value], key: str) -> str:
+    value = values.get(key)
+    return value if isinstance(value, str) else ""

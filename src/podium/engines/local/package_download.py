@@ -21,7 +21,7 @@ from anyio import create_task_group, sleep
 
 from ...system.child_process import OutputBuffer, build_environment, run_process
 from ...values.errors import ChecksumMismatch, DependencyMissing, OutsideFailed
-from .catalogue import CataloguePart
+from .model_folder import CataloguePart
 
 CHUNK = 1024 * 1024
 WATCH_SECONDS = 0.5

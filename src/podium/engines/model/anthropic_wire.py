@@ -17,13 +17,13 @@ import msgspec
 from msgspec import Struct, structs
 
 from ...core.engine import Reasoning, Text, Tool
-from ...values.attachment import Image
 from ...values.event import ToolUse
+from ...values.request import Image
 from ...values.usage import Usage
 from .http_wire import Endpoint, build_call_url
 from .model_wire import Message, ModelCall, ModelServer, ReplyPart, Wire
-from .schema_fallback import RefusedSchemas, SchemaFallback
 from .stream_events import ReplyStop, StreamChange, StreamEnd, ToolCallArguments, ToolCallStart, encode, read_sealed
+from .tool_emulation import RefusedSchemas, SchemaFallback
 
 VERSION = "2023-06-01"
 LONGEST_REPLY = 8192

@@ -13,8 +13,8 @@ from msgspec import structs
 from ...core.engine import PastTurn
 from ...core.person_message import find_delivered_messages
 from ...core.scope import Scope
-from ...values.attachment import Image, detect_media_type, find_image_digests
 from ...values.event import CallFailed, ContextCompacted, ModelAskedAgain, ModelReplied, ToolAnswered, ToolUse
+from ...values.request import Image, detect_media_type, find_image_digests
 from .model_wire import IMAGE_CHARACTERS, Message
 
 CHARACTERS_A_TOKEN = 4

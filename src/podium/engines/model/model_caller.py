@@ -2,6 +2,9 @@
 
 Every attempt is a step: after a crash, an attempt whose outcome is on the timeline is not repeated.
 The earlier attempts determine which model is called next.
+
+The recorded reply contains the tool calls that were parsed from its text, so that a resumed run does not parse it again
+and behaves the same.
 """
 
 from __future__ import annotations
@@ -16,27 +19,24 @@ from anyio import get_cancelled_exc_class
 from msgspec import structs
 
 from ...core.budget import CallEstimate
+from ...core.clock import LimitWait
 from ...core.engine import EngineSessionSpec, Piece, Postponed, Reasoning, ReplyFormat, Superseded, Text, Tool
-from ...core.limit_waits import LimitWait
 from ...core.scope import Scope
 from ...values.errors import AgentFailed, Failure, OutsideFailed, StoreFailed
-from ...values.event import CallFailed, LimitReached, ModelReplied, Noticed
-from ...values.limits import NO_CALL_LIMITS, CallLimits
+from ...values.event import CallFailed, LimitReached, ModelReplied, Noticed, ToolUse
 from ...values.plain_text import format_count, format_utc_time
-from ...values.usage import Usage
-from .callable_model import Model
+from ...values.usage import NO_CALL_LIMITS, CallLimits, Usage
 from .conversation import Conversation
-from .model_candidates import ModelCandidates
-from .model_wire import ModelCall, make_call_key
+from .model_candidates import ModelCandidates, RetryPolicy
+from .model_wire import Model, ModelCall, make_call_key
+from .not_done import NOT_DONE
 from .provider_throttle import LONGEST_LIMIT, ModelLimit
-from .reply_reading import read_reply
 from .reply_recorder import ReplyRecorder
-from .retry_policy import RetryPolicy
-from .tool_emulation import AnswerStream, emulate_tools, refuses_tools
+from .tool_emulation import AnswerStream, decode_answer, decode_not_done, emulate_tools, refuses_tools
+from .written_call import WrittenReply, read_written_reply, was_shown
 
 BUDGET_WAIT_SECONDS = 10.0
 """How many seconds a call without enough budget waits before it checks again, unless another call ends first."""
-
 GRACE = 1.25
 """The ratio of the turn's silence timeout to the call's. It is greater than 1 so that the call times out first."""
 
@@ -369,3 +369,53 @@ def _recall_outcome(place: Scope) -> ModelReplied | CallFailed | None:
     outcome = place.find_outcome(ModelReplied, CallFailed)
     assert outcome is None or isinstance(outcome, ModelReplied | CallFailed)
     return outcome
+
+
+def read_reply(replied: ModelReplied, call: ModelCall, *, so_far: str, is_emulated: bool) -> ModelReplied:
+    """Return the reply with the calls that its text contains. If there are none, return it unchanged.
+
+    `so_far` is the text of the replies that this one continues. If `is_emulated`, the reply should be a JSON object:
+    if it contains an answer, the answer becomes the text.
+    """
+    if replied.calls:
+        return replied
+    if any(tool.name == NOT_DONE for tool in call.tools) and (why := decode_not_done(replied.text)) is not None:
+        use = ToolUse(id=f"call-{len(call.messages)}-1", name=NOT_DONE, arguments={"why": why}, is_from_text=True)
+        return structs.replace(replied, text="", calls=(use,))
+    is_own_form = is_emulated and (call.tools or call.schema is None)
+    if is_own_form and (answer := decode_answer(replied.text)) is not None:
+        return structs.replace(replied, text=answer)
+    if not call.tools:
+        return replied
+    # With an output schema, JSON in the text is the answer and not a call, unless tools are emulated. A model may still
+    # write a call to the tool that the schema replaces.
+    if call.schema is not None and not is_emulated and not call.schema_tool:
+        return replied
+    written = find_unshown_calls(so_far + replied.text, call)
+    if written is None:
+        return replied
+    uses = tuple(
+        ToolUse(
+            id=f"call-{len(call.messages)}-{number}",
+            name=one.name,
+            arguments=one.arguments,
+            unreadable=one.unreadable,
+            is_from_text=True,
+            is_emulated=is_emulated,
+        )
+        for number, one in enumerate(written.calls)
+    )
+    usage = structs.replace(replied.usage, tool_calls=len(uses))
+    return structs.replace(replied, text=written.prose, calls=uses, usage=usage)
+
+
+def find_unshown_calls(text: str, call: ModelCall) -> WrittenReply | None:
+    """Return the tool calls that a model wrote as text, or None if there are none.
+
+    Also return None if one of the calls appears in the prompt, because quoted calls are never run.
+    """
+    written = read_written_reply(text, {tool.name: tool.parameters for tool in call.tools})
+    if written is None:
+        return None
+    shown = [message.text for message in call.messages if message.role != "assistant"]
+    return None if any(was_shown(one, shown) for one in written.calls) else written

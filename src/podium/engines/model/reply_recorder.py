@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -15,12 +16,43 @@ from ...values.request import replace_surrogates
 from ...values.usage import Usage
 from ..inline_reasoning import ReasoningSplitter, separate_reasoning
 from .conversation import CHARACTERS_A_TOKEN, count_characters
-from .model_names import is_same_model
 from .model_wire import LONGEST_REPLY, ModelCall, ReplyEnd, ReplyPart, ToolCallPart
-from .repetition import CHECK_EVERY, count_endless
+
+CHECK_EVERY = 500
+"""How many new characters must arrive before a reply is checked again. Each check takes time."""
+LEAST_REPEATS = 6
+LEAST_CHARACTERS = 2_500
+"""With these limits, a reply is stopped before it has repeated itself for 1,000 tokens."""
+LEAST_PIECES = 3
+"""The minimum length of repeated text, as a multiple of the length of the last piece of the stream.
+
+Because of this minimum, a reply that arrives in one piece is never treated as an endless repetition. Such a reply is
+already complete, so there is nothing to stop.
+"""
+LONGEST_UNIT = 500
+"""The maximum length, in characters, of a repeated unit that can be detected."""
+_WINDOW = LONGEST_UNIT * LEAST_REPEATS + LONGEST_UNIT
+_PROBES = (24, 240)
+"""How many characters at the end of the text are used to find the repeated unit.
+
+The distance from these characters to their previous occurrence is the length of the unit. Two numbers are tried,
+because a long unit may itself end in a short repetition.
+"""
+MOST_PIECES = 5_000
+"""How many pieces at the end of a reply are checked."""
+
+
+_DATE = re.compile(r"[-@](\d{4}-\d{2}-\d{2}|\d{8}|\d{6}|\d{4}|\d{3}|\d{2}-\d{2})$")
+"""Matches the date or number at the end of a snapshot's name.
+
+Examples are -2025-08-07 in gpt-5-mini-2025-08-07, -20260401 in claude-sonnet-5-5-20260401 and -001 in
+gemini-2.0-flash-001.
+"""
+_LATEST = re.compile(r"[-:]latest$")
+ANY_MODEL = frozenset({"auto", "default"})
+"""Names that let a server choose the model, such as openrouter/auto."""
 
 LONGEST_MODEL_NAME = 100
-
 REPETITION = "repetition"
 """The stop reason of a reply that was stopped because it repeated itself endlessly."""
 ENDLESS = "endless"
@@ -164,3 +196,71 @@ def estimate_tokens(characters: int) -> int:
 def count_tool_characters(tool: Tool) -> int:
     """Return the total length of a tool's name, description and schema, in characters."""
     return len(tool.name) + len(tool.description) + len(msgspec.json.encode(tool.parameters))
+
+
+def is_same_model(asked: str, replied: str) -> bool:
+    """Return whether a reply that names the model `replied` answers a call for the model `asked`.
+
+    An alias and its dated snapshot are the same model, and so are names with and without a provider prefix, a folder, a
+    file extension or a tag. Two different dates are two models.
+    """
+    ours, theirs = _strip_place(asked), _strip_place(replied)
+    if ours == theirs or not theirs or ours in ANY_MODEL:
+        return True
+    if _LATEST.search(ours):
+        # An alias for the newest model of a family: the reply to gemini-flash-latest names gemini-2.5-flash.
+        return set(_split_words(_LATEST.sub("", ours))) <= set(_split_words(theirs))
+    if ":" not in ours or ":" not in theirs:
+        # If only one of the names has a tag, ignore it: llama3 is the same model as llama3:latest, and x as x:free.
+        ours, theirs = ours.partition(":")[0], theirs.partition(":")[0]
+    return ours == theirs or _DATE.sub("", theirs) == ours or _DATE.sub("", ours) == theirs
+
+
+def _strip_place(name: str) -> str:
+    """Return the name in lower case, without the provider or folder before it and without a file extension."""
+    return name.strip().lower().replace("\\", "/").rstrip("/").rpartition("/")[2].removesuffix(".gguf")
+
+
+def _split_words(name: str) -> list[str]:
+    return re.split(r"[-_.:@]", name)
+
+
+def count_endless(pieces: Sequence[str]) -> int:
+    """Return the length of the endless repetition at the end of a streamed reply, or 0 if there is none."""
+    if not pieces:
+        return 0
+    # Large pieces need a larger window: the repetition must be several times as long as a piece.
+    window = max(_WINDOW, (LEAST_PIECES + 1) * len(pieces[-1]) + LONGEST_UNIT)
+    repeating = count_repeating("".join(pieces[-MOST_PIECES:])[-window:])
+    return repeating if repeating >= LEAST_PIECES * len(pieces[-1]) else 0
+
+
+def count_repeating(text: str) -> int:
+    """Return the length of the repetition at the end of the text, or 0 if it does not end in a long repetition."""
+    if len(text) < LEAST_CHARACTERS:
+        return 0
+    return max(_count_repeats_of(text, _find_unit(text, probe)) for probe in _PROBES)
+
+
+def _count_repeats_of(text: str, unit: int) -> int:
+    """Return how many characters at the end of the text repeat a unit of length `unit`.
+
+    If the repetition is too short, return 0. The first occurrence of the unit is not counted.
+    """
+    if not unit:
+        return 0
+    repeating = unit
+    while repeating < len(text) and text[-repeating - 1] == text[-repeating - 1 + unit]:
+        repeating += 1
+    is_endless = repeating >= LEAST_CHARACTERS and repeating >= unit * LEAST_REPEATS
+    return repeating - unit if is_endless else 0
+
+
+def _find_unit(text: str, probe: int) -> int:
+    """Return the length of the unit that may be repeated at the end of the text, or 0 if there is none.
+
+    The length is the distance from the last `probe` characters of the text to their previous occurrence.
+    """
+    place = text.rfind(text[-probe:], 0, len(text) - 1)
+    unit = len(text) - probe - place
+    return unit if place >= 0 and unit <= LONGEST_UNIT else 0

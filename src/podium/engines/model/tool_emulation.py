@@ -9,15 +9,65 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import aclosing
 from typing import Any
 
 from msgspec import structs
 
 from ...core.engine import Tool
-from ...values.line_numbers import remove_line_numbers
-from .model_wire import Message, ModelCall
+from ...values.errors import OutsideFailed
+from ...values.plain_text import remove_line_numbers
+from .model_wire import Message, ModelCall, ReplyPart
 from .not_done import NOT_DONE
+
+RefusedSchemas = set[tuple[str, str, bool]]
+"""The kinds of calls whose schema was refused.
+
+A kind of call is identified by the server, the model, and whether other tools were offered.
+"""
+_REFUSALS = (400, 415, 422, 501)
+_ABOUT_SCHEMA = re.compile(r"response_format|json.?schema|grammar|structured|tool_choice", re.IGNORECASE)
+
+
+class SchemaFallback:
+    """Sends calls to one server. If the server refuses a call's schema, the call is sent again without it.
+
+    Several instances can share `refused`, so that the server refuses each kind of call only once. If `refused` is None,
+    a call whose schema is refused fails.
+    """
+
+    def __init__(self, server: str, refused: RefusedSchemas | None) -> None:
+        self._server = server
+        self._refused = refused
+
+    async def stream(
+        self, call: ModelCall, send: Callable[[ModelCall], AsyncGenerator[ReplyPart, None]]
+    ) -> AsyncGenerator[ReplyPart, None]:
+        """Yield the reply to the call. If the server refuses the schema, send the call again without it."""
+        kind = (self._server, call.model, any(tool.name != call.schema_tool for tool in call.tools))
+        free = structs.replace(call, schema=None, schema_tool="")
+        refused = set() if self._refused is None else self._refused
+        is_refused = kind in refused
+        if call.schema is not None and not is_refused:
+            has_begun = False
+            try:
+                async with aclosing(send(call)) as parts:
+                    async for part in parts:
+                        has_begun = True
+                        yield part
+                return
+            except OutsideFailed as error:
+                if has_begun or self._refused is None or not _may_refuse_schema(error):
+                    raise
+                is_refused = True
+        async with aclosing(send(free)) as parts:
+            async for part in parts:
+                if is_refused:
+                    # Recorded only when this call succeeds: if both calls fail, the schema is not the cause.
+                    refused.add(kind)
+                yield part
+
 
 INSTRUCTIONS = (
     "You have these tools:\n{tools}\n\n"
@@ -48,8 +98,6 @@ def refuses_tools(message: str) -> bool:
 
 
 # The call
-
-
 def emulate_tools(call: ModelCall, *, takes_schema: bool) -> ModelCall:
     """Return the call with its tools described in the prompt, and with earlier calls and results as text.
 
@@ -138,8 +186,6 @@ def _describe_type(schema: Mapping[str, Any]) -> str:
 
 
 # The conversation
-
-
 def _as_text(message: Message, names: Mapping[str, str], *, is_wrapped: bool) -> Message:
     """Return the message as text: calls become the JSON that the model writes, and a result becomes a user message.
 
@@ -175,8 +221,6 @@ def _merge_neighbours(messages: Iterator[Message]) -> Iterator[Message]:
 
 
 # The reply
-
-
 def decode_answer(text: str) -> str | None:
     """Return the answer in a reply, even if it is incomplete, or None if the reply is not an answer.
 
@@ -251,3 +295,10 @@ class AnswerStream:
             return ""
         self.decoded += decoded
         return decoded
+
+
+def _may_refuse_schema(error: OutsideFailed) -> bool:
+    """Return whether a server may have refused a call because of its schema. Some servers answer with 500."""
+    if error.is_too_long or error.is_unknown_model or error.status is None:
+        return False
+    return error.status in _REFUSALS or (error.status >= 500 and _ABOUT_SCHEMA.search(str(error)) is not None)

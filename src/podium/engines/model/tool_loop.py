@@ -32,12 +32,11 @@ from ...core.scope import Scope
 from ...core.tool_call import make_tool_called, run_tool_call
 from ...values.errors import AgentFailed, Failure, find_first_error
 from ...values.event import KINDS, ContextCompacted, ModelAskedAgain, ModelReplied, ToolAnswered, ToolUse
-from .answer_progress import AnswerProgress
-from .callable_model import Model
+from .answer_progress import AnswerProgress, RepeatedCalls
 from .conversation import CHARACTERS_A_TOKEN, Conversation
 from .model_caller import ContextTooLong, ModelCaller
-from .repeated_calls import RepeatedCalls
-from .retry_policy import RetryPolicy
+from .model_candidates import RetryPolicy
+from .model_wire import Model
 
 COMPACTION_THRESHOLD = 0.8
 """A conversation that fills more than this share of the context window is compacted."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from .charter import Charter, parse_charter
 from .routing import Noted, Ownership, Route, parse_decisions, parse_modules, parse_routing
 from .squad_folder import Discovery, discover, discover_with_notices, with_full_texts
-from .squad_name import agent_name, derive_role, slug
 from .squad_save import delete, write
-from .squad_team import Member, Team
+from .squad_team import Member, Team, agent_name, derive_role, slug
 from .team_file import TeamFile, parse_team
 
 __all__ = [

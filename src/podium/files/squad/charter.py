@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from .squad_markdown import iter_section_lines, normalise_heading, parse_heading, split_lines, strip_markup
-from .squad_team import normalise_text
+from .squad_team import iter_section_lines, normalise_heading, normalise_text, parse_heading, split_lines, strip_markup
 
 MAX_PROMPT_LENGTH = 4000
 

@@ -12,16 +12,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from ...system.atomic_file import replace_file
-from ...system.bounded_file import UnreadableFile, decode_text, read_file_bytes
+from ...system.atomic_file import UnreadableFile, decode_text, read_file_bytes, replace_file
 from ...system.file_lock import hold_file_lock
 from ...system.locations import format_path, is_inside
 from ...values.errors import Mistake
 from ...views.decision_record import DecisionRecord, list_participants
 from ...views.quoted_markdown import escape_inline, quote_block
 from .squad_folder import DECISIONS_FILE, LEGACY_SQUAD_FOLDER, SQUAD_FOLDER, locate_squad_folder
-from .squad_markdown import iter_content_lines, parse_heading, split_lines
-from .squad_name import slug
+from .squad_team import iter_content_lines, parse_heading, slug, split_lines
 
 INBOX_FOLDER = "decisions/inbox"
 FIRST_LINE = "# Decisions\n"

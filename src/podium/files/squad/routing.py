@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from ...values.plain_text import strip_emoji
-from .squad_markdown import (
+from .squad_team import (
     DASHES,
     Table,
     get_cell,

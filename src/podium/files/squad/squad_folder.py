@@ -11,14 +11,23 @@ from typing import NamedTuple
 
 from msgspec import Struct, structs
 
-from ...system import bounded_file
-from ...system.bounded_file import UnreadableFile
+from ...system import atomic_file as bounded_file
+from ...system.atomic_file import UnreadableFile
 from ...system.locations import format_path, is_inside
 from ...values.located_yaml import quote_text
 from .charter import Charter, parse_charter, render_generic_charter, split_charter
-from .squad_markdown import split_lines
-from .squad_name import ALUMNI, derive_role, is_reserved, is_worker, make_member_key, slug
-from .squad_team import Member, Team, normalise_text
+from .squad_team import (
+    ALUMNI,
+    Member,
+    Team,
+    derive_role,
+    is_reserved,
+    is_worker,
+    make_member_key,
+    normalise_text,
+    slug,
+    split_lines,
+)
 from .team_file import MEMBER_LAYOUTS, find_mode_lines, parse_mode, parse_team
 
 SQUAD_FOLDER = ".squad"

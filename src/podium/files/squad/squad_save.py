@@ -10,14 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ...system.bounded_file import MAX_FILE_BYTES, UnreadableFile
+from ...system.atomic_file import MAX_FILE_BYTES, UnreadableFile
 from ...system.locations import format_path, is_inside
 from ...values.errors import Mistake
 from ..agent_name import make_unique_name
 from . import charter
 from .charter import MAX_PROMPT_LENGTH, parse_charter, render_charter, render_generic_charter
 from .folder_swap import delete_folder, lock_squads, replace_folder, write_new_file
-from .member_table import MemberListing, update_team_file
 from .squad_folder import (
     AGENTS_FOLDER,
     CHARTER_FILE,
@@ -32,8 +31,18 @@ from .squad_folder import (
     read_squad_file,
     read_workers,
 )
-from .squad_name import ALUMNI, agent_name, derive_role, is_reserved, make_member_key, slug
-from .squad_team import Member, Team, normalise_text
+from .squad_team import (
+    ALUMNI,
+    Member,
+    Team,
+    agent_name,
+    derive_role,
+    is_reserved,
+    make_member_key,
+    normalise_text,
+    slug,
+)
+from .team_file import MemberListing, update_team_file
 
 MAX_FOLDER_NAME_LENGTH = 60
 

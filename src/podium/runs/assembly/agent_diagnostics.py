@@ -17,8 +17,7 @@ from ...patterns.member_tasks import validate_team_options
 from ...patterns.registry import find_pattern
 from ...tools.toolset import Toolbox
 from ...values.agent import Agent
-from ...values.diagnostic import Diagnostic, Severity
-from ...values.errors import Mistake
+from ...values.errors import Diagnostic, Mistake, Severity
 from .agent_programs import list_agent_programs
 from .engine_lookup import find_engine, list_models
 from .fallback_models import apply_team_fallbacks, choose_available_models, describe_unlisted_model

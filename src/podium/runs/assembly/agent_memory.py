@@ -16,7 +16,7 @@ from ...core.engine import Tool, ToolAnswer
 from ...core.operation import Operation
 from ...core.scope import Scope
 from ...files.settings import Settings
-from ...system.bounded_file import UnreadableFile, read_text_file
+from ...system.atomic_file import UnreadableFile, read_text_file
 from ...values.agent import Agent
 from ...values.event import ActionBegan, MemoryChanged, ToolUse
 from ...values.guidance import Memory
@@ -131,7 +131,7 @@ def make_memory_tool(op: Operation, memory: Memory) -> Tool:
     A call is allowed unless a rule says otherwise. If an agent from a repository has its memory in the user's home
     folder, the rules apply as for any other tool.
     """
-    from ...tools.update_memory import UpdateMemory  # imported here to keep start-up fast: few agents have a memory
+    from ...tools.load_skill import UpdateMemory  # imported here to keep start-up fast: few agents have a memory
 
     is_foreign = op.agent.memory == "user" and op.agent.source == "repo"
     gated = op.gate.wrap_tool(UpdateMemory(Path(memory.folder), memory.path), is_given=not is_foreign)

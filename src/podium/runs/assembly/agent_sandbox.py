@@ -92,7 +92,7 @@ async def _open_in_sandbox(
 ) -> AsyncIterator[ChildProcess]:
     """Start an agent's process in the sandbox. Raise Mistake if there is no sandbox."""
     # Imported here to keep start-up fast: most runs use no coding agent.
-    from ...engines.coordination.stdio_shim import SHIM
+    from ...engines.coordination.coordination_session import SHIM
     from ...workspace.relay.host_grant import HostGrant
     from ...workspace.relay.sandbox_relay import RelayConfiguration
     from ...workspace.sandbox.agent_process import start_agent

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from ...engines.engine_choice import CallOptions, ModelAddress
 from ...engines.local_model_servers import is_loopback
-from ...engines.model.callable_model import DEFAULT_MAX_WAIT
+from ...engines.model.model_wire import DEFAULT_MAX_WAIT
 from ...engines.model.providers import LOCAL, without_credentials
 from ...files.settings import Settings
 from ...files.settings_document import ProviderLimits
 from ...files.tested_models import find_ability_record
-from ...values.limits import LOCAL_CALL_LIMITS, NO_CALL_LIMITS, CallLimits
 from ...values.model_abilities import UNTESTED
+from ...values.usage import LOCAL_CALL_LIMITS, NO_CALL_LIMITS, CallLimits
 
 LOCAL_CONCURRENT = 1
 """The maximum number of concurrent calls to a server on this machine, unless a test shows that it can answer more."""

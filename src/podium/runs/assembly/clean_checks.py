@@ -14,9 +14,8 @@ from typing import Any, ClassVar
 
 from ...core.engine import ToolAnswer
 from ...core.gate import InvalidCall, PreparedCall
-from ...tools.check_command import describe_hidden_exit, make_check_command
 from ...tools.command_sandbox import CommandSandbox
-from ...tools.run_checks import CHECK_OUTPUT_TAIL, CHECK_TIMEOUT
+from ...tools.run_checks import CHECK_OUTPUT_TAIL, CHECK_TIMEOUT, describe_hidden_exit, make_check_command
 from ...tools.shell import SHELL, CommandOutput, run_command_line
 from ...values.action import Action
 from ...values.errors import PodiumError

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from anyio import to_thread
 
-from ...core.repository_decisions import NO_DECISIONS, RepositoryDecisions
+from ...core.decision_state import NO_DECISIONS, RepositoryDecisions
 from ...store.run_store import RunStore
 from ...values.event import RunStarted
 from ...values.plain_text import cut_middle, format_count, truncate_text

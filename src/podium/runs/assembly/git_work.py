@@ -15,9 +15,7 @@ from ...values.errors import Mistake
 from ...workspace.git.folder_files import read_folder_files
 from ...workspace.git.repository import call_git, read_git_output, resolve_location, split_nul_paths
 from ...workspace.git.revision import HEADS
-from ...workspace.git.snapshot import commit_files, take_snapshot, temporary_checkout
-from ...workspace.git.snapshot_refs import keep_snapshot
-from ...workspace.git.tree_switch import switch_tree
+from ...workspace.git.snapshot import commit_files, keep_snapshot, switch_tree, take_snapshot, temporary_checkout
 from ...workspace.merging.merge_train import CheckResult, TrainBranch, build_train
 
 LARGEST_DIFF = 1024 * 1024

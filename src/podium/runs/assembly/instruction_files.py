@@ -14,9 +14,9 @@ from pathlib import Path
 
 from anyio import to_thread
 
-from ...system.bounded_file import UnreadableFile, read_text_file
+from ...system.atomic_file import UnreadableFile, read_text_file
 from ...system.locations import REPO_MARKERS, escape_file_name
-from ...values.diagnostic import Diagnostic
+from ...values.errors import Diagnostic
 from ...values.plain_text import escape_for_terminal, escape_unprintable, join_some
 from ...values.request import quote_lines
 

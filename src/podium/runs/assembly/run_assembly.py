@@ -24,9 +24,9 @@ from ...policy import Rules
 from ...store.run_store import RunLease, RunStore
 from ...values.agent import Agent
 from ...values.event import Entry, Noticed, RunStarted
-from ...values.limits import TurnLimits, Unattended
 from ...values.request import replace_surrogates
 from ...values.store_address import PostgresAddress
+from ...values.usage import TurnLimits, Unattended
 from ...values.worker_task import WorkerTask
 from ..driver import EndStep, RunDriver
 from .checkout_saving import CheckoutSaving

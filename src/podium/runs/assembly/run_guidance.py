@@ -14,7 +14,7 @@ from ...core.redaction import Redaction
 from ...files.settings import Settings
 from ...files.skill_files import load_skills
 from ...values.agent import Agent
-from ...values.diagnostic import Diagnostic
+from ...values.errors import Diagnostic
 from ...values.guidance import Guidance, Skill
 from ...values.plain_text import escape_unprintable
 from ...values.request import quote_lines

@@ -27,7 +27,7 @@ from ...values.action import Action
 from ...values.agent import Agent
 from ...values.event import ToolUse
 from ...values.guidance import Guidance
-from ...values.limits import Unattended
+from ...values.usage import Unattended
 from ...values.worker_task import RunCheckout
 from .agent_memory import can_update_memory, make_memory_tool
 from .hidden_files import make_hidden_test

@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 
 from ...store.reader import DamagedRun, RunSummary, StoreReader
 from ...values.agent import Budget
-from ...values.document import Document, DocumentPart
+from ...values.column import Document, DocumentPart
 from ...values.event import decode_entry
 from ...values.plain_text import format_count
 from ...values.usage import NO_USAGE, FullUsage, Usage, sum_usage

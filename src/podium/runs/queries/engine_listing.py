@@ -13,7 +13,7 @@ from ...engines.acp.agent_program import AgentProgram
 from ...files.confirmed_model_servers import save_confirmed_agent
 from ...files.settings import Settings
 from ...system.child_process import OutputBuffer, build_environment, run_process
-from ...values.document import Document, DocumentPart
+from ...values.column import Document, DocumentPart
 from ...values.errors import Mistake
 from ..assembly.agent_consent import is_agreed
 from ..assembly.agent_programs import list_agent_programs

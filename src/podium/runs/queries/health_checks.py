@@ -27,11 +27,9 @@ from ...system.checkouts import find_checkouts
 from ...system.child_process import OutputBuffer, build_environment, run_process
 from ...system.locations import find_home_folder, find_repo
 from ...system.unsandboxed_program import find_unsandboxed_program
-from ...values.byte_size import format_size
-from ...values.diagnostic import filter_errors
-from ...values.errors import Mistake
-from ...values.plain_text import format_count
-from ...values.release import format_install_commands
+from ...values.errors import Mistake, filter_errors
+from ...values.fleet_job import format_install_commands
+from ...values.plain_text import format_count, format_size
 from ..model_choice import describe_default_model
 from .ability_summary import describe_test
 from .store_health import Fact, check_store
@@ -59,7 +57,7 @@ def collect_facts(environ: Mapping[str, str], folder: Path) -> Iterator[Fact]:
         settings, wrong = Settings.from_files(files, environ, repo), ""
     except Mistake as error:
         settings, wrong = Settings.from_files(SettingsFiles(), environ, repo), str(error)
-    yield Fact("podium", "fine", f"{__version__}, in {Path(__file__).parents[1]}")
+    yield Fact("podium", "fine", f"{__version__}, in {Path(__file__).parents[2]}")
     yield Fact("python", "fine", f"{platform.python_version()}, {sys.executable}")
     yield Fact("platform", "fine", f"{platform.system()} {platform.release()}, {platform.machine()}")
     yield check_settings(files, wrong)

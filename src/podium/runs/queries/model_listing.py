@@ -13,10 +13,8 @@ from ...files.confirmed_model_servers import load_confirmed_servers
 from ...files.model_role import resolve_models
 from ...files.settings import Settings
 from ...files.tested_models import AbilityRecord, load_ability_records
-from ...values.byte_size import format_size
-from ...values.column import Column, PageColumn, encode_rows, list_page_columns
-from ...values.document import Document
-from ...values.plain_text import join_some
+from ...values.column import Column, Document, PageColumn, encode_rows, list_page_columns
+from ...values.plain_text import format_size, join_some
 from ..model_choice import MOST_NAMES, DefaultModel, describe_default_model
 from .ability_summary import describe_test
 

@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType
 
 from ...store.open_requests import OpenRequest, list_run_requests
 from ...store.reader import RunSummary, StoreReader
-from ...values.document import Document, DocumentPart
+from ...values.column import Document, DocumentPart
 from ...values.errors import StoreCorrupt
 from ...values.event import AlsoCommitted, Entry, WorkCommitted
 from ...values.phase import Phase

@@ -8,11 +8,11 @@ from msgspec import Struct, structs
 
 from ...policy.rule_examples import find_rule_examples
 from ...store.open_requests import OpenRequest
-from ...values.document import DocumentPart
+from ...values.action import RiskKind
+from ...values.column import DocumentPart
 from ...values.event import PermissionAsked, QuestionAsked, QuestionKind, RunStarted
 from ...values.operation_path import parse_agent_name, parse_plan_step
 from ...values.phase import Phase
-from ...values.risk_fact import RiskKind
 from ...views.request_text import (
     SANDBOXES,
     escape_hidden_text,

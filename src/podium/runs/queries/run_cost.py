@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import structs
 
 from ...store.reader import DamagedRun, RunSummary, StoreReader
-from ...values.column import encode_rows
-from ...values.document import Document, DocumentPart
+from ...values.column import Document, DocumentPart, encode_rows
 from ...values.event import decode_entry
 from ...values.phase import Phase
 from ...values.request import Outcome

@@ -14,8 +14,8 @@ from ...store.reader import StoreReader
 from ...store.run_creators import list_unconfirmed_runs
 from ...store.store_connection import require_postgres_packages
 from ...values.errors import PodiumError
+from ...values.fleet_job import are_compatible
 from ...values.plain_text import format_count
-from ...values.release import are_compatible
 from ...values.store_address import PostgresAddress, StoreAddress
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from ...files.settings_keys import find_scope
 from ...files.trust import Kind, Trust
 from ...mcp_client.tool_definition import build_mcp_tool_name
 from ...values.agent import Agent
-from ...values.document import Document, DocumentPart
+from ...values.column import Document, DocumentPart
 from ...values.errors import Mistake
 from ...values.mcp_server import build_tool_trust_name
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ...store.reader import StoreReader
-from ...values.document import DocumentPart
+from ...values.column import DocumentPart
 from ...values.errors import NoSuchRun
 from ...values.event import KINDS, RunStarted, WorkerSent, decode_entry
 from ...values.operation_path import parse_agent_name

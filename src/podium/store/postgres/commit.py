@@ -29,7 +29,7 @@ from .connection import (
     translate_query,
     wait_for_connection,
 )
-from .host_statements import APPEND_AS_HOST, AS_HOST, find_host_name, require_accepted
+from .login import APPEND_AS_HOST, AS_HOST, find_host_name, require_accepted
 
 APPEND = b"SELECT append_entries(%s, %s, %s, %s, %s, %s, %s, %s, %s)"
 REQUIRE = b"SELECT require_leases(%s, %s)"

@@ -25,8 +25,7 @@ from psycopg.types.numeric import Int2Dumper
 from ...values.errors import LeaseLost, StoreFailed, StoreUnreachable
 from ...values.store_address import PostgresAddress
 from ..sql_connection import LOCK_SECONDS
-from .host_statements import AS_HOST, build_gap_error, find_host_name, require_accepted
-from .login import build_connection_options
+from .login import AS_HOST, build_connection_options, build_gap_error, find_host_name, require_accepted
 from .schema import SCHEMA, read_schema_version, require_current_schema
 
 AWAY_SECONDS = 30.0

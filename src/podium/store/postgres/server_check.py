@@ -1,8 +1,13 @@
-"""Measure the connection to a PostgreSQL store, and read what its hosts last reported. Nothing is changed."""
+"""Measure the connection to a PostgreSQL store, and read what its hosts last reported. Nothing is changed.
+
+A standby that is promoted, and a backup that is restored, can lack the last entries of a run. Each run therefore has
+the identity of the server that it was last written to.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from statistics import median
@@ -10,11 +15,21 @@ from typing import Any
 
 import psycopg
 
+from ...core.journal_rows import JournalRow
+from ...values.errors import StoreCorrupt
+from ...values.event import KINDS, RunEnded
 from ...values.fleet_job import LOST_SECONDS
 from ...values.store_address import PostgresAddress
-from .connection import connect_to_database, translate_postgres_errors
+from .connection import PostgresConnection, connect_to_database, translate_postgres_errors
 from .login import is_connection_local, parse_login
 from .schema import SCHEMA, read_schema_version
+
+_ACCEPTED = "accepted:"
+_CHANGED = (
+    "the PostgreSQL server of the store has changed since the run's last entry, because a standby was promoted or a "
+    "backup was restored"
+)
+
 
 ROUND_TRIPS = 7
 
@@ -117,3 +132,47 @@ def _read_hosts(connection: psycopg.Connection) -> tuple[HostCheck, ...]:
 
 def _read_row(connection: psycopg.Connection, query: str) -> tuple[Any, ...] | None:
     return connection.execute(query.encode()).fetchone()
+
+
+def require_same_server(store: PostgresAddress, run: str, rows: Sequence[JournalRow]) -> str:
+    """Raise StoreCorrupt if a run that has not ended was last written to another server.
+
+    Otherwise, return a notice if a person has accepted the change, or else an empty string.
+    """
+    written, current = _read_identities(store, run)
+    if written == _ACCEPTED + current:
+        return f"this run was resumed although {_CHANGED}, and entries may have been lost"
+    if written in ("", current) or _has_ended(rows):
+        return ""
+    raise StoreCorrupt(
+        f"run {run} may have lost entries: {_CHANGED}; it was not resumed, because it would repeat the work in them. "
+        f"Check the run's last actions and continue with: podium resume {run} --accept-loss"
+    )
+
+
+def accept_server(store: PostgresAddress, run: str) -> None:
+    """Record that a person has accepted that the current server may lack entries of a run."""
+    with translate_postgres_errors(store), closing(PostgresConnection(store)) as connection:
+        connection.execute(
+            "UPDATE run SET server = ? || read_server_identity() WHERE id = ? AND server <> read_server_identity()",
+            (_ACCEPTED, run),
+        )
+
+
+def find_server_change(store: PostgresAddress, run: str, rows: Sequence[JournalRow]) -> str:
+    """Return a notice if a run that has not ended was last written to another server, or else an empty string."""
+    written, current = _read_identities(store, run)
+    if written.removeprefix(_ACCEPTED) in ("", current) or _has_ended(rows):
+        return ""
+    return f"{_CHANGED}; entries lost at the end cannot be detected"
+
+
+def _read_identities(store: PostgresAddress, run: str) -> tuple[str, str]:
+    """Return the identity of the server that a run was last written to, and that of the current server."""
+    with translate_postgres_errors(store), closing(PostgresConnection(store)) as connection:
+        found = connection.execute("SELECT server, read_server_identity() FROM run WHERE id = ?", (run,)).fetchone()
+    return ("", "") if found is None else found
+
+
+def _has_ended(rows: Sequence[JournalRow]) -> bool:
+    return bool(rows) and rows[-1].kind == KINDS[RunEnded]

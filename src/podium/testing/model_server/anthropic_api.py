@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from ...engines.model.model_wire import Message, ModelCall
 from ...engines.script import compute_move_usage, make_tool_uses, stop_reason
-from ...values.attachment import Image
 from ...values.event import ToolUse
+from ...values.request import Image
 from .api_reply import ModelApi, ModelRequest, ScriptedReply, make_caller_tool
 from .http_connection import encode, encode_chunk
 

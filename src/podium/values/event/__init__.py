@@ -14,19 +14,11 @@ from msgspec import Struct
 from ... import __version__
 from ..actor import Channel
 from ..errors import StoreCorrupt
-from .decision_events import (
-    BallotCast,
-    BallotRefused,
-    DecisionCommitted,
-    DecisionEvent,
-    DecisionProposed,
-    VoteClosed,
-)
-from .hook_events import HookRan
 from .operation_events import (
     Advised,
     ChangesExpected,
     HandedOff,
+    HookRan,
     MemoryChanged,
     OperationEnded,
     OperationEvent,
@@ -37,21 +29,15 @@ from .operation_events import (
     StepEnded,
     Trigger,
 )
-from .permission_events import (
-    ActionBegan,
-    ActionRefused,
-    Decision,
-    PermissionAnswered,
-    PermissionAsked,
-    PermissionEvent,
-    QuestionAnswered,
-    QuestionAsked,
-    QuestionKind,
-)
 from .plan_events import (
     ArtifactKind,
     ArtifactStored,
+    BallotCast,
+    BallotRefused,
     BlockerRaised,
+    DecisionCommitted,
+    DecisionEvent,
+    DecisionProposed,
     FormedMember,
     HandoverAsked,
     PlanCommitted,
@@ -70,6 +56,7 @@ from .plan_events import (
     PlanStepUnblocked,
     SnapshotTaken,
     TeamFormed,
+    VoteClosed,
     WorkEnded,
     WorkStateChanged,
 )
@@ -109,13 +96,22 @@ from .team_events import (
     WorkRestored,
 )
 from .turn_events import (
+    ActionBegan,
+    ActionRefused,
     AgentSessionOpened,
     CallCut,
     CallFailed,
     ContextCompacted,
+    Decision,
     LimitReached,
     ModelAskedAgain,
     ModelReplied,
+    PermissionAnswered,
+    PermissionAsked,
+    PermissionEvent,
+    QuestionAnswered,
+    QuestionAsked,
+    QuestionKind,
     ReasoningStreamed,
     SessionRevived,
     TextStreamed,

@@ -4,13 +4,12 @@ from typing import Any, ClassVar, Literal
 
 from ..actor import Channel
 from ..agent import Agent, Budget
-from ..attachment import Attachment
 from ..errors import Failure
 from ..guidance import Guidance
-from ..request import Outcome, Part, Request
+from ..request import Attachment, Outcome, Part, Request
 from ..worker_task import RunCheckout, WorkerTask
 from .base_event import ActorEvent, EventBase
-from .decision_events import DecisionProposed
+from .plan_events import DecisionProposed
 
 
 class RunStarted(ActorEvent, frozen=True, kw_only=True, tag="run_started"):

@@ -19,7 +19,7 @@ from msgspec import Struct, structs
 
 from ...system.atomic_file import replace_file
 from ...system.file_lock import hold_file_lock
-from ...system.private_folder import make_private_folder
+from ...system.folder_removal import make_private_folder
 from ...values.actor import AccessScope
 from ...values.errors import Mistake
 

@@ -9,7 +9,7 @@ from typing import TypeVar, cast
 import msgspec
 from anyio import to_thread
 
-from ...store.command_keys import claim_command_key, store_command_reply
+from ...store.answering_clients import claim_command_key, store_command_reply
 from ...values.store_address import StoreAddress
 
 Reply = TypeVar("Reply")

@@ -21,8 +21,8 @@ from ...runs.queries.run_states import RunStates
 from ...runs.queries.run_table import RunTableReader
 from ...runs.runs import Runs
 from ...store.reader import StoreReader
+from ...system.host_id import get_username
 from ...system.locations import find_repo
-from ...system.username import get_username
 from ...values.actor import Actor
 from ...values.errors import Mistake, PodiumError
 from ...values.store_address import StoreAddress

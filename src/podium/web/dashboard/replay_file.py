@@ -14,7 +14,7 @@ from posixpath import dirname, join, normpath
 
 from ...core.journal_rows import GENESIS
 from ...store.reader import StoreReader
-from ...system.username import get_username
+from ...system.host_id import get_username
 from ...values.event import SCHEMA, decode_entry
 from ...views.run_state import RunState
 from ..api.sent_entry import add_sentence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from ...values.document import DocumentPart
+from ...values.column import DocumentPart
 from ...values.errors import Mistake
 from ...workspace.git.repository import Repository, call_git
 from ...workspace.git.revision import branch_tips

@@ -24,14 +24,14 @@ from ...workspace.git.repository import read_git_output
 from ...workspace.git.revision import branch_tip
 from ...workspace.git.snapshot import resolve_commit
 from ...workspace.merging.fast_forward import fast_forward
-from ...workspace.merging.integration_branch import (
+from ...workspace.merging.joint_move import TargetMove, finish_joint_moves, move_together
+from ...workspace.merging.overlap_forecast import Forecast
+from ...workspace.merging.partial_commit import ChosenFile
+from ...workspace.merging.trial_merge import (
     list_integration_branches,
     remove_integration_branch,
     remove_superseded_branches,
 )
-from ...workspace.merging.joint_move import TargetMove, finish_joint_moves, move_together
-from ...workspace.merging.overlap_forecast import Forecast
-from ...workspace.merging.partial_commit import ChosenFile
 from ..queries.worker_lookup import RepoContext
 from .branch_forecast import read_current_branch
 from .merge_candidates import (

@@ -13,16 +13,15 @@ from ...core.gate import InvalidCall
 from ...files.settings import Settings
 from ...runs.assembly.sandbox_choice import choose_sandbox
 from ...system.program_folders import select_programs
-from ...tools.check_command import describe_hidden_exit, make_check_command
-from ...tools.run_checks import CHECK_OUTPUT_TAIL, CHECK_TIMEOUT
+from ...tools.run_checks import CHECK_OUTPUT_TAIL, CHECK_TIMEOUT, describe_hidden_exit, make_check_command
 from ...tools.shell import CommandOutput, run_command_line
 from ...values.actor import Actor
-from ...values.document import Document, DocumentPart
+from ...values.column import Document, DocumentPart
 from ...workspace.git.repository import Repository
 from ...workspace.git.revision import HEADS, branch_tip
-from ...workspace.merging.integration_branch import name_integration_branch
 from ...workspace.merging.merge_train import CheckResult, LeftOutBranch, MergedBranch, Train, TrainBranch, build_train
 from ...workspace.merging.overlap_forecast import BranchChanges, FileChange, Forecast, read_commit_changes
+from ...workspace.merging.trial_merge import name_integration_branch
 from .branch_forecast import ForecastReport, build_forecast_report, forecast_branches
 from .conflict_resolution import ResolverRun
 from .merge_candidates import MergeCandidate

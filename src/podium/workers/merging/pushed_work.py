@@ -20,7 +20,7 @@ from ...workspace.git.repository import Repository, call_git
 from ...workspace.git.revision import SHORT, branch_tips, contains_commit
 from ...workspace.git.snapshot import resolve_commit
 from ...workspace.travel.repository_cache import Mirror, RepositoryCache, delete_local_refs
-from ...workspace.travel.run_import import import_branch, import_run
+from ...workspace.travel.run_location import import_branch, import_run
 from ..queries.worker_lookup import RepoContext
 
 TRAVEL_KINDS = tuple(KINDS[kind] for kind in (WorkerPlaced, WorkMoved, WorkPushed, PushFailed))

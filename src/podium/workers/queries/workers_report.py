@@ -13,8 +13,7 @@ from msgspec import Struct, field
 
 from ...store.reader import StoreReader
 from ...store.worker_index import WorkerIndex
-from ...values.column import encode_rows
-from ...values.document import DocumentPart
+from ...values.column import DocumentPart, encode_rows
 from ...values.errors import PodiumError
 from ...values.event import KINDS, Entry, WorkerReturned, WorkerSent, decode_entry
 from ...values.store_address import StoreAddress

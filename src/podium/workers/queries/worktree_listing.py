@@ -13,10 +13,9 @@ from msgspec import UNSET, Struct, UnsetType
 
 from ...runs.queries.run_lookup import open_reader
 from ...store.reader import StoreReader
-from ...values.byte_size import format_size
 from ...values.column import Column
 from ...values.errors import NoSuchRun, PodiumError
-from ...values.plain_text import format_age
+from ...values.plain_text import format_age, format_size
 from ...values.store_address import StoreAddress
 from ...workspace.git.repository import Repository
 from ...workspace.worktrees.cleanup import CleanupResult, WorktreeSummary, clean_up_worktrees

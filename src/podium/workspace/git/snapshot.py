@@ -2,6 +2,8 @@
 
 A snapshot does not change the index, the files or any ref. A temporary checkout is outside the repository and is
 removed after use. Temporary checkouts left behind by a killed process are removed when the next one is created.
+
+For the snapshot NAME of the run RUN, the refs are `refs/podium/snapshots/RUN/NAME/0`, `/1` and so on.
 """
 
 from __future__ import annotations
@@ -15,16 +17,16 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.parse import quote
 
 from anyio import CancelScope, move_on_after, to_thread
 
 from ...system.atomic_file import flush_paths
 from ...system.child_process import OutputBuffer, build_environment, run_process
 from ...system.file_lock import lock_descriptor, try_lock_descriptor
-from ...system.folder_removal import remove_folder
-from ...system.owned_files import is_own_name, remove_if_stale
+from ...system.folder_removal import is_own_name, remove_folder, remove_if_stale
 from ...values.errors import Mistake, OutsideFailed
-from .generated_files import list_new_files
 from .repository import (
     Checkout,
     GitLocation,
@@ -36,6 +38,12 @@ from .repository import (
     root_folder,
     split_nul_paths,
 )
+from .tracked_files import list_new_files
+
+SWITCH_SECONDS = 600.0
+
+
+SNAPSHOT_REFS = "refs/podium/snapshots"
 
 SNAPSHOT_SECONDS = 600.0
 CLEANUP_SECONDS = 30.0
@@ -355,3 +363,34 @@ def _list_temporary_worktrees(common: Path) -> list[Path]:
         with suppress(OSError):
             found.append(Path(os.fsdecode((own / "gitdir").read_bytes()).removesuffix("\n")).parent)
     return found
+
+
+async def keep_snapshot(place: GitLocation, run: str, name: str, commits: Mapping[str, str]) -> None:
+    """Create refs to the commits of a snapshot. A second call with the same commits changes nothing.
+
+    `commits` maps branches to commits. Raise OutsideFailed if a commit does not exist.
+    """
+    prefix = f"{SNAPSHOT_REFS}/{as_ref_name(run)}/{as_ref_name(name)}"
+    unique = dict.fromkeys(commits.values())
+    lines = [f"update {prefix}/{number} {commit}\n" for number, commit in enumerate(unique)]
+    await read_git_output(place, "update-ref", "--stdin", stdin="".join(lines).encode())
+
+
+def as_ref_name(text: str) -> str:
+    """Return `text` as one component of a ref name. Characters that git does not allow in a ref are escaped."""
+    return quote(text, safe="").replace(".", "%2E").replace("~", "%7E")
+
+
+async def switch_tree(place: GitLocation, commit: str) -> None:
+    """Write a commit's files to a checkout, and remove the files that the commit does not have.
+
+    Files that git ignores are kept. Raise OutsideFailed, with nothing changed, if a file changes in the meantime.
+    """
+    at = resolve_location(place)
+    current = await take_snapshot(at)
+    with TemporaryDirectory(prefix="podium-switch-") as folder:
+        index = Path(folder) / "index"
+        await read_git_output(at, "read-tree", current, index=index)
+        # The index must know which files are unchanged; this command fails if any file differs, which is checked below.
+        await call_git(at, "update-index", "-q", "--refresh", index=index, timeout=SWITCH_SECONDS)
+        await read_git_output(at, "read-tree", "-m", "-u", current, commit, index=index, timeout=SWITCH_SECONDS)

@@ -16,17 +16,16 @@ from typing import Literal
 from msgspec import Struct, structs
 
 from ...values.actor import Actor
-from ...values.dependency_cycle import find_cycle
 from ...values.errors import Mistake, OutsideFailed
 from ...values.plain_text import escape_unprintable, fence_output, truncate_text
+from ...values.plan import find_cycle
 from ..git.branch import find_shell_character
 from ..git.repository import Checkout, GitLocation, Repository, call_git
 from ..git.revision import HEADS, SHORT, branch_tip, branch_tips, contains_commit, resolve_location, resolve_tree
 from ..git.snapshot import temporary_checkout, write_commit
 from .move_note import describe_author
-from .record_numbers import link_records, renumber_records
 from .resolution_commit import find_resolution_starts, find_unresolved_files
-from .trial_merge import ConflictingMerge, MergeSide, format_conflict_excerpt, try_merge
+from .trial_merge import ConflictingMerge, MergeSide, format_conflict_excerpt, link_records, renumber_records, try_merge
 
 LINES_KEPT = 40
 LONGEST_OUTPUT = 8 * 1024

@@ -2,6 +2,11 @@
 
 No branch or file is changed. Git creates unreferenced objects, and removes them later. `overlap_forecast` reports the
 outcomes, and `merge_train` uses the trees.
+
+Branches that are developed in parallel can use the same number for different records, so the records on a branch get
+their final numbers when the branch is merged.
+
+A branch is removed only if it still points to the expected commit and is not checked out.
 """
 
 from __future__ import annotations
@@ -9,21 +14,38 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import islice
 
 from msgspec import Struct
 
 from ...values.errors import OutsideFailed
 from ...values.plain_text import escape_unprintable, truncate_text
-from ..git.repository import GitLocation, call_git
-from ..git.revision import decode_path
+from ...views.adr_files import ADR_FOLDER, link_adr_files, renumber_adr_files
+from ..git.folder_files import list_folder_blobs, read_blobs
+from ..git.repository import GitLocation, call_git, read_git_output
+from ..git.revision import HEADS, decode_path, resolve_location, resolve_tree
+from ..git.snapshot import write_changed_tree, write_commit
+
+PREFIX = "podium/merge-"
+FIELDS = "%(objectname) %(tree) %(if)%(worktreepath)%(then)checked-out%(else)free%(end) %(refname)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntegrationBranch:
+    """A branch that a merge train created, with its commit and its tree."""
+
+    branch: str
+    commit: str
+    tree: str
+    is_checked_out: bool = False
+
 
 AT_ONCE = 32
 LONGEST = 300.0
 FILES_SHOWN = 10
 LINES_SHOWN = 60
 LONGEST_LINE = 300
-
 USAGE = 129
 """Git's exit code for an unknown option."""
 
@@ -174,3 +196,83 @@ def _iter_conflict_lines(lines: Sequence[str]) -> Iterator[str]:
             yield line
         if line.startswith(">>>>>>> "):
             inside = False
+
+
+async def renumber_records(place: GitLocation, ours: str, theirs: MergeSide) -> str:
+    """Return the commit to merge: `theirs`, or a commit on top of it that renumbers records.
+
+    Records on the branch are renumbered if `ours` already uses their numbers.
+    """
+    arriving = await list_folder_blobs(place, theirs.commit, ADR_FOLDER)
+    there = await list_folder_blobs(place, ours, ADR_FOLDER) if arriving else {}
+    if not there or arriving.items() <= there.items():
+        return theirs.commit
+    found = await call_git(place, "merge-base", ours, theirs.commit)
+    bases = found.out.decode().split() if found.code == 0 else []
+    before = await list_folder_blobs(place, bases[0], ADR_FOLDER) if bases else {}
+    texts = await read_blobs(place, (*arriving.values(), *there.values(), *before.values()))
+    sides = ({path: texts[blob] for path, blob in side.items()} for side in (arriving, there, before))
+    changes = renumber_adr_files(*sides)
+    if not changes:
+        return theirs.commit
+    tree = await write_changed_tree(place, theirs.commit, changes)
+    return await write_commit(place, tree, [theirs.commit], f"Renumber the decision records of {theirs.name}")
+
+
+async def link_records(place: GitLocation, ours: str, tree: str) -> str:
+    """Return the tree of a merge onto `ours`, with links between new records and the records that they replace."""
+    merged = await list_folder_blobs(place, tree, ADR_FOLDER)
+    if not merged or merged == await list_folder_blobs(place, ours, ADR_FOLDER):
+        return tree
+    texts = await read_blobs(place, merged.values())
+    changes = link_adr_files({path: texts[blob] for path, blob in merged.items()})
+    return await write_changed_tree(place, tree, changes) if changes else tree
+
+
+def name_integration_branch(at: datetime) -> str:
+    """Return a name for the integration branch of a merge train that starts at this time."""
+    return f"{PREFIX}{at:%Y%m%d-%H%M%S}"
+
+
+async def list_integration_branches(repo: GitLocation) -> list[IntegrationBranch]:
+    """Return the existing integration branches, sorted by name.
+
+    The names contain the time, so the oldest comes first.
+    """
+    listed = await read_git_output(repo, "for-each-ref", f"--format={FIELDS}", f"{HEADS}{PREFIX}*")
+    found = []
+    for line in listed.splitlines():
+        commit, tree, use, ref = line.split(" ", 3)
+        found.append(
+            IntegrationBranch(
+                branch=ref.removeprefix(HEADS), commit=commit, tree=tree, is_checked_out=use == "checked-out"
+            )
+        )
+    return found
+
+
+async def remove_superseded_branches(repo: GitLocation, commit: str, *, except_ref: str | None) -> list[str]:
+    """Remove the integration branches whose work `commit` contains, and return their names.
+
+    Such a branch has the same tree as `commit`, and all its commits except merges are in the history of `commit`.
+    The branch `except_ref` and branches that are checked out are kept.
+    """
+    place = resolve_location(repo)
+    tree = await resolve_tree(place, commit)
+    removed = []
+    for one in await list_integration_branches(place):
+        if one.tree != tree or one.is_checked_out or HEADS + one.branch == except_ref:
+            continue
+        own = await read_git_output(place, "rev-list", "--no-merges", "--max-count=1", one.commit, f"^{commit}")
+        if not own and await remove_integration_branch(place, HEADS + one.branch, one.commit):
+            removed.append(one.branch)
+    return removed
+
+
+async def remove_integration_branch(repo: GitLocation, ref: str, commit: str) -> bool:
+    """Remove an integration branch that is at `commit` and not checked out. Return whether it was removed."""
+    place = resolve_location(repo)
+    if any(HEADS + one.branch == ref and one.is_checked_out for one in await list_integration_branches(place)):
+        return False
+    # Given the commit as the old value, git removes the ref only if nobody has moved it.
+    return (await call_git(place, "update-ref", "-d", ref, commit)).code == 0

@@ -23,8 +23,7 @@ from anyio import to_thread
 
 from ...policy.path_rules import PROTECTED, is_protected
 from ...system.child_process import SandboxedCommand, build_environment
-from ...system.owned_files import remove_stale_files
-from ...system.private_folder import make_private_folder
+from ...system.folder_removal import make_private_folder, remove_stale_files
 from ...system.program_folders import PACKAGE_CACHES, PACKAGES, list_links
 from ...system.trace_parent import trace_variables
 from ...values.errors import Mistake
@@ -37,6 +36,7 @@ from .mounts import (
     AGENT_HOME,
     GuardedPath,
     Mount,
+    Placeholders,
     build_environment_arguments,
     build_mount_arguments,
     build_system_arguments,
@@ -45,7 +45,6 @@ from .mounts import (
     find_tool_mounts,
 )
 from .nested_repositories import NestedRepositories, is_bare_repository, list_existing
-from .placeholders import Placeholders
 from .resource_limits import ControlGroup, DiskSpace, SandboxLimits
 from .sealed_files import SealedFiles
 from .self_test import can_disable_users, find_failures

@@ -3,6 +3,9 @@
 Untracked files count as secret if their names suggest it. Tracked files are not secret to anyone who can read the
 repository, and tests need some of them, such as certificates. Paths that affect which programs run later are
 write-protected. Protected names at the top of the checkout are not included, because the sandbox looks for them itself.
+
+Hooks and files that git's configuration includes can make git run programs, so commands must not change them, whatever
+their names are.
 """
 
 from __future__ import annotations
@@ -26,10 +29,14 @@ from ...system.program_folders import (
     list_path_folders,
     list_targets,
 )
-from ...values.errors import Mistake
-from ..git.configured_files import find_configured_files
+from ...values.errors import Mistake, OutsideFailed
+from ..git.repository import Repository, call_git
 from ..git.tracked_files import TrackedFiles, list_ignored_folders, read_tracked_files
 from .nested_repositories import OTHER_REPOSITORIES, FolderState, Identity, identify, is_git_shaped, read_folder_state
+
+KEYS = r"^(core\.hookspath|include\.path|includeif\..*\.path)$"
+MARKS = (b"hookspath", b"include")
+
 
 MOST = 20_000
 """The number of files and folders after which only folders are examined. Folders near the root come first."""
@@ -245,3 +252,32 @@ def _list_outermost(paths: Iterable[str]) -> list[str]:
         if not any("/".join(parts[:size]) in found for size in range(1, len(parts))):
             found.add(path)
     return sorted(found)
+
+
+async def find_configured_files(checkout: Path) -> list[str]:
+    """Return the files and folders in a checkout that the configuration of its repository refers to.
+
+    The paths are relative to the checkout. The list is empty if the configuration cannot be read.
+    """
+    try:
+        repository = Repository.at(checkout)
+        # Most configurations refer to no such file, and starting git takes longer than reading the configuration.
+        written = (repository.common_dir / "config").read_bytes().lower()
+        if not any(mark in written for mark in MARKS):
+            return []
+        listed = await call_git(repository, "config", "--local", "--type=path", "-z", "--get-regexp", KEYS)
+    except (Mistake, OutsideFailed, OSError):
+        return []
+    return _select_inside(checkout, repository, os.fsdecode(listed.out).split("\0"))
+
+
+def _select_inside(checkout: Path, repository: Repository, entries: list[str]) -> list[str]:
+    """Return the paths inside a checkout that configuration entries refer to, relative to the checkout."""
+    found: list[str] = []
+    for entry in entries:
+        key, _, value = entry.partition("\n")
+        base = repository.root if key == "core.hookspath" else repository.common_dir
+        place = Path(os.path.normpath(base / value))
+        if value and place.is_relative_to(checkout) and place != checkout:
+            found.append(place.relative_to(checkout).as_posix())
+    return found

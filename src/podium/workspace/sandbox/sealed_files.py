@@ -11,8 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...system.owned_files import make_owned_name
-from ...system.private_folder import make_private_folder
+from ...system.folder_removal import make_owned_name, make_private_folder
 from .mounts import Mount
 
 

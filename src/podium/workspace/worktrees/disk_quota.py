@@ -17,8 +17,8 @@ from anyio import move_on_after, to_thread
 
 from ...store.worker_index import WorkerIndex
 from ...store.worktree_ledger import Ledger, WorktreeRow
-from ...values.byte_size import format_size
 from ...values.errors import Mistake
+from ...values.plain_text import format_size
 
 MOST_NAMED = 3
 MEASURING_SECONDS = 2.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from ..git.generated_files import list_new_files
 from ..git.repository import Checkout, call_git, read_git_output, split_nul_paths
+from ..git.tracked_files import list_new_files
 
 MOST_COMMITS = 200
 LOOKING_SECONDS = 300.0

@@ -13,8 +13,7 @@ from ....runs.queries.run_listing import GROUP_COLUMNS, RUN_COLUMNS, GroupRow, R
 from ....runs.queries.run_lookup import NO_RUNS
 from ....store.group_rows import Groups
 from ....store.reader import StoreReader
-from ....values.column import encode_row
-from ....values.document import Document
+from ....values.column import Document, encode_row
 from ....values.errors import Mistake, NoSuchRun
 from ....views.run_groups import describe_target
 from ..route_parameters import RunPrefix, Server

@@ -19,7 +19,7 @@ from ....files.settings_edit import set_notify_words
 from ....files.settings_files import USER_FILE
 from ....runs.notifier import open_notifier
 from ....system.locations import format_path
-from ....values.document import Document
+from ....values.column import Document
 from ....values.errors import Mistake
 from ....views.notification import Notification
 from ..route_parameters import Server

@@ -30,8 +30,7 @@ from ....protocols.openai_chat import (
     parse_chat_request,
 )
 from ....runs.run_start import start_run
-from ....values.request import Outcome
-from ....values.result import Result
+from ....values.request import Outcome, Result
 from ....views.answer_text import AnswerText
 from ..route_parameters import Server
 from ..scopes import ApiRequest, get_token, may, may_read

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from ....runs import find
 from ....runs.queries.run_lookup import open_reader
-from ....values.document import Document
+from ....values.column import Document
 from ....values.errors import Mistake
 from ....views.diff_hunks import DiffFile, parse_diff
 from ....views.review_message import LineComment, format_review

@@ -27,11 +27,10 @@ from ....store.entry_feed import EntryFeed
 from ....store.reader import RunSummary
 from ....values.actor import Actor
 from ....values.agent import Budget
-from ....values.attachment import as_attached_files
-from ....values.column import encode_row
-from ....values.document import Document, DocumentPart
+from ....values.column import Document, DocumentPart, encode_row
 from ....values.errors import NoSuchRun
 from ....values.phase import Phase
+from ....values.request import as_attached_files
 from ....values.team_options import Mode
 from ....values.usage import FullUsage
 from ....views.run_view import RunView

@@ -8,7 +8,7 @@ from litestar.params import FromPath, JSONBody
 from msgspec import Struct
 
 from ....values.actor import AccessScope
-from ....values.document import Document, DocumentPart
+from ....values.column import Document, DocumentPart
 from ..access_tokens import FAILURE_SECONDS, MOST_FAILURES, SESSION_SECONDS
 from ..route_parameters import Server
 from ..scopes import ApiRequest, get_token, may_act, may_read, require_scope

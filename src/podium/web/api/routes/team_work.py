@@ -15,8 +15,7 @@ from ....runs.queries.decision_lookup import find_decision, find_decision_repo, 
 from ....runs.queries.run_lookup import open_reader
 from ....runs.queries.work_lookup import TeamPlan, iter_work_runs
 from ....store.reader import StoreReader
-from ....values.column import encode_rows
-from ....values.document import Document
+from ....values.column import Document, encode_rows
 from ....values.errors import Mistake, NoSuchRun, StoreCorrupt
 from ....values.event import KINDS, SCHEMA, ArtifactStored, TeamFormed
 from ....views.decision_listing import DECISION_COLUMNS, encode_decision, list_decision_rows

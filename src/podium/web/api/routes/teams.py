@@ -22,7 +22,7 @@ from ....files.roster_listing import (
 )
 from ....files.team_definition import describe_save_losses, find_overridden_builtin, find_team, save_team
 from ....values.agent import Source
-from ....values.document import Document
+from ....values.column import Document
 from ..route_parameters import RepoFolder, Server
 from ..scopes import ApiRequest, get_token, may_approve, may_read
 

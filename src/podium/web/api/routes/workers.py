@@ -16,8 +16,7 @@ from ....files.settings import Settings
 from ....runs.queries.context_window import add_context_windows
 from ....store.worker_index import WorkerIndex
 from ....values.actor import Actor
-from ....values.column import PageColumn, encode_rows, list_page_columns
-from ....values.document import Document, DocumentPart
+from ....values.column import Document, DocumentPart, PageColumn, encode_rows, list_page_columns
 from ....values.errors import Mistake
 from ....values.plain_text import truncate_text
 from ....values.worker_task import DEFAULT_WORKER_AGENT
