@@ -8,6 +8,7 @@ from io import StringIO
 from pathlib import Path
 
 import anyio
+from podium.roster.discovery import Folder, read_folder
 from rich.console import Console
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
@@ -15,10 +16,9 @@ from rich.text import Text
 import podium
 from podium.cli.terminal.live_tree import draw_run_tree
 from podium.cli.terminal.run_tree import UNICODE_SYMBOLS
-from podium.roster.discovery import Folder, read_folder
 from podium.store.reader import StoreReader
 from podium.values.event import Entry, TurnStarted
-from podium.views.run_view import RunView
+from podium.views.run_state.tree import RunView
 
 DOCS = Path(__file__).parent
 DEMO = Path(podium.__file__).parent / "builtin" / "demo"

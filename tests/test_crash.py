@@ -26,7 +26,7 @@ from podium.store.reader import StoreReader
 from podium.testing import ModelServer, Move, calls, format_script, read_entries
 from podium.values.agent import Advisors
 from podium.values.event import CallFailed, ModelReplied, RunEnded, TurnEnded
-from podium.views.run_view import RunView
+from podium.views.run_state.tree import RunView
 
 from .studio import expire_leases
 

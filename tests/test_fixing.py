@@ -19,7 +19,7 @@ from podium.testing import ModelServer, make_repository, read_entries, read_even
 from podium.values.agent import Permissions
 from podium.values.event import ActionBegan, CallFailed, ModelReplied, RunEnded, ToolAnswered
 from podium.values.store_address import StoreAddress
-from podium.views.run_view import RunView
+from podium.views.run_state.tree import RunView
 
 from .studio import expire_leases
 

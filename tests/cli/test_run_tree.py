@@ -15,7 +15,7 @@ from podium.cli.terminal.run_tree import (
 )
 from podium.testing import read_entries
 from podium.values.event import Entry, LimitReached
-from podium.views.run_view import RunView
+from podium.views.run_state.tree import RunView
 
 from .conftest import Desk
 

@@ -16,7 +16,7 @@ from podium.store.run_store import RunStore
 from podium.testing import make_repository
 from podium.values.errors import Mistake, RunOver
 from podium.values.event import RunEnded, RunPaused, RunResumed, WorkerReturned, WorkerSent
-from podium.views.worker_state import WorkerState, WorkerStateBuilder
+from podium.views.worker_state import WorkerState, build_worker_state
 from podium.workers.commander_socket import bind_socket, commander_socket_path
 from podium.workers.queries.worker_listing import WORKER_COLUMNS
 from podium.workers.queries.worker_lookup import RepoContext
@@ -279,10 +279,7 @@ async def test_cancelling_a_worker_that_has_just_ended_says_that_it_is_over(
 
 
 def read_worker_state(lab: WorkerLab, run: str) -> WorkerState:
-    builder = WorkerStateBuilder()
-    for entry in lab.entries(run):
-        builder.apply(entry)
-    return builder.build_state("none")
+    return build_worker_state(lab.entries(run), "none")
 
 
 async def test_the_workers_of_other_repositories_are_listed_only_when_asked_for(lab: WorkerLab) -> None:

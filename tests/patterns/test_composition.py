@@ -7,7 +7,7 @@ from msgspec import structs
 from podium.values.agent import Advisors
 from podium.values.event import OperationStarted
 from podium.values.usage import Usage
-from podium.views.run_view import RunView
+from podium.views.run_state.tree import RunView
 
 from ..studio import Studio
 from .test_router import routes_to

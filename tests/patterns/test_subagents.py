@@ -5,7 +5,7 @@ from typing import Any
 from anyio import CancelScope
 
 from podium.values.event import OperationEnded, OperationStarted, ToolAnswered, TurnStarted
-from podium.views.run_view import RunView
+from podium.views.run_state.tree import RunView
 
 from ..studio import Studio
 

@@ -7,7 +7,7 @@ from podium.files.tested_models import AbilityRecord, save_ability_record
 from podium.runs.queries.context_window import add_context_windows, find_context_window
 from podium.runs.queries.overview import ShownContext
 from podium.values.model_abilities import ModelAbilities
-from podium.views.run_usage import ContextUse
+from podium.views.run_state.model_usage import ContextUse
 
 
 def test_a_test_of_the_model_takes_precedence_over_the_price_list(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ from podium.values.event import (
     TurnStarted,
 )
 from podium.values.store_address import make_postgres_address
-from podium.views.run_view import RunView
+from podium.views.run_state.tree import RunView
 
 from ..studio import Studio
 

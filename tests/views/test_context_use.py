@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from podium.values.event import ContextCompacted, Entry, Event, ModelReplied, OperationEnded, TurnStarted
 from podium.values.usage import Usage
-from podium.views.run_usage import ContextUse, RunUsage
+from podium.views.run_state.model_usage import ContextUse, RunUsage
 
 
 def start_turn(agent: str = "coder", model: str = "openai:gpt-5-mini") -> TurnStarted:

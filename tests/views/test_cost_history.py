@@ -24,17 +24,17 @@ from podium.values.event import (
 )
 from podium.values.request import Request
 from podium.values.usage import Usage
-from podium.views.cost_history import CostHistory, CostHistoryBuilder, TimeSplit
+from podium.views.cost_history import CostHistory, CostState, TimeSplit
 
 ACTION = Action(run="r", agent="lead", tool="bash", arguments={}, directory="/")
 TURN = TurnStarted(agent="lead", engine="x", prompt="go")
 
 
 def build_history(*timed: tuple[float, str, Event], now: float | None = None) -> CostHistory:
-    builder = CostHistoryBuilder()
+    state = CostState()
     for number, (at, operation, event) in enumerate(timed, 1):
-        builder.apply(Entry(run="r", seq=number, at=at, scope=operation, operation=operation, event=event))
-    return builder.build(now=now)
+        state.apply(Entry(run="r", seq=number, at=at, scope=operation, operation=operation, event=event))
+    return state.build_history(now=now)
 
 
 def start(**settings: object) -> tuple[float, str, Event]:

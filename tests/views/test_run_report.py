@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from podium.values.action import Action
 from podium.values.agent import Agent, Budget, Member, Team
 from podium.values.errors import Failure
@@ -41,7 +43,7 @@ from podium.values.request import Request
 from podium.values.team_options import Mode
 from podium.values.usage import Usage
 from podium.views.report_parts import OpenPoint
-from podium.views.run_report import Report
+from podium.views.run_report import Report, ReportState
 
 REQUEST = Request(text="Ship it.")
 
@@ -71,7 +73,14 @@ class TimelineBuilder:
         self.add(OperationEnded(outcome="succeeded", text=text), operation)
 
     def report(self) -> Report:
-        return Report.from_entries(self.entries)
+        """Return the report, which is the same if the state is stored after every entry."""
+        stored = ReportState()
+        for entry in self.entries:
+            stored.apply(entry)
+            stored = msgspec.json.decode(msgspec.json.encode(stored), type=ReportState)
+        report = Report.from_entries(self.entries)
+        assert stored.build_report() == report
+        return report
 
 
 def test_a_run_that_succeeded_has_its_answer() -> None:

@@ -10,15 +10,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from podium.core.edits import RecordedEdits
+from podium.core.edits import EDITS, Edits, RecordedEdits
 from podium.values.event import Entry, decode_entry, event_kind
 from podium.values.usage import Usage
-from podium.views.run_activity import RunActivity
-from podium.views.run_plans import RunPlans
-from podium.views.run_state import RunState, decode_state, encode_state
-from podium.views.run_usage import RunUsage
-from podium.views.run_view import RunView
-from podium.views.worker_record import WorkerRecord
+from podium.views.run_report import ReportState
+from podium.views.run_state.activity import RunActivity
+from podium.views.run_state.model_usage import RunUsage
+from podium.views.run_state.page_state import PageState, decode_state, encode_state
+from podium.views.run_state.plans import RunPlans
+from podium.views.run_state.results import RunResults
+from podium.views.run_state.sent_workers import SentWorkers
+from podium.views.run_state.tree import RunView
+from podium.views.run_state.worker_record import WorkerRecord
 
 SAMPLES = sorted((Path(__file__).parents[1] / "samples").glob("timeline-*.jsonl"))
 
@@ -27,7 +30,7 @@ def read_sample(path: Path) -> list[Entry]:
     return [decode_entry(line) for line in path.read_bytes().splitlines()]
 
 
-def as_document(state: RunState | Reducer) -> Any:
+def as_document(state: PageState | Reducer) -> Any:
     return omit_zeros(json.loads(msgspec.json.encode(state)))
 
 
@@ -61,8 +64,23 @@ def apply_changes(document: Any, changes: bytes) -> None:
                 del target[last]
 
 
-Reducer = RunView | RunActivity | RunUsage | RunPlans | WorkerRecord
-REDUCERS = (RunView, RunActivity, RunUsage, RunPlans, WorkerRecord)
+Reducer = RunView | RunActivity | RunUsage | RunPlans | WorkerRecord | SentWorkers | ReportState
+REDUCERS = (RunView, RunActivity, RunUsage, RunPlans, WorkerRecord, SentWorkers, ReportState)
+
+
+class ResultsOnly(ReportState):
+    """A state whose results get only the kinds of entries that they name."""
+
+    def apply(self, entry: Entry, edits: Edits = EDITS) -> None:
+        self.view.apply(entry, edits)
+        if event_kind(entry.event) in RunResults.KINDS:
+            self.results.apply(entry, self.view, edits)
+
+
+def find_in(document: Any, place: tuple[str, ...]) -> Any:
+    for key in place:
+        document = document[key]
+    return document
 
 
 def check_reducer(kind: type[Reducer], entries: Sequence[Entry]) -> None:
@@ -71,9 +89,12 @@ def check_reducer(kind: type[Reducer], entries: Sequence[Entry]) -> None:
     It is applied plainly, with recorded changes, to a state that is stored and read after every entry, and only for the
     kinds of entries that it names.
     """
-    plain, recorded, stored, chosen = kind(), kind(), kind(), kind()
+    plain, recorded, stored = kind(), kind(), kind()
+    chosen = ResultsOnly() if kind is ReportState else kind()
     edits = RecordedEdits()
-    document: dict[str, Any] = {plain.place[0]: as_document(plain)}
+    document = as_document(plain)
+    for key in reversed(plain.place):
+        document = {key: document}
 
     for entry in entries:
         plain.apply(entry)
@@ -81,11 +102,11 @@ def check_reducer(kind: type[Reducer], entries: Sequence[Entry]) -> None:
         apply_changes(document, edits.take_changes())
         stored = msgspec.json.decode(msgspec.json.encode(stored), type=kind)
         stored.apply(entry)
-        if event_kind(entry.event) in kind.KINDS:
+        if not kind.KINDS or event_kind(entry.event) in kind.KINDS:
             chosen.apply(entry)
 
         expected = as_document(plain)
-        assert omit_zeros(document[plain.place[0]]) == expected, f"{kind.__name__} after entry {entry.seq}"
+        assert omit_zeros(find_in(document, plain.place)) == expected, f"{kind.__name__} after entry {entry.seq}"
         assert as_document(stored) == as_document(chosen) == expected, f"{kind.__name__} after entry {entry.seq}"
 
 
@@ -99,7 +120,7 @@ def test_every_part_of_the_state_is_the_same_however_it_was_reached(path: Path, 
 def test_the_changes_of_every_entry_lead_to_the_state_after_it(path: Path) -> None:
     entries = read_sample(path)
     document: dict[str, Any] = {}
-    plain, recorded = RunState(), RunState()
+    plain, recorded = PageState(), PageState()
 
     for entry, changes in zip(entries, recorded.apply_all(entries), strict=True):
         plain.apply(entry)
@@ -110,7 +131,7 @@ def test_the_changes_of_every_entry_lead_to_the_state_after_it(path: Path) -> No
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
 def test_a_stored_state_goes_on_as_if_it_had_never_been_stored(path: Path) -> None:
     entries = read_sample(path)
-    plain, stored = RunState(), RunState()
+    plain, stored = PageState(), PageState()
     late = []
 
     for entry in entries:

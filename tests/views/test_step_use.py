@@ -16,7 +16,7 @@ from podium.values.event import (
 from podium.values.plan import PlanStep
 from podium.values.request import Request
 from podium.values.usage import Usage
-from podium.views.run_plans import RunPlans, StepUse, TeamWork
+from podium.views.run_state.plans import RunPlans, StepUse, TeamWork
 
 OWNER = "lead/plan_step:s1/member:ada#1"
 STARTED = OperationStarted(agent="ada", trigger="member", request=Request(text="go"))

@@ -36,9 +36,10 @@ from podium.values.event import (
 from podium.values.request import Outcome, Request
 from podium.values.usage import Usage
 from podium.values.worker_task import WorkerTask
-from podium.views.worker_record import CheckRun
+from podium.views.run_state.sent_workers import SentWorker, SentWorkers
+from podium.views.run_state.worker_record import CheckRun
 from podium.views.worker_state import WorkerState, WorkerStatus, build_worker_state
-from podium.views.workers_summary import SentWorker, SharedFile, WorkersSummary, list_sent_workers
+from podium.views.workers_summary import SharedFile, WorkersSummary
 
 REQUEST = Request(text="Build it.")
 TURN = "worker/turn#1"
@@ -271,7 +272,10 @@ def test_each_worker_that_a_run_sent_is_listed_once() -> None:
     written.add(WorkerSent(run="y")).add(WorkerSent(run="x"))
     written.add(WorkerReturned(run="y", outcome="failed", error="no worker could be sent"))
 
-    assert list_sent_workers(written.entries) == [
+    workers = SentWorkers()
+    for entry in written.entries:
+        workers.apply(entry)
+    assert [*workers.sent.values()] == [
         SentWorker(run="x", branch="feat/x", task="build"),
         SentWorker(run="y", branch="", task="", why="no worker could be sent"),
     ]

@@ -13,7 +13,7 @@ from podium.cli.commands.show import show_command
 from podium.store.reader import StoreReader
 from podium.testing import read_entries
 from podium.values.errors import Mistake
-from podium.views.run_view import RunView
+from podium.views.run_state.tree import RunView
 
 from .conftest import DESKTOP, Site, Visitor
 from .run_timelines import write_busy_run

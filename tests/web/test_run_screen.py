@@ -16,8 +16,8 @@ from playwright.sync_api import Locator, Page, expect
 from podium.store.reader import StoreReader
 from podium.testing import read_entries, read_events
 from podium.values.event import BudgetChanged, Event, MessageReceived, PermissionAsked, RunStarted, StopAsked
-from podium.views.run_state import RunState
-from podium.views.run_view import OperationNode, RunView
+from podium.views.run_state.page_state import PageState
+from podium.views.run_state.tree import OperationNode, RunView
 
 from ..views.test_run_state import as_document, omit_zeros
 from .conftest import PHONE, Site, Visitor, find_sideways_scroll
@@ -257,7 +257,7 @@ def test_the_state_at_an_entry_is_loaded_and_loaded_again_when_it_was_forgotten(
 
     assert (found["entry"], found["missing"]) == (4321, "the entry does not exist")
     for views, seq in ((found["views"], 4321), ([found["now"]], 10_000)):
-        state = RunState()
+        state = PageState()
         for entry in entries[:seq]:
             state.apply(entry)
         for view in views:
@@ -288,7 +288,7 @@ def test_a_page_catches_up_from_wherever_it_is(site: Site, visitor: Visitor) -> 
     found = page.evaluate(CAUGHT_UP, LONG)
 
     assert (found["near"], found["far"]) == (10_000, 10_000)
-    state = RunState()
+    state = PageState()
     for entry in entries:
         state.apply(entry)
     assert omit_zeros(found["view"]) == as_document(state)["view"]

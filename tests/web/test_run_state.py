@@ -35,7 +35,7 @@ from podium.values.event import (
     TurnStarted,
 )
 from podium.values.request import Part, Request
-from podium.views.run_state import RunState
+from podium.views.run_state.page_state import PageState
 from podium.web.dashboard.event_kinds import FILE, generate_module
 
 from ..collaboration import Play, add_team, make_plan, make_step, use_tool
@@ -236,7 +236,7 @@ def read_samples() -> list[list[Entry]]:
 
 def fold_in_python(entries: Sequence[Entry]) -> list[dict[str, Any]]:
     """Return the state after every entry and after the last, or only after the last if there are many."""
-    state, found = RunState(), []
+    state, found = PageState(), []
     for entry in entries:
         state.apply(entry)
         if len(entries) <= SMALL:
@@ -244,7 +244,7 @@ def fold_in_python(entries: Sequence[Entry]) -> list[dict[str, Any]]:
     return [*found, ask(state)]
 
 
-def ask(state: RunState) -> dict[str, Any]:
+def ask(state: PageState) -> dict[str, Any]:
     """Return the state as a document, and what the page asks about it."""
     view = state.view
     result = view.build_result()
@@ -260,7 +260,7 @@ def ask(state: RunState) -> dict[str, Any]:
 
 
 def read_changes(entries: Sequence[Entry]) -> list[Any]:
-    return [json.loads(changes) for changes in RunState().apply_all(entries)]
+    return [json.loads(changes) for changes in PageState().apply_all(entries)]
 
 
 @pytest.fixture(scope="module")
@@ -319,7 +319,7 @@ def test_names_that_every_javascript_object_knows_are_names_of_agents_too(site: 
           const { nodes } = applyChanges({}, changes.flatMap((some) => JSON.parse(some))).view;
           return [["__proto__", "constructor", "toString", "valueOf"].map((name) => find(nodes, name)?.text), {}.text];
         }""",
-        [changes.decode() for changes in RunState().apply_all(entries)],
+        [changes.decode() for changes in PageState().apply_all(entries)],
     )
 
     assert texts == [[*names, None], None]

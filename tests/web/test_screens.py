@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 
 from podium.store.reader import StoreReader
 from podium.values.usage import Usage, sum_usage
-from podium.views.run_usage import usage_of_event
+from podium.views.run_state.model_usage import usage_of_event
 
 from ..collaboration import Play, add_team, make_plan, make_step, use_tool
 from . import screen_data as data

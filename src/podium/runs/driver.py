@@ -52,7 +52,7 @@ from ..values.event import (
 from ..values.plain_text import join_words
 from ..values.request import Answer, Outcome, Part, Result
 from ..values.worker_task import WorkerTask
-from ..views.run_view import RunView
+from ..views.run_state.tree import RunView
 from .assembly.preflight import require_prices, validate_budget
 
 RELEASE_SECONDS = 5.0

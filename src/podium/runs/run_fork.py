@@ -36,7 +36,7 @@ from ..values.event import (
     decode_entry,
 )
 from ..values.store_address import StoreAddress
-from ..views.run_view import map_member_names
+from ..views.run_state.tree import map_member_names
 from .assembly.preflight import validate_request
 from .fork_checkout import ForkCheckout, create_fork_checkout
 from .fork_position import DecisionChange, find_decision_change, find_fork_position, find_retry_position

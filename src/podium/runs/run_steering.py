@@ -30,17 +30,16 @@ from ..values.event import (
     OperationStarted,
     PauseAsked,
     StopAsked,
-    WorkerReturned,
-    WorkerSent,
-    decode_entry,
 )
 from ..values.phase import Phase
 from ..values.plain_text import join_words
 from ..values.request import AttachedFile, replace_surrogates
 from ..values.store_address import StoreAddress
+from ..views.run_state.sent_workers import SentWorkers
 from .assembly.preflight import require_not_ended, validate_budget
 from .queries.run_lookup import resolve_recipient
 from .runs import Runs
+from .team_states import StateReader
 
 MOST_LEVELS = 10
 """How many levels of nested workers are searched for an agent."""
@@ -291,25 +290,19 @@ def _find_receiver(reader: StoreReader, summary: RunSummary, agent: str, levels:
 
 def _list_open_workers(reader: StoreReader, run: str) -> list[_OpenWorker]:
     """Return the workers that a run started and that have not ended, oldest first."""
-    rows = reader.read_rows_of_kinds(run, (KINDS[WorkerSent], KINDS[WorkerReturned]))
-    entries = [decode_entry(row.line) for row in rows]
-    returned = {entry.event.run for entry in entries if isinstance(entry.event, WorkerReturned)}
     workers = []
-    for entry in entries:
-        if isinstance(entry.event, WorkerSent) and entry.event.run not in returned:
-            with suppress(NoSuchRun):  # it is being started; this run forwards messages to it once it has started
-                worker = reader.read_summary(entry.event.run)
-                if not worker.is_over:
-                    agent = next(one for one in worker.started.agents if one.name == worker.started.agent)
-                    is_own_work = entry.scope == f"{entry.operation}/worker"
-                    workers.append(_OpenWorker(worker, agent, entry.operation if is_own_work else ""))
+    for sent in StateReader(SentWorkers).read(reader, run).list_open():
+        with suppress(NoSuchRun):  # it is being started; this run forwards messages to it once it has started
+            worker = reader.read_summary(sent.run)
+            if not worker.is_over:
+                agent = next(one for one in worker.started.agents if one.name == worker.started.agent)
+                workers.append(_OpenWorker(worker, agent, sent.operation))
     return workers
 
 
 def _has_finished(reader: StoreReader, run: str, agent: str) -> bool | None:
     """Return whether all operations of an agent in this run have ended, or None if it had none."""
-    rows = reader.read_rows_of_kinds(run, (KINDS[OperationStarted], KINDS[OperationEnded]))
-    entries = [decode_entry(row.line) for row in rows]
+    entries = reader.read_entries(run, kinds=(KINDS[OperationStarted], KINDS[OperationEnded]))
     ended = {entry.operation for entry in entries if isinstance(entry.event, OperationEnded)}
     started = (entry for entry in entries if isinstance(entry.event, OperationStarted) and entry.event.agent == agent)
     own = [entry.operation in ended for entry in started]

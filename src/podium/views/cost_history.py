@@ -9,25 +9,20 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from ..core.budget import override_limits
 from ..values.agent import Budget
-from ..values.event import KINDS, BudgetChanged, Entry, RunStarted
 from ..values.phase import Activity
 from ..values.usage import Usage
-from .run_activity import PERIOD_KINDS, Period, RunActivity
-from .run_usage import RunUsage, UsagePoint
-from .run_view import read_budget
+from .run_state import RunState
+from .run_state.activity import PERIOD_KINDS, Period, RunActivity
+from .run_state.model_usage import RunUsage, UsagePoint
+from .run_state.tree import RunBudget
 
 ACTIVITIES: Sequence[Activity] = ("thinking", "tool", "waiting", "workers", "idle", "starting")
 """The activities by precedence: if agents do different things at once, the run's time counts as the first of these."""
 OTHER: Sequence[Activity] = ("workers", "idle", "starting")
 """The activities whose time is reported as `other`."""
-
-HISTORY_KINDS = (*RunUsage.KINDS, *PERIOD_KINDS, KINDS[BudgetChanged])
-"""The kinds of entries that change a cost history. Entries of other kinds, such as streamed text, can be skipped."""
-
 
 _Seconds = defaultdict[Activity, float]
 
@@ -54,46 +49,35 @@ class CostHistory(Struct, frozen=True, kw_only=True):
     wall: TimeSplit = TimeSplit()
     agents: dict[str, TimeSplit] = {}
     budget: Budget = Budget()
-    workers: tuple[str, ...] = ()
+    worker_runs: tuple[str, ...] = ()
     """The runs of the workers that the run started. Their usage is in their own histories."""
 
 
-class CostHistoryBuilder:
-    """Builds the cost history of a run from its entries. Entries of kinds not in `HISTORY_KINDS` have no effect."""
+class CostState(RunState):
+    """The parts of a run's state that its cost history needs."""
 
-    def __init__(self) -> None:
-        self._usage = RunUsage()
-        self._activity = RunActivity()
-        self._budget: Budget | None = None
-        self._started_at = 0.0
+    KINDS = (*RunUsage.KINDS, *PERIOD_KINDS, *RunBudget.KINDS)
 
-    def apply(self, entry: Entry) -> None:
-        """Apply the next entry."""
-        self._activity.apply(entry)
-        self._usage.apply(entry)
-        match entry.event:
-            case RunStarted(settings=settings):
-                self._started_at = entry.at
-                self._budget = read_budget(settings)
-            case BudgetChanged(budget=limits):
-                self._budget = override_limits(self._budget, limits)
+    activity: RunActivity = field(default_factory=RunActivity)
+    usage: RunUsage = field(default_factory=RunUsage)
+    budget: RunBudget = field(default_factory=RunBudget)
 
-    def build(self, *, now: float | None = None) -> CostHistory:
+    def build_history(self, *, now: float | None = None) -> CostHistory:
         """Return the history up to the last entry or, if the run is active, up to `now`."""
-        until = self._activity.at if now is None else max(now, self._activity.at)
-        periods = list(self._activity.iter_periods(until))
+        until = self.activity.at if now is None else max(now, self.activity.at)
+        periods = list(self.activity.iter_periods(until))
         agents: dict[str, _Seconds] = {}
         for agent, activity, start, end in periods:
             agents.setdefault(agent, defaultdict(float))[activity] += max(0.0, end - start)
         return CostHistory(
-            started_at=self._started_at,
+            started_at=self.usage.started_at,
             until=until,
-            points=tuple(self._usage.points),
-            models=dict(self._usage.models),
-            wall=_to_time_split(_measure_wall(periods, self._started_at, until)),
+            points=tuple(self.usage.points),
+            models=dict(self.usage.models),
+            wall=_to_time_split(_measure_wall(periods, self.usage.started_at, until)),
             agents={name: _to_time_split(spent) for name, spent in agents.items()},
-            budget=self._budget or Budget(),
-            workers=tuple(worker.run for worker in self._activity.workers),
+            budget=self.budget.current or Budget(),
+            worker_runs=tuple(worker.run for worker in self.activity.workers),
         )
 
 

@@ -65,7 +65,7 @@ from ..values.event import (
 from ..values.operation_path import parse_agent_name, parse_plan_step, parse_team_operation
 from ..values.plain_text import format_count, format_countdown, format_utc_time, truncate_text
 from .request_text import format_risk
-from .run_view import describe_limit
+from .run_state.tree import describe_limit
 from .team_event_text import READ_CHARACTERS, describe_team_event, quote, shorten
 
 STREAMED = (TextStreamed, ReasoningStreamed)

@@ -7,38 +7,19 @@ their own way.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
+from ..core.edits import EDITS, Edits
 from ..values.agent import Budget
-from ..values.event import (
-    ActionBegan,
-    AdjustmentProposed,
-    Broadcast,
-    Checked,
-    DiscussionEnded,
-    Entry,
-    Evaluated,
-    HandedOff,
-    MemberChanged,
-    MessageReceived,
-    MessagesDelivered,
-    OperationStarted,
-    PermissionAsked,
-    QuestionAsked,
-    ReflectEnd,
-    ReflectEnded,
-    RoundEnded,
-    TeamPlanned,
-    Trigger,
-    Voted,
-)
+from ..values.event import Entry, PermissionAsked, QuestionAsked, ReflectEnd, Trigger
 from ..values.usage import Usage
 from .report_parts import ChangedFile, DiscussionReport, OpenPoint, ReflectionReport, ReportPart, State
-from .run_view import OperationNode, RunView
+from .run_state import RunState
+from .run_state.results import RunResults
+from .run_state.tree import OperationNode, RunView
 
 DEFAULT_MAX_ITERATIONS = 5
 """The maximum number of iterations if neither the event `ReflectEnded` nor the team's options specify one."""
@@ -82,125 +63,22 @@ class Report(Struct, frozen=True, kw_only=True):
     @classmethod
     def from_entries(cls, entries: Iterable[Entry]) -> Report:
         """Build the report from these entries, which must start with the run's first entry."""
-        builder = ReportBuilder()
-        for entry in entries:
-            builder.apply(entry)
-        return builder.build_report()
+        return ReportState.from_entries(entries).build_report()
 
 
-@dataclass(slots=True)
-class _LoopRecord:
-    iterations: int = 0
-    ended: ReflectEnded | None = None
-    evaluations: list[Evaluated] = field(default_factory=list)
-    checks: list[Checked] = field(default_factory=list)
-    proposals: dict[str, AdjustmentProposed] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class _DiscussionRecord:
-    rounds: int = 0
-    ended: DiscussionEnded | None = None
-    said: list[Broadcast] = field(default_factory=list)
-    votes: dict[str, Voted] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class ReportBuilder:
-    """Builds a report entry by entry. `view` is the run view of the same entries."""
+class ReportState(RunState):
+    """The parts of a run's state that its report needs."""
 
     view: RunView = field(default_factory=RunView)
-    _messages: dict[str, MessageReceived] = field(default_factory=dict)
-    _changed_files: dict[str, dict[str, None]] = field(default_factory=dict)
-    _loop_records: dict[str, _LoopRecord] = field(default_factory=dict)
-    _discussion_records: dict[str, _DiscussionRecord] = field(default_factory=dict)
-    _numbers: dict[str, int] = field(default_factory=dict)
-    _own_texts: dict[str, str] = field(default_factory=dict)
-    """The answers that operations gave before they handed off, keyed by path."""
+    results: RunResults = field(default_factory=RunResults)
 
-    def apply(self, entry: Entry) -> None:
+    def apply(self, entry: Entry, edits: Edits = EDITS) -> None:
         """Apply the next entry."""
-        self.view.apply(entry)
-        match entry.event:
-            case MessageReceived() as event:
-                self._messages[event.id] = event
-            case MessagesDelivered(ids=ids):
-                for id in ids:
-                    self._messages.pop(id, None)
-            case ActionBegan(action=action):
-                for path in action.outputs:
-                    self._changed_files.setdefault(path, {})[action.agent] = None
-            case MemberChanged() as event:
-                self._drop_applied_proposals(event)
-            case _:
-                if (node := self.view.find_node(entry.operation)) is not None:
-                    self._apply_to_team(node, entry)
-
-    def _apply_to_team(self, node: OperationNode, entry: Entry) -> None:
-        """Apply an entry that records an operation's start, a handoff or an event in a team."""
-        match entry.event:
-            case OperationStarted():
-                self._start_node(node)
-            case HandedOff():
-                self._own_texts[node.path] = node.draft
-            case TeamPlanned(iteration=iteration) if node.path in self._loop_records:
-                self._loop_records[node.path].iterations = iteration
-            case Evaluated() as event:
-                loop = self._loop_record(node)
-                loop.evaluations.append(event)
-                loop.iterations = max(loop.iterations, event.iteration)
-            case Checked() as event:
-                self._loop_record(node).checks.append(event)
-            case AdjustmentProposed(is_applied=False) as event:
-                self._loop_record(node).proposals[event.text] = event
-            case ReflectEnded() as event:
-                self._loop_record(node).ended = event
-            case Broadcast() as event:
-                self._discussion_record(self._find_coordinator(node)).said.append(event)
-            case Voted() as event:
-                self._discussion_record(self._find_coordinator(node)).votes[event.author] = event
-            case RoundEnded(round=number):
-                self._discussion_record(node).rounds = number
-            case DiscussionEnded() as event:
-                self._discussion_record(node).ended = event
-
-    def _start_node(self, node: OperationNode) -> None:
-        if node.team is not None and node.team.mode == "reflect":
-            self._loop_record(node)
-        if node.team is not None and node.team.mode == "discuss":
-            self._discussion_record(node)
-        parent = self.view.find_parent(node)
-        if parent is not None and node.trigger == "member":
-            if parent.path in self._loop_records:
-                self._numbers[node.path] = self._loop_records[parent.path].iterations
-            elif parent.path in self._discussion_records:
-                self._numbers[node.path] = self._discussion_records[parent.path].rounds + 1
-
-    def _drop_applied_proposals(self, change: MemberChanged) -> None:
-        for loop in self._loop_records.values():
-            for text, proposal in [*loop.proposals.items()]:
-                if proposal.member == change.member and proposal.model == change.model:
-                    del loop.proposals[text]
-
-    def _loop_record(self, node: OperationNode) -> _LoopRecord:
-        return self._loop_records.setdefault(node.path, _LoopRecord())
-
-    def _discussion_record(self, node: OperationNode) -> _DiscussionRecord:
-        return self._discussion_records.setdefault(node.path, _DiscussionRecord())
-
-    def _find_coordinator(self, node: OperationNode) -> OperationNode:
-        """Find the discussion that a message at `node` belongs to, and return the operation that leads it.
-
-        If `node` leads a discussion itself, its messages belong to that discussion until `node` ends.
-        """
-        leads = node.path in self._discussion_records and node.ended is None
-        parent = self.view.find_parent(node)
-        return node if leads or parent is None or node.trigger != "member" else parent
-
-    # The report
+        self.view.apply(entry, edits)
+        self.results.apply(entry, self.view, edits)
 
     def build_report(self) -> Report:
-        """Return the report for the entries that were applied."""
+        """Return the report after the last applied entry."""
         view, started, root = self.view, self.view.started, self.view.root
         assert started is not None, "the first entry of a run must be RunStarted"
         answered = root is not None and root.outcome == "succeeded"
@@ -217,13 +95,13 @@ class ReportBuilder:
             started_at=view.started_at,
             seconds=view.at - view.started_at,
             usage=view.usage,
-            budget=view.budget,
+            budget=view.budget.current,
             parts=() if root is None else tuple(self._iter_all_parts(root)),
             reflections=tuple(self._iter_reflections()),
             discussions=tuple(self._iter_discussions()),
             open_points=tuple(self._iter_open_points()),
             changed_files=tuple(
-                ChangedFile(path=path, agents=tuple(agents)) for path, agents in sorted(self._changed_files.items())
+                ChangedFile(path=path, agents=agents) for path, agents in sorted(self.results.changed_files.items())
             ),
         )
 
@@ -242,7 +120,7 @@ class ReportBuilder:
 
         If the first agent handed its work off to another agent, its own answer comes first.
         """
-        if root.path in self._own_texts:
+        if root.path in self.results.own_texts:
             own = self._build_part(root, 0)
             yield structs.replace(own, state="succeeded", why="")
         yield from self._iter_parts(root, 0)
@@ -260,7 +138,7 @@ class ReportBuilder:
             children.sort(
                 key=lambda child: (
                     _PHASES.get(child.trigger, 1),
-                    self._numbers.get(child.path, 0),
+                    self.results.numbers.get(child.path, 0),
                     places.get(child.agent, len(places)),
                 )
             )
@@ -276,11 +154,11 @@ class ReportBuilder:
             state=node.outcome or "unfinished",
             operation=node.path,
             trigger=node.trigger,
-            number=self._numbers.get(node.path, 0),
+            number=self.results.numbers.get(node.path, 0),
             depth=depth,
             seconds=self._duration_of(node),
             usage=node.usage,
-            text=self._own_texts.get(node.path, node.draft),
+            text=self.results.own_texts.get(node.path, node.draft),
             why="" if node.failure is None else node.failure.describe_to(node.agent),
         )
 
@@ -288,7 +166,7 @@ class ReportBuilder:
         return (self.view.at if node.ended is None else node.ended) - node.started
 
     def _iter_reflections(self) -> Iterator[ReflectionReport]:
-        for path, loop in self._loop_records.items():
+        for path, loop in self.results.loops.items():
             node = self.view.find_node(path)
             assert node is not None
             options = {} if node.team is None else node.team.options
@@ -315,7 +193,7 @@ class ReportBuilder:
         return "budget_exhausted" if failure is not None and failure.kind == "budget" else "cancelled"
 
     def _iter_discussions(self) -> Iterator[DiscussionReport]:
-        for path, record in self._discussion_records.items():
+        for path, record in self.results.discussions.items():
             node = self.view.find_node(path)
             assert node is not None
             cut = {"budget_exhausted": "budget", "cancelled": "stopped"}.get(self._infer_loop_end(node) or "")
@@ -341,8 +219,8 @@ class ReportBuilder:
                     yield OpenPoint(kind="request", id=id, agent=agent, text=words)
                 case QuestionAsked(text=text):
                     yield OpenPoint(kind="question", id=id, agent=agent, text=text)
-        for message in self._messages.values():
+        for message in self.results.messages.values():
             yield OpenPoint(kind="message", id=message.id, agent=message.to, text=message.text)
-        for loop in self._loop_records.values():
+        for loop in self.results.loops.values():
             if loop.evaluations and (held_back := loop.evaluations[-1].held_back):
                 yield OpenPoint(kind="claim", agent=loop.evaluations[-1].by, text=held_back)

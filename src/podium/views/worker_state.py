@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from ..values.event import (
     KINDS,
@@ -27,9 +26,11 @@ from ..values.event import (
 from ..values.phase import FINAL_PHASES, Activity, Lease, Phase
 from ..values.usage import NO_USAGE, Usage
 from ..values.worker_task import WorkerTask
-from .run_usage import ContextUse, RunUsage
-from .run_view import RunView
-from .worker_record import CheckRun, WorkerRecord
+from .run_state import RunState
+from .run_state.model_usage import ContextUse, RunUsage
+from .run_state.sent_workers import SentWorkers
+from .run_state.tree import RunView
+from .run_state.worker_record import CheckRun, WorkerRecord
 
 WorkerStatus = Literal[
     "queued",
@@ -82,9 +83,6 @@ REASONS: dict[WorkerStatus, str] = {
     "waiting_permission": "it is waiting for your answer",
 }
 """Why a worker has no answer, unless more is known."""
-
-RELEVANT_KINDS = tuple(name for event, name in KINDS.items() if event not in (TextStreamed, ReasoningStreamed))
-"""The kinds of events that affect a worker's state: all but streamed text and reasoning."""
 
 WORKERS_TOOL = "workers"
 """The tool name that is shown for a worker while it waits for workers that it started."""
@@ -222,30 +220,18 @@ def build_worker_state(entries: Iterable[Entry], lease: Lease, *, posted: Collec
 
     `posted` contains the ids of requests with an answer in the mailbox.
     """
-    builder = WorkerStateBuilder()
-    for entry in entries:
-        builder.apply(entry)
-    return builder.build_state(lease, posted=posted)
+    return WorkerRunState.from_entries(entries).build_state(lease, posted=posted)
 
 
-@dataclass(slots=True)
-class WorkerStateBuilder:
-    """Builds a worker's state, entry by entry."""
+class WorkerRunState(RunState):
+    """The parts of a run's state that its worker's state needs."""
+
+    KINDS = tuple(name for event, name in KINDS.items() if event not in (TextStreamed, ReasoningStreamed))
 
     view: RunView = field(default_factory=RunView)
     record: WorkerRecord = field(default_factory=WorkerRecord)
     usage: RunUsage = field(default_factory=RunUsage)
-
-    @property
-    def seq(self) -> int:
-        """The sequence number of the last applied entry."""
-        return self.view.seq
-
-    def apply(self, entry: Entry) -> None:
-        """Apply the next entry."""
-        self.view.apply(entry)
-        self.record.apply(entry)
-        self.usage.apply(entry)
+    workers: SentWorkers = field(default_factory=SentWorkers)
 
     def build_state(self, lease: Lease, *, posted: Collection[str] = ()) -> WorkerState:
         """Return the worker's current state. `posted` contains the ids of requests with an answer in the mailbox."""
@@ -272,7 +258,7 @@ class WorkerStateBuilder:
             works=list_checkout_work(started.errand, record.placed, record.committed),
             checks=tuple(record.checks),
             usage=view.usage,
-            counts=tuple(record.returned),
+            counts=tuple(self.workers.returned),
             delegated_at=view.started_at,
             begun_at=record.begun_at,
             at=view.at,

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
-from ..values.event import Entry, WorkerReturned, WorkerSent
 from ..values.usage import NO_USAGE, Usage, sum_usage
 from .worker_state import WorkerState
 
@@ -19,15 +18,6 @@ class SharedFile(Struct, frozen=True, kw_only=True):
 
     path: str
     workers: tuple[str, ...]
-
-
-class SentWorker(Struct, frozen=True, kw_only=True):
-    """A worker that a run started. `why` is the error that the run recorded for the worker, if any."""
-
-    run: str
-    branch: str
-    task: str
-    why: str = ""
 
 
 class WorkersSummary(Struct, frozen=True, kw_only=True):
@@ -73,16 +63,3 @@ class WorkersSummary(Struct, frozen=True, kw_only=True):
             for worker in self.workers
             if worker.worker_task.has_checkout and worker.base and worker.works[0].commits
         }
-
-
-def list_sent_workers(entries: Iterable[Entry]) -> list[SentWorker]:
-    """Return the workers that a run started, in order."""
-    found: dict[str, SentWorker] = {}
-    why: dict[str, str] = {}
-    for entry in entries:
-        match entry.event:
-            case WorkerSent(run=run, branch=branch, task=task):
-                found.setdefault(run, SentWorker(run=run, branch=branch, task=task))
-            case WorkerReturned(run=run, error=error):
-                why[run] = error
-    return [structs.replace(one, why=why.get(run, "")) for run, one in found.items()]

@@ -44,7 +44,7 @@ from ..values.operation_path import parse_agent_name, parse_plan_step, parse_tea
 from ..values.request import AttachedFile
 from ..values.worker_task import DEFAULT_WORKER_AGENT, WorkerTask
 from ..views.conversation_summary import summarise_conversation
-from ..views.run_view import RunView
+from ..views.run_state.tree import RunView
 from ..views.worker_state import list_checkout_work
 from .commander_socket import commander_socket_path, is_commander_listening
 from .delegation import NewWorker, delegate, start_commander

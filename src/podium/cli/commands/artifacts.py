@@ -7,7 +7,7 @@ import click
 from ...files.settings import Settings
 from ...runs import find
 from ...runs.queries.run_lookup import open_reader
-from ...runs.queries.work_lookup import iter_work_runs
+from ...runs.queries.work_lookup import list_work_runs
 from ...values.errors import Mistake
 from ...values.event import SCHEMA, ArtifactStored
 from ..terminal.text import align_columns, as_json, escape_for_terminal, print_to_stderr
@@ -24,7 +24,7 @@ def artifacts_command(run: str, name: str | None, is_json: bool) -> None:
     """
     with open_reader(Settings.load().store) as reader:
         id = find.resolve(reader, run).run
-        artifacts = [one for work in iter_work_runs(reader, id) for one in work.plans.artifacts]
+        artifacts = [one for work in list_work_runs(reader, id) for one in work.plans.artifacts]
         if name is not None:
             found = _find_artifact(id, artifacts, name)
             data = reader.read_artifact(found.digest)

@@ -20,7 +20,7 @@ from ...values.errors import StoreCorrupt
 from ...values.plain_text import format_count
 from ...values.store_address import StoreAddress
 from ...values.usage import Usage, sum_usage
-from ...views.run_view import OperationNode, RunView
+from ...views.run_state.tree import OperationNode, RunView
 from ..terminal import exit_codes
 from ..terminal.run_tree import TreeSymbols, choose_symbols
 from ..terminal.text import (

@@ -45,7 +45,7 @@ from ...values.event import (
     ReflectEnded,
     WorkEnded,
 )
-from ...views.run_view import RunView
+from ...views.run_state.tree import RunView
 from ...workspace.git.repository import find_trusted_program
 from ..terminal import exit_codes
 from ..terminal.live_tree import draw_run_tree

@@ -16,7 +16,7 @@ from ...runs.run_wait import POLL_SECONDS
 from ...store.follower import Follower
 from ...store.reader import StoreReader
 from ...values.store_address import StoreAddress
-from ...views.run_view import RunView
+from ...views.run_state.tree import RunView
 from ..terminal.follow_run import REFRESH_SECONDS, RunEnding
 from ..terminal.outcome_text import ResultDocument
 from ..terminal.run_display import ProgressView

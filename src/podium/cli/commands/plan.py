@@ -14,7 +14,7 @@ from ...runs import find
 from ...runs.answers import NewAnswer, get_shown
 from ...runs.plan_document import find_team_members, parse_plan_document, render_plan_document
 from ...runs.queries.run_lookup import open_reader
-from ...runs.queries.work_lookup import WorkRun, iter_work_runs
+from ...runs.queries.work_lookup import WorkRun, list_work_runs
 from ...store.open_requests import OpenRequest, list_run_requests
 from ...system.locations import find_home_folder
 from ...system.unsandboxed_program import build_unsandboxed_environment, find_current_checkouts
@@ -24,7 +24,7 @@ from ...values.operation_path import parse_agent_name
 from ...values.plan import WorkPlan
 from ...values.store_address import find_local_folder
 from ...views.plan_text import format_plan
-from ...views.run_plans import TeamWork
+from ...views.run_state.plans import TeamWork
 from ..terminal.answer_report import submit_answer
 from ..terminal.text import align_columns, as_json, escape_for_terminal, print_to_stderr, truncate_line
 
@@ -47,7 +47,7 @@ def plan_command(run: str, is_edited: bool, is_full: bool, is_json: bool) -> Non
     settings = Settings.load()
     with open_reader(settings.store) as reader:
         id = find.resolve(reader, run).run
-        runs = list(iter_work_runs(reader, id))
+        runs = list_work_runs(reader, id)
         requests = [one for work in runs for one in list_run_requests(reader, reader.read_summary(work.id))]
     waiting = [one for one in requests if _is_plan(one)]
     if is_edited:

@@ -125,11 +125,8 @@ def build_run_page(run: str, repo: Path | None) -> ResultsPage:
         id = find.resolve(reader, run, repo=repo).run
         summary = reader.read_summary(id)
         entries = reader.read_entries(id)
-    run_state, report, workers = (
-        summary.phase,
-        Report.from_entries(entries),
-        build_sent_workers_report(store, entries),
-    )
+    run_state, report = summary.phase, Report.from_entries(entries)
+    workers = build_sent_workers_report(store, id)
     return ResultsPage(
         fields={**encode_report(run_state, report), **structs.asdict(build_workers_results(workers))},
         lines=format_report(run_state, report, choose_icon_index(sys.stdout.encoding))

@@ -23,7 +23,7 @@ from ...values.phase import Phase
 from ...values.plain_text import format_countdown, format_utc_time
 from ...values.request import Outcome
 from ...values.usage import FullUsage
-from ...views.run_view import OperationNode, RunView
+from ...views.run_state.tree import OperationNode, RunView
 from ..terminal.agent_text import format_agent_text, format_output
 from ..terminal.entry_text import format_entry
 from ..terminal.outcome_text import ResultDocument, format_parts

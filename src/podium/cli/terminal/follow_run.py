@@ -25,7 +25,7 @@ from ...runs.run_notices import RunNotices
 from ...values.errors import Failure, find_first_error
 from ...values.event import ActionRefused, Entry, WorkerSent
 from ...values.request import Result
-from ...views.run_view import RunView
+from ...views.run_state.tree import RunView
 from .exit_codes import SIGNALLED
 from .request_prompt import RequestPrompter, TerminalKeyboard
 from .run_display import ProgressView, SilentView

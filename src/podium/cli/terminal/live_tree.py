@@ -27,7 +27,7 @@ from ...values.event import (
     SessionRevived,
     StopAsked,
 )
-from ...views.run_view import RunView
+from ...views.run_state.tree import RunView
 from .entry_lines import EntryLines
 from .run_tree import Row, Style, TreeSymbols, build_tree_rows, choose_symbols
 

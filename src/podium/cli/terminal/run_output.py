@@ -15,7 +15,7 @@ import click
 
 from ...values.event import ActionRefused
 from ...values.request import Result
-from ...views.run_view import RunView
+from ...views.run_state.tree import RunView
 from . import exit_codes
 from .agent_text import format_agent_text, format_output
 from .follow_run import RunEnding

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from ...values.plain_text import format_countdown
-from ...views.run_view import OperationNode, RunView
+from ...views.run_state.tree import OperationNode, RunView
 from .text import align_columns, escape_for_terminal, format_duration, truncate_line, truncate_start
 
 WIDEST_STATE = 30

@@ -10,6 +10,7 @@ import click
 from anyio import current_time, move_on_after, to_thread, wait_readable
 
 from ...files.settings import Settings
+from ...runs.team_states import StateReader
 from ...store.reader import StoreReader
 from ...store.wakeup import open_wakeup, send_wakeup
 from ...store.worker_index import WorkerIndex
@@ -18,7 +19,7 @@ from ...values.errors import OutsideFailed
 from ...values.event import SCHEMA
 from ...values.plain_text import format_utc_time
 from ...views.notification import Notification, NotificationEvent
-from ...views.worker_state import WorkerState, WorkerStateBuilder, WorkerStatus
+from ...views.worker_state import WorkerRunState, WorkerState, WorkerStatus
 from ...workers.commander_socket import commander_socket_path, is_commander_listening
 from ...workers.queries.worker_listing import WORKER_COLUMNS, make_worker_rows
 from ...workers.queries.worker_lookup import RepoContext
@@ -91,7 +92,7 @@ class WorkerWaiter:
         self._store = settings.store
         self._wanted = list(dict.fromkeys(runs))
         self._reader = StoreReader(settings.store) if self._wanted else None
-        self._builders: dict[str, WorkerStateBuilder] = {}
+        self._runs = StateReader(WorkerRunState)
         self._states: dict[str, WorkerState] = {}
         self._reported: dict[str, WorkerState] = {}
         self._starts = 0
@@ -143,10 +144,7 @@ class WorkerWaiter:
         if known is not None and known.is_over:
             return known
         lease = reader.read_summary(run).lease
-        builder = self._builders.setdefault(run, WorkerStateBuilder())
-        for entry in reader.read_entries(run, builder.seq):
-            builder.apply(entry)
-        return builder.build_state(lease, posted=reader.read_mailbox_refs(run))
+        return self._runs.read(reader, run).build_state(lease, posted=reader.read_mailbox_refs(run))
 
     def _ensure_commander(self) -> bool:
         """Start a commander if it is needed and not running. Return False if no worker can make progress."""

@@ -23,7 +23,7 @@ from ...values.agent import Budget
 from ...values.event import RunStarted, decode_entry
 from ...values.store_address import StoreAddress
 from ...values.usage import NO_USAGE, Usage, sum_usage
-from ...views.run_usage import USAGE_KINDS, usage_of_event
+from ...views.run_state.model_usage import USAGE_KINDS, usage_of_event
 
 REFRESH_SECONDS = 2.0
 PAGE = 500

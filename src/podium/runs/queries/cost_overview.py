@@ -12,16 +12,11 @@ from msgspec import Struct, structs
 from ...store.reader import DamagedRun, RunSummary, StoreReader
 from ...values.agent import Budget
 from ...values.column import Document, DocumentPart
-from ...values.event import decode_entry
 from ...values.plain_text import format_count
 from ...values.usage import NO_USAGE, FullUsage, Usage, sum_usage
-from ...views.cost_history import (
-    HISTORY_KINDS,
-    CostHistory,
-    CostHistoryBuilder,
-    TimeSplit,
-)
-from ...views.run_usage import UsagePoint
+from ...views.cost_history import CostHistory, CostState, TimeSplit
+from ...views.run_state.model_usage import UsagePoint
+from ..team_states import read_team_states
 
 MOST_BUCKETS = 96
 MOST_SERIES = 8
@@ -117,10 +112,8 @@ class CostHistoryReader:
             found = self._ended.get(summary.id)
         if found is not None:
             return found
-        builder = CostHistoryBuilder()
-        for row in reader.read_rows_of_kinds(summary.id, HISTORY_KINDS):
-            builder.apply(decode_entry(row.line))
-        found = builder.build(now=now if summary.phase == "running" else None)
+        state = CostState.from_entries(reader.read_entries(summary.id, kinds=CostState.KINDS))
+        found = state.build_history(now=now if summary.phase == "running" else None)
         if summary.is_over:
             with self._lock:
                 self._ended[summary.id] = found
@@ -133,15 +126,15 @@ class CostHistoryReader:
 
         In a worker's history, the worker's name is appended to the names of agents.
         """
-        own = self.read(reader, summary, now=now)
-        below: list[CostHistory] = []
-        open_runs = list(own.workers)
-        while open_runs:
-            worker = reader.read_summary(open_runs.pop(0))
-            found = self.read(reader, worker, now=now)
-            open_runs += found.workers
-            below.append(_rename_agents(found, worker))
-        return own, below
+        summaries: dict[str, RunSummary] = {}
+
+        def read(run: str) -> CostHistory:
+            summaries[run] = reader.read_summary(run)
+            return self.read(reader, summaries[run], now=now)
+
+        states = read_team_states(summary.id, read, includes=reader.has_run)
+        own = states.pop(summary.id)
+        return own, [_rename_agents(found, summaries[run]) for run, found in states.items()]
 
 
 def _rename_agents(history: CostHistory, summary: RunSummary) -> CostHistory:

@@ -12,12 +12,13 @@ from ...engines.model.providers import REHEARSAL, parse_model
 from ...files.settings import Settings
 from ...store.reader import StoreReader
 from ...values.agent import Agent
-from ...values.errors import Mistake, NoSuchRun
+from ...values.errors import Mistake
 from ...values.event import Entry, WorkerReturned
 from ...values.usage import Usage
-from ...views.run_usage import usage_of_event
-from ...views.run_view import OperationNode, RunView, map_member_names
+from ...views.run_state.model_usage import usage_of_event
+from ...views.run_state.tree import OperationNode, RunView, map_member_names
 from ..assembly.engine_lookup import list_models
+from ..team_states import read_team_states
 
 
 class ModelEstimate(Struct, frozen=True, kw_only=True):
@@ -81,19 +82,23 @@ def estimate_dry_run(reader: StoreReader, run: str, settings: Settings) -> RunEs
     return RunEstimate.of(by_model.values())
 
 
+class _RehearsedRun(NamedTuple):
+    """The rehearsed calls of a run, and the runs of its workers that have returned."""
+
+    calls: list[RehearsedCall]
+    worker_runs: list[str]
+
+
 def _list_rehearsed_calls(reader: StoreReader, run: str) -> list[RehearsedCall]:
     """Return the rehearsed calls of a run, and those of its workers if the workers have returned."""
-    calls: list[RehearsedCall] = []
-    runs = [run]
-    for one in runs:  # the loop itself extends this list
-        try:
-            entries = reader.read_entries(one)
-        except NoSuchRun:
-            continue
-        calls += _iter_own_calls(entries)
-        returned = (entry.event.run for entry in entries if isinstance(entry.event, WorkerReturned))
-        runs += [worker for worker in returned if worker not in runs]
-    return calls
+
+    def read(id: str) -> _RehearsedRun:
+        entries = reader.read_entries(id)
+        workers = [entry.event.run for entry in entries if isinstance(entry.event, WorkerReturned)]
+        return _RehearsedRun([*_iter_own_calls(entries)], workers)
+
+    states = read_team_states(run, read, includes=reader.has_run)
+    return [call for state in states.values() for call in state.calls]
 
 
 def _iter_own_calls(entries: Iterable[Entry]) -> Iterator[RehearsedCall]:

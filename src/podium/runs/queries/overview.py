@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
+from functools import partial
 from itertools import islice
 from threading import Lock
-from typing import Any
+from typing import Any, ClassVar
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Struct, UnsetType, field
 
+from ...core.edits import EDITS, Edits, Place
 from ...store.open_requests import OpenRequest, list_run_requests
 from ...store.reader import RunSummary, StoreReader
 from ...values.column import Document, DocumentPart
@@ -19,13 +21,14 @@ from ...values.event import AlsoCommitted, Entry, WorkCommitted
 from ...values.phase import Phase
 from ...values.store_address import StoreAddress
 from ...values.usage import FullUsage, Usage, sum_usage
-from ...views.run_plans import RunPlans, TeamWork
-from ...views.run_usage import RunUsage
-from ...views.run_view import OperationNode, RunView
-from ...views.worker_record import CheckRun, WorkerRecord
+from ...views.run_state.model_usage import RunUsage
+from ...views.run_state.plans import TeamWork
+from ...views.run_state.tree import OperationNode, RunView
+from ...views.run_state.worker_record import CheckRun, WorkerRecord
+from ..team_states import StateReader, read_team_states
 from .request_details import WaitingRequest, list_request
 from .run_lookup import find_wakeup_time
-from .work_lookup import is_team_worker
+from .work_lookup import TeamWorkState, is_team_worker
 
 MOST_ENDED = 10
 MOST_ACTIVE_AGENTS = 6
@@ -96,7 +99,7 @@ class Overview:
     waiting: tuple[OpenRequest, ...] = ()
     active: tuple[OverviewRow, ...] = ()
     ended: tuple[OverviewRow, ...] = ()
-    damaged: Mapping[str, str] = field(default_factory=dict)
+    damaged: Mapping[str, str] = dataclass_field(default_factory=dict)
     """The runs that cannot be read, and why."""
 
     @property
@@ -115,9 +118,9 @@ class OverviewReader:
 
     def __init__(self, store: StoreAddress) -> None:
         self._store = store
-        self._builders: dict[str, OverviewRowBuilder] = {}
-        self._team_workers: dict[str, OverviewRowBuilder | None] = {}
-        """The builders for workers, keyed by run; None for a worker whose agent leads no collaborating team."""
+        self._states = StateReader(OverviewState)
+        self._team_workers: dict[str, bool] = {}
+        """Whether a worker's agent leads a collaborating team, keyed by the worker's run."""
         self._ended: set[str] = set()
         self._damaged: dict[str, str] = {}
         """The runs that cannot be read, and why."""
@@ -129,8 +132,7 @@ class OverviewReader:
             return Overview()
         with self._lock, StoreReader(self._store) as reader:
             active, ended = self._select_runs(reader, most_ended)
-            shown = {one.id for one in (*active, *ended)}
-            self._builders = {run: builder for run, builder in self._builders.items() if run in shown}
+            self._states.forget_unread()
             waiting = [asked for one in active for asked in list_run_requests(reader, one)]
             return Overview(
                 waiting=tuple(sorted(waiting, key=lambda one: one.entry.at)),
@@ -175,57 +177,50 @@ class OverviewReader:
 
     def read_row(self, reader: StoreReader, summary: RunSummary, *, now: float) -> OverviewRow:
         """Return the row of one run."""
-        builder = self._builders.setdefault(summary.id, OverviewRowBuilder())
-        for entry in reader.read_entries(summary.id, after=builder.view.seq):
-            builder.apply(entry)
-        return builder.build_row(summary, tuple(self._iter_team_works(reader, builder)), now=now)
+        read, includes = partial(self._states.read, reader), partial(self._leads_team, reader)
+        states = read_team_states(summary.id, read, includes=includes)
+        works = [work for state in states.values() for work in state.plans.teams.values()]
+        return states[summary.id].build_row(summary, works, now=now)
 
-    def _iter_team_works(self, reader: StoreReader, builder: OverviewRowBuilder) -> Iterator[TeamWork]:
-        """Yield the work of a run's collaborating teams, then the work of the teams that its workers lead."""
-        yield from builder.teams
-        for run in builder.workers:
-            if run not in self._team_workers and (is_team := is_team_worker(reader, run)) is not None:
-                self._team_workers[run] = OverviewRowBuilder() if is_team else None
-            if (worker := self._team_workers.get(run)) is not None:
-                for entry in reader.read_entries(run, after=worker.view.seq):
-                    worker.apply(entry)
-                yield from self._iter_team_works(reader, worker)
+    def _leads_team(self, reader: StoreReader, run: str) -> bool:
+        if run not in self._team_workers and (is_team := is_team_worker(reader, run)) is not None:
+            self._team_workers[run] = is_team
+        return self._team_workers.get(run, False)
 
 
-class OverviewRowBuilder:
-    """Builds the row of a run from the entries applied so far."""
+class EntryTimes(Struct):
+    """When the latest entries of a run were recorded."""
 
-    def __init__(self) -> None:
-        self.view = RunView()
-        self._plans = RunPlans()
-        self._usage = RunUsage()
-        self._record = WorkerRecord()
-        self._entry_times: deque[float] = deque(maxlen=MOST_ENTRY_TIMES)
+    latest: list[float] = []
 
     @property
-    def teams(self) -> Sequence[TeamWork]:
-        """The work of the run's collaborating teams."""
-        return [*self._plans.teams.values()]
+    def place(self) -> Place:
+        """The place in the state of a run."""
+        return ("entry_times",)
 
-    @property
-    def workers(self) -> Sequence[str]:
-        """The runs of the workers that the run started."""
-        return self._record.sent
-
-    def apply(self, entry: Entry) -> None:
+    def apply(self, entry: Entry, edits: Edits = EDITS) -> None:
         """Apply the next entry."""
-        self.view.apply(entry)
-        self._plans.apply(entry)
-        self._usage.apply(entry)
-        self._record.apply(entry)
-        self._entry_times.append(entry.at)
+        edits.add(self, "latest", entry.at)
+        if len(self.latest) > MOST_ENTRY_TIMES * 2:
+            edits.set(self, latest=self.latest[-MOST_ENTRY_TIMES:])
+
+
+class OverviewState(TeamWorkState):
+    """The parts of a run's state that its row in the overview needs."""
+
+    KINDS: ClassVar[tuple[str, ...]] = ()
+
+    view: RunView = field(default_factory=RunView)
+    usage: RunUsage = field(default_factory=RunUsage)
+    record: WorkerRecord = field(default_factory=WorkerRecord)
+    entry_times: EntryTimes = field(default_factory=EntryTimes)
 
     def build_row(self, summary: RunSummary, works: Sequence[TeamWork], *, now: float) -> OverviewRow:
         """Return the row of a run. `works` contains an item for each team of the run and of its workers."""
         started = summary.started
         state, task, root = summary.phase, started.errand, self.view.root
         is_working = state == "running"
-        committed = self._record.committed
+        committed = self.record.committed
         commits: tuple[WorkCommitted | AlsoCommitted, ...] = ()
         if committed is not None:
             commits = (committed, *committed.also)
@@ -240,14 +235,14 @@ class OverviewRowBuilder:
             seconds=(now if is_working else summary.last.at) - summary.first.at,
             agents=tuple(_list_active_agents(root))[:MOST_ACTIVE_AGENTS] if is_working and root is not None else (),
             steps=_count_steps(works),
-            usage=FullUsage.of(self._usage.total),
-            model=self._usage.model,
+            usage=FullUsage.of(self.usage.total),
+            model=self.usage.model,
             added=sum(one.added for one in commits),
             removed=sum(one.removed for one in commits),
-            activity=count_activity(self._entry_times, now=now) if is_working else (),
-            context=None if (largest := self._usage.largest_context) is None else ShownContext.of(largest),
+            activity=count_activity(self.entry_times.latest[-MOST_ENTRY_TIMES:], now=now) if is_working else (),
+            context=None if (largest := self.usage.largest_context) is None else ShownContext.of(largest),
             result=self._find_result_line(),
-            checks=tuple(self._record.checks),
+            checks=tuple(self.record.checks),
             wakes_at=find_wakeup_time(summary),
         )
 

@@ -12,8 +12,8 @@ from ...values.event import decode_entry
 from ...values.phase import Phase
 from ...values.request import Outcome
 from ...values.usage import FullUsage, Usage, sum_usage
-from ...views.run_usage import USAGE_KINDS, usage_of_event
-from ...views.run_view import OperationNode, RunView
+from ...views.run_state.model_usage import USAGE_KINDS, usage_of_event
+from ...views.run_state.tree import OperationNode, RunView
 from .run_listing import RUN_COLUMNS, RunRow, RunTotals, make_run_row
 
 

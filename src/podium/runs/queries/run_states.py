@@ -12,7 +12,7 @@ from threading import Lock
 
 from ...store.reader import StoreReader
 from ...values.event import decode_entry
-from ...views.run_state import RunState, encode_state
+from ...views.run_state.page_state import PageState, encode_state
 
 MOST_RUNS = 8
 """The number of runs whose states are kept."""
@@ -63,7 +63,7 @@ class _WatchedRun:
 
     def __init__(self) -> None:
         self.lock = Lock()
-        self.state = RunState()
+        self.state = PageState()
         self.changes: deque[bytes] = deque(maxlen=MOST_CHANGES)
 
     @property
@@ -80,9 +80,9 @@ class _WatchedRun:
                 self.state.apply(entry)
 
 
-def _build_state(reader: StoreReader, run: str, seq: int) -> RunState:
+def _build_state(reader: StoreReader, run: str, seq: int) -> PageState:
     """Return the state of a run after an entry."""
-    state = RunState()
+    state = PageState()
     for _, line in reader.read_lines(run, most=seq):
         state.apply(decode_entry(line, run=run))
     return state

@@ -98,7 +98,7 @@ class RunTableReader(NamedTuple):
     def _read_totals(self, reader: StoreReader, summary: RunSummary, waiting: int, *, now: float) -> RunTotals:
         history = self.costs.read(reader, summary, now=now)
         usage = sum_usage(one.usage for one in history.points)
-        return RunTotals(waiting=waiting, workers=len(history.workers), usage=usage)
+        return RunTotals(waiting=waiting, workers=len(history.worker_runs), usage=usage)
 
 
 def _matches(summary: RunSummary, wanted: RunFilter, arrangement: Arrangement, waiting: Mapping[str, int]) -> bool:

@@ -6,16 +6,22 @@ A team with its own checkout works in a worker, so its plan is on the timeline o
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
-from ...store.reader import StoreReader
+from msgspec import field
+
+from ...store.reader import RunSummary, StoreReader
 from ...values.column import DocumentPart
 from ...values.errors import NoSuchRun
-from ...values.event import KINDS, RunStarted, WorkerSent, decode_entry
+from ...values.event import RunStarted
 from ...values.operation_path import parse_agent_name
 from ...values.plan import Criterion, Finding, StepPolicy, StepState, WorkPlan, WorkState
-from ...views.run_plans import RunPlans, StepUse, TeamWork
+from ...views.run_state import RunState
+from ...views.run_state.plans import RunPlans, StepUse, TeamWork
+from ...views.run_state.sent_workers import SentWorkers
+from ..team_states import StateReader, read_team_states
 
 
 class PlanStepState(DocumentPart, frozen=True, kw_only=True):
@@ -96,20 +102,32 @@ class WorkRun:
         return [_build_team_plan(self, team) for team in self.teams]
 
 
-def iter_work_runs(reader: StoreReader, run: str) -> Iterator[WorkRun]:
-    """Yield a run and, recursively, the runs of its workers that lead collaborating teams."""
-    summary = reader.read_summary(run)
-    plans, workers = RunPlans(), []
-    for row in reader.read_rows_of_kinds(run, (*RunPlans.KINDS, KINDS[WorkerSent])):
-        entry = decode_entry(row.line, run=run)
-        plans.apply(entry)
-        if isinstance(entry.event, WorkerSent):
-            workers.append(entry.event.run)
+class TeamWorkState(RunState):
+    """The parts of a run's state that its plans need."""
+
+    KINDS = (*RunPlans.KINDS, *SentWorkers.KINDS)
+
+    plans: RunPlans = field(default_factory=RunPlans)
+    workers: SentWorkers = field(default_factory=SentWorkers)
+
+    @property
+    def worker_runs(self) -> Iterable[str]:
+        """The runs of the workers that the run started."""
+        return self.workers.worker_runs
+
+
+def list_work_runs(reader: StoreReader, run: str) -> list[WorkRun]:
+    """Return a run and, level by level, the runs of its workers that lead collaborating teams."""
+    read, includes = partial(StateReader(TeamWorkState).read, reader), partial(is_team_worker, reader)
+    return [
+        _make_work_run(reader.read_summary(run), state.plans)
+        for run, state in read_team_states(run, read, includes=includes).items()
+    ]
+
+
+def _make_work_run(summary: RunSummary, plans: RunPlans) -> WorkRun:
     until = time.time() if summary.phase == "running" else summary.last.at
-    yield WorkRun(id=run, started=summary.started, plans=plans, until=until)
-    for worker in workers:
-        if is_team_worker(reader, worker):
-            yield from iter_work_runs(reader, worker)
+    return WorkRun(id=summary.id, started=summary.started, plans=plans, until=until)
 
 
 def is_team_worker(reader: StoreReader, run: str) -> bool | None:

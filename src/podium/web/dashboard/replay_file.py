@@ -16,7 +16,7 @@ from ...core.journal_rows import GENESIS
 from ...store.reader import StoreReader
 from ...system.host_id import get_username
 from ...values.event import SCHEMA, decode_entry
-from ...views.run_state import RunState
+from ...views.run_state.page_state import PageState
 from ..api.sent_entry import add_sentence
 from .static_files import StaticFile, load_static_files
 
@@ -50,7 +50,7 @@ PAGE = """\
 def write_replay_page(reader: StoreReader, run: str) -> str:
     """Return the page that replays a run."""
     summary, rows, user = reader.read_summary(run), reader.read_rows(run), get_username()
-    changes = b",".join(RunState().apply_all(decode_entry(row.line, run=run) for row in rows))
+    changes = b",".join(PageState().apply_all(decode_entry(row.line, run=run) for row in rows))
     entries = b",".join(add_sentence(row.line, row.kind, user=user) for row in rows)
     head = {
         "schema": SCHEMA,

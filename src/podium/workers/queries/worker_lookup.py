@@ -16,9 +16,8 @@ from ...store.worker_index import WorkerIndex
 from ...store.worktree_ledger import Ledger
 from ...system.locations import find_repo
 from ...values.errors import NoSuchRun, PodiumError, StoreCorrupt
-from ...values.event import decode_entry
 from ...values.store_address import StoreAddress
-from ...views.worker_state import RELEVANT_KINDS, CheckoutWork, WorkerState, build_worker_state
+from ...views.worker_state import CheckoutWork, WorkerRunState, WorkerState, build_worker_state
 from ...workspace.git.repository import Repository
 from ...workspace.worktrees.worktree import Worktrees
 from ...workspace.worktrees.worktree_folder import DEFAULT_FOLDER_PATTERN
@@ -127,7 +126,7 @@ def load_readable_states(store: StoreAddress, runs: Iterable[str]) -> list[Worke
 def load_worker_state(reader: StoreReader, run: str) -> WorkerState:
     """Return the state of one worker."""
     lease = reader.read_summary(run).lease
-    entries = (decode_entry(row.line) for row in reader.read_rows_of_kinds(run, RELEVANT_KINDS))
+    entries = reader.read_entries(run, kinds=WorkerRunState.KINDS)
     return build_worker_state(entries, lease, posted=reader.read_mailbox_refs(run))
 
 

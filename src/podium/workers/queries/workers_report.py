@@ -6,19 +6,21 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
+from functools import partial
 from pathlib import Path
 
 import anyio
 from msgspec import Struct, field
 
+from ...runs.team_states import StateReader, read_team_states
 from ...store.reader import StoreReader
 from ...store.worker_index import WorkerIndex
 from ...values.column import DocumentPart, encode_rows
 from ...values.errors import PodiumError
-from ...values.event import KINDS, Entry, WorkerReturned, WorkerSent, decode_entry
 from ...values.store_address import StoreAddress
 from ...values.usage import FullUsage
-from ...views.workers_summary import SentWorker, SharedFile, WorkersSummary, list_sent_workers
+from ...views.run_state.sent_workers import SentWorker, SentWorkers
+from ...views.workers_summary import SharedFile, WorkersSummary
 from ...workspace.merging.overlap_forecast import Forecast
 from ...workspace.worktrees.worktree_status import WorktreeStatus
 from ..merging.branch_forecast import ForecastReport, build_forecast_report, forecast_branches
@@ -48,23 +50,17 @@ class WorkersReport:
         return bool(self.not_started) or any(worker.state != "queued" for worker in self.summary.workers)
 
 
-def build_sent_workers_report(store: StoreAddress, entries: Iterable[Entry]) -> WorkersReport:
+def build_sent_workers_report(store: StoreAddress, run: str) -> WorkersReport:
     """Report on all workers that a run started, directly or through other workers."""
     known_runs = {worker_row.run for worker_row in WorkerIndex(store).list_all()}
-    sent_workers = list_sent_workers(entries)
+    with StoreReader(store) as reader:
+        read = partial(StateReader(SentWorkers).read, reader)
+        states = read_team_states(run, read, includes=known_runs.__contains__)
+    sent_workers = [one for state in states.values() for one in state.sent.values()]
     if not sent_workers:
         return WorkersReport(summary=WorkersSummary.from_workers(()))
-    kinds = (KINDS[WorkerSent], KINDS[WorkerReturned])
-    with StoreReader(store) as reader:
-        for one in sent_workers:  # the loop itself extends this list
-            if one.run in known_runs:
-                sent_workers += list_sent_workers(
-                    decode_entry(row.line) for row in reader.read_rows_of_kinds(one.run, kinds)
-                )
     not_started = tuple(one for one in sent_workers if one.run not in known_runs)
-    return build_workers_report(
-        store, (one.run for one in sent_workers if one.run in known_runs), not_started=not_started
-    )
+    return build_workers_report(store, [one for one in states if one != run], not_started=not_started)
 
 
 def build_workers_report(

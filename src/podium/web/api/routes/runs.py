@@ -33,7 +33,7 @@ from ....values.phase import Phase
 from ....values.request import as_attached_files
 from ....values.team_options import Mode
 from ....values.usage import FullUsage
-from ....views.run_view import RunView
+from ....views.run_state.tree import RunView
 from ....workers.background_run import BackgroundRun, enqueue_background_run
 from ..command_once import run_once
 from ..route_parameters import CurrentActor, IdempotencyKey, RunPrefix, Server

@@ -13,7 +13,7 @@ from msgspec import Struct
 from ....runs import find
 from ....runs.queries.decision_lookup import find_decision, find_decision_repo, list_decisions
 from ....runs.queries.run_lookup import open_reader
-from ....runs.queries.work_lookup import TeamPlan, iter_work_runs
+from ....runs.queries.work_lookup import TeamPlan, list_work_runs
 from ....store.reader import StoreReader
 from ....values.column import Document, encode_rows
 from ....values.errors import Mistake, NoSuchRun, StoreCorrupt
@@ -35,7 +35,7 @@ class TeamPlans(Struct, frozen=True, kw_only=True):
     @classmethod
     def read(cls, reader: StoreReader, run: str) -> Self:
         """Return the plans of a run."""
-        return cls(run=run, teams=[one for work in iter_work_runs(reader, run) for one in work.list_plans()])
+        return cls(run=run, teams=[one for work in list_work_runs(reader, run) for one in work.list_plans()])
 
 
 class PlanList(Document, frozen=True, kw_only=True):
@@ -94,7 +94,7 @@ def list_artifacts(run: RunPrefix, server: Server) -> ArtifactList:
     """List the artifacts that the steps of a run produced."""
     with open_reader(server.store) as reader:
         id = find.resolve(reader, run, repo=server.repo).run
-        artifacts = [one for work in iter_work_runs(reader, id) for one in work.plans.artifacts]
+        artifacts = [one for work in list_work_runs(reader, id) for one in work.plans.artifacts]
     return ArtifactList(run=id, artifacts=artifacts)
 
 

@@ -1,5 +1,5 @@
 // What screens ask about the state of a run. `view` and `activity` are the parts of the document that the server sends
-// (views/run_view.py and views/run_activity.py).
+// (views/run_state/tree.py and views/run_state/activity.py).
 
 const VOTES = "/Votes";
 const MERGES = "/Merges";

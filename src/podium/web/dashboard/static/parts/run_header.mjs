@@ -44,7 +44,7 @@ function Figure({ name, value, children }) {
 function Time({ view, isMoving }) {
   if (view.paused && view.wakes_at && !view.ended) return html`<${Figure} name="Limit" value=${html`<${Countdown} until=${view.wakes_at} />`} />`;
   const value = isMoving ? html`<${Elapsed} since=${view.started_at} />` : duration(view.at - view.started_at);
-  const limit = view.budget?.seconds;
+  const limit = view.budget.current?.seconds;
   return html`<${Figure} name="Elapsed" value=${html`<span title=${iso(view.started_at)}>${value}${limit ? ` of ${duration(limit)}` : ""}</span>`} />`;
 }
 
@@ -52,7 +52,7 @@ function Spend({ view }) {
   const usage = totalUsage(view, view.first);
   const tokens = usage.input_tokens + usage.output_tokens;
   const rehearsed = usage.rehearsed_input_tokens + usage.rehearsed_output_tokens;
-  const { usd, tokens: most } = view.budget ?? {};
+  const { usd, tokens: most } = view.budget.current ?? {};
   return html`<${Figure} name=${html`<a href=${address("cost", view.run)}>Spend</a>`} value=${`${money(usage.usd)}${usd ? ` of ${money(usd)}` : ""}`}>${usd ? html`<${Meter} part=${usage.usd / usd} label="part of the budget" />` : null}<//>
     <${Figure} name="Tokens" value=${`${count(tokens)}${most ? ` of ${count(most)}` : ""}${rehearsed ? ` + ${count(rehearsed)} rehearsed` : ""}`}>
       ${most ? html`<${Meter} part=${tokens / most} label="part of the budget" />` : null}<//>`;
@@ -77,7 +77,7 @@ function Commands({ log, view, at, state, onMessage }) {
     ${isOver && html`<${Button} command=${async () => setDialog("retry")}><${Icon} name="resume" />Retry<//>`}
     ${!isOver && html`<${Button} look="danger" command=${async () => setDialog("stop")}><${Icon} name="stop" />Stop<//>`}
     ${dialog === "stop" && html`<${StopDialog} onClose=${close} command=${() => send("stop")} />`}
-    ${dialog === "budget" && html`<${BudgetDialog} onClose=${close} budget=${view.budget} command=${(limits) => send("budget", limits)} />`}
+    ${dialog === "budget" && html`<${BudgetDialog} onClose=${close} budget=${view.budget.current} command=${(limits) => send("budget", limits)} />`}
     ${dialog === "fork" && html`<${ForkDialog} onClose=${close} at=${at} command=${(body) => leave("fork", body)} />`}
     ${dialog === "retry" && html`<${RetryDialog} onClose=${close} command=${(body) => leave("retry", body)} />`}
   </div>`;

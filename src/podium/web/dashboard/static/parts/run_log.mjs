@@ -19,7 +19,7 @@ const CHECK = 15000;
 export class RunLog {
   constructor(name) {
     this.id = name;
-    /** The state of the run now, or null until it is loaded: see views/run_state.py. */
+    /** The state of the run now, or null until it is loaded: see views/run_state/. */
     this.live = signal(null);
     /** The run's state as the server last derived it. */
     this.served = signal("");

@@ -13,9 +13,9 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from ..core.edits import EDITS, Edits, Place
-from ..core.plan_state import InvalidTransition, WorkProgress
-from ..values.event import (
+from ...core.edits import EDITS, Edits, Place
+from ...core.plan_state import InvalidTransition, WorkProgress
+from ...values.event import (
     KINDS,
     ActionBegan,
     ArtifactStored,
@@ -47,8 +47,8 @@ from ..values.event import (
     WorkerReturned,
     WorkStateChanged,
 )
-from ..values.operation_path import PLAN_STEP, owns_plan_step
-from ..values.usage import NO_USAGE, Usage
+from ...values.operation_path import PLAN_STEP, owns_plan_step
+from ...values.usage import NO_USAGE, Usage
 
 _USED = frozenset(
     {

@@ -1,4 +1,4 @@
-"""Add up the usage of a run's own model calls: in total, over time and by model, and follow how large its prompts are.
+"""Add up the usage of a run's own model calls, in total, over time and by model, and follow how large its prompts are.
 
 The usage of the run's workers is recorded in their own runs.
 """
@@ -9,8 +9,8 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from ..core.edits import EDITS, Edits, Place
-from ..values.event import (
+from ...core.edits import EDITS, Edits, Place
+from ...values.event import (
     KINDS,
     CallCut,
     CallFailed,
@@ -24,7 +24,7 @@ from ..values.event import (
     SessionRevived,
     TurnStarted,
 )
-from ..values.usage import NO_USAGE, Usage
+from ...values.usage import NO_USAGE, Usage
 
 USAGE_KINDS = frozenset(KINDS[event] for event in (ModelReplied, CallFailed, CallCut))
 """The kinds of events that record the usage of the run's own model calls."""
@@ -78,6 +78,7 @@ class RunUsage(Struct):
     KINDS: ClassVar = tuple(sorted(KINDS[event] for event in _EVENTS))
     """The kinds of entries that change the usage."""
 
+    started_at: float = 0.0
     shared: int = 0
     """The number of entries that a fork shares with another run, after the first. Their usage is counted there."""
     total: Usage = NO_USAGE
@@ -102,7 +103,7 @@ class RunUsage(Struct):
         path = entry.operation
         match entry.event:
             case RunStarted(shared=shared):
-                edits.set(self, shared=shared)
+                edits.set(self, shared=shared, started_at=entry.at)
             case OperationStarted(agent=agent):
                 edits.put(self, "operations", path, OperationTurn(path, agent))
             case TurnStarted(agent=agent, engine=engine):

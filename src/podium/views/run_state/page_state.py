@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import field
 
-from ..core.edits import EDITS, Edits, RecordedEdits
-from ..values.event import Entry
-from .run_activity import RunActivity
-from .run_view import RunView
+from ...core.edits import RecordedEdits
+from ...values.event import Entry
+from . import RunState
+from .activity import RunActivity
+from .tree import RunView
 
 
-class RunState(Struct):
+class PageState(RunState):
     """The state of a run after the entry with the number `view.seq`."""
 
     view: RunView = field(default_factory=RunView)
@@ -27,11 +28,6 @@ class RunState(Struct):
     def seq(self) -> int:
         """The sequence number of the last applied entry."""
         return self.view.seq
-
-    def apply(self, entry: Entry, edits: Edits = EDITS) -> None:
-        """Apply the next entry."""
-        self.view.apply(entry, edits)
-        self.activity.apply(entry, edits)
 
     def apply_all(self, entries: Iterable[Entry]) -> Iterator[bytes]:
         """Apply the next entries and yield, for each of them, its changes as a JSON list.
@@ -48,5 +44,5 @@ class RunState(Struct):
 
 encode_state = msgspec.json.Encoder().encode
 """Encodes a state as JSON, which can be stored."""
-decode_state = msgspec.json.Decoder(RunState).decode
+decode_state = msgspec.json.Decoder(PageState).decode
 """Decodes a stored state. It can be used as if all entries up to its sequence number had been applied."""

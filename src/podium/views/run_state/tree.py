@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec import Struct, field, structs
 
-from ..core.budget import override_limits
-from ..core.edits import EDITS, Edits, Place
-from ..core.open_requests import RunRequests
-from ..values.agent import Budget, Team
-from ..values.errors import Failure
-from ..values.event import (
+from ...core.budget import override_limits
+from ...core.edits import EDITS, Edits, Place
+from ...core.open_requests import RunRequests
+from ...values.agent import Budget, Team
+from ...values.errors import Failure
+from ...values.event import (
     KINDS,
     ActionBegan,
     ActionRefused,
@@ -52,10 +52,10 @@ from ..values.event import (
     TurnStarted,
     WorkerReturned,
 )
-from ..values.phase import Lease, Phase
-from ..values.request import Outcome, Part, Request, Result
-from ..values.usage import NO_USAGE, Usage
-from .phase import derive_phase
+from ...values.phase import Lease, Phase
+from ...values.request import Outcome, Part, Request, Result
+from ...values.usage import NO_USAGE, Usage
+from ..phase import derive_phase
 
 
 class OperationNode(Struct, dict=True):
@@ -118,6 +118,28 @@ class OperationNode(Struct, dict=True):
             yield from child.walk()
 
 
+class RunBudget(Struct):
+    """The limits of a whole run."""
+
+    KINDS: ClassVar = (KINDS[RunStarted], KINDS[BudgetChanged])
+    """The kinds of entries that change the limits."""
+
+    current: Budget | None = None
+
+    @property
+    def place(self) -> Place:
+        """The place in the state of a run."""
+        return ("view", "budget")
+
+    def apply(self, entry: Entry, edits: Edits = EDITS) -> None:
+        """Apply the next entry."""
+        match entry.event:
+            case RunStarted(settings=settings):
+                edits.set(self, current=_read_budget(settings))
+            case BudgetChanged(budget=limits):
+                edits.set(self, current=override_limits(self.current, limits))
+
+
 class RunView(Struct):
     """The state of a run and of its operations, built by applying the entries of its timeline in order."""
 
@@ -149,8 +171,7 @@ class RunView(Struct):
     """Whether the user denied a request and stopped the run with the same answer."""
     stopped_by: str = ""
     """Who asked first to stop the run."""
-    budget: Budget | None = None
-    """The current limits of the whole run."""
+    budget: RunBudget = field(default_factory=RunBudget)
     nodes: dict[str, OperationNode] = {}
     """The operations, keyed by path, in the order in which they started."""
 
@@ -178,9 +199,9 @@ class RunView(Struct):
         edits.set(self, at=entry.at, seq=entry.seq)
         self._apply_standing(event, edits)
         match event:
-            case RunStarted(settings=settings):
-                budget = read_budget(settings)
-                edits.set(self, run=entry.run, started=event, started_at=entry.at, budget=budget)
+            case RunStarted():
+                edits.set(self, run=entry.run, started=event, started_at=entry.at)
+                self.budget.apply(entry, edits)
             case RunEnded():
                 edits.set(self, ended=event)
                 if self.root is not None:
@@ -189,8 +210,8 @@ class RunView(Struct):
                 edits.add(self, "notices", text)
             case StopAsked(by=by):
                 edits.set(self, stopped_by=self.stopped_by or by)
-            case BudgetChanged(budget=limits):
-                edits.set(self, budget=override_limits(self.budget, limits))
+            case BudgetChanged():
+                self.budget.apply(entry, edits)
             case OperationStarted():
                 self._start_node(entry, event, edits)
             case PermissionAnswered() | QuestionAnswered():
@@ -310,7 +331,7 @@ class RunView(Struct):
         return () if self.root is None else tuple(_iter_parts(self.root))
 
 
-def read_budget(settings: Mapping[str, Any]) -> Budget | None:
+def _read_budget(settings: Mapping[str, Any]) -> Budget | None:
     """Return the limits of a run in the settings that it started with."""
     try:
         return msgspec.convert(settings.get("budget"), Budget | None)

@@ -11,8 +11,8 @@ from typing import ClassVar, Literal, NamedTuple
 import msgspec
 from msgspec import Struct, field
 
-from ..core.edits import EDITS, Edits, Place
-from ..values.event import (
+from ...core.edits import EDITS, Edits, Place
+from ...values.event import (
     KINDS,
     ActionRefused,
     BallotCast,
@@ -55,8 +55,8 @@ from ..values.event import (
     WorkEnded,
     WorkerSent,
 )
-from ..values.phase import Activity
-from .phase import WORK_EVENTS, OngoingWork
+from ...values.phase import Activity
+from ..phase import WORK_EVENTS, OngoingWork
 
 Doing = Activity | Literal["retrying", "blocked"]
 """What an agent does: its activity, or that it waits to repeat a model call or cannot continue a step of a plan."""

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from msgspec import Struct, field
 
-from ..core.edits import EDITS, Edits, Place
-from ..values.event import (
+from ...core.edits import EDITS, Edits, Place
+from ...values.event import (
     KINDS,
     ActionBegan,
     Checked,
@@ -22,10 +22,8 @@ from ..values.event import (
     ToolAnswered,
     WorkCommitted,
     WorkerPlaced,
-    WorkerReturned,
-    WorkerSent,
 )
-from .phase import OngoingWork
+from ..phase import OngoingWork
 
 CHECKS_TOOL = "run_checks"
 VERDICT = re.compile(r"(PASS|FAIL) (.+?)(?=, (?:PASS|FAIL) |$)")
@@ -58,10 +56,6 @@ class WorkerRecord(Struct):
     checks: list[CheckRun] = []
     running_checks: dict[str, str] = {}
     """The running checks, keyed by the scopes of their calls; denied checks are not included."""
-    sent: list[str] = []
-    """The runs of the workers that the run started."""
-    returned: list[str] = []
-    """The runs of the workers that have ended."""
 
     @property
     def place(self) -> Place:
@@ -83,10 +77,6 @@ class WorkerRecord(Struct):
                 edits.set(self, placed=placed)
             case WorkCommitted() as committed:
                 edits.set(self, committed=committed)
-            case WorkerSent(run=run):
-                edits.add(self, "sent", run)
-            case WorkerReturned(run=run) if run not in self.returned:
-                edits.add(self, "returned", run)
             case ActionBegan(action=action) if action.tool == CHECKS_TOOL:
                 name = str(action.arguments.get("name") or CHECKS_TOOL)
                 edits.put(self, "running_checks", entry.scope, name)
