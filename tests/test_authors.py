@@ -21,7 +21,7 @@ from msgspec import structs
 
 from podium import Agent, Budget, Run
 from podium.cli.chat.slash_commands import capture_podium_output
-from podium.cli.terminal.status_screen import GUARD_SECONDS, StatusScreen
+from podium.cli.output.status_screen import GUARD_SECONDS, StatusScreen
 from podium.core.timeline import Timeline
 from podium.runs.run_steering import stop_run
 from podium.store.reader import StoreReader

@@ -54,7 +54,7 @@ STARTING_PROCESSES = {
     "engines/local/engine_process.py": "starts an engine, which outlives this process",
     "workers/delegation.py": "starts a commander, which outlives this process",
     "workspace/relay/_forwarder_program.py": "forks in a sandbox, which ends all its processes",
-    "cli/commands/demo.py": "runs podium in the foreground, where Ctrl-C reaches both",
+    "cli/demo/demo.py": "runs podium in the foreground, where Ctrl-C reaches both",
     "cli/commands/serve.py": "starts a browser, which outlives this process",
     "testing/git_repository.py": "makes a repository for a test",
     "testing/postgres_cluster.py": "starts a server for tests, and a shell that outlives this process if it is killed",

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from podium.cli.commands.cost import Column, TreeLabel, build_usage_columns, format_cost, format_usage_table
-from podium.cli.terminal.text import display_width
+from podium.cli.output.text import display_width
 from podium.values.usage import Usage
 
 from .conftest import Desk

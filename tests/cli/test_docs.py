@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 import pytest
 
-from podium.cli.command_table import NAMES
-from podium.cli.terminal import exit_codes
-from podium.cli.terminal.broken_pipe import BROKEN_PIPE
+from podium.cli.command_table import NAMES, find_command_module
+from podium.cli.output import exit_codes
+from podium.cli.output.text import BROKEN_PIPE
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^### `podium (\w+)[^`]*`\n(.*?)(?=^##)", PAGE, re.MULTILINE | re.DOTALL))
@@ -17,7 +17,7 @@ SECTIONS = dict(re.findall(r"^### `podium (\w+)[^`]*`\n(.*?)(?=^##)", PAGE, re.M
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_command_is_documented_with_its_options_and_an_example(name: str) -> None:
-    command: click.Command = getattr(import_module(f"podium.cli.commands.{name}"), f"{name}_command")
+    command: click.Command = getattr(import_module(f"podium.cli.{find_command_module(name)}"), f"{name}_command")
     options = [option for one in command.params if isinstance(one, click.Option) for option in one.opts]
 
     section = SECTIONS[name]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from podium.cli.terminal.entry_text import format_entry, format_entry_json
+from podium.cli.output.entry_lines import format_entry, format_entry_json
 from podium.system.host_id import get_username
 from podium.values.action import Action
 from podium.values.event import (

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from podium.cli.terminal.entry_lines import EntryLines
+from podium.cli.output.entry_lines import EntryLines
 from podium.testing import fails
 from podium.testing.served_model import serve_model
 from podium.values.errors import Failure

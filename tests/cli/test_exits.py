@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.cli.terminal import exit_codes
+from podium.cli.output import exit_codes
 from podium.values.errors import (
     AgentFailed,
     BadAgent,

@@ -12,7 +12,7 @@ from msgspec import UNSET
 from podium.cli.commands.approvals import REQUEST_COLUMNS
 from podium.cli.commands.hosts import HOST_COLUMNS
 from podium.cli.commands.schedule import SCHEDULE_COLUMNS
-from podium.cli.terminal.table import format_table
+from podium.cli.output.table import format_table
 from podium.runs.queries.run_listing import GROUP_COLUMNS, RUN_COLUMNS
 from podium.values.column import Column, encode_row, list_page_columns
 from podium.views.decision_listing import DECISION_COLUMNS

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from anyio import to_thread
 
-from podium.cli.terminal.terminal_notifier import TerminalNotifier
+from podium.cli.output.terminal_notifier import TerminalNotifier
 from podium.views.notification import Notification
 
 from ..webhook import serve_webhook

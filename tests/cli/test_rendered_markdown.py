@@ -11,14 +11,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from podium.cli.chat.reply_printer import MarkdownReplyPrinter
-from podium.cli.terminal.rendered_markdown import (
+from podium.cli.output.rendered_markdown import (
     ASCII_SYMBOLS,
     LONGEST_TEXT,
     choose_markdown_symbols,
     render_markdown,
     split_finished_blocks,
 )
-from podium.cli.terminal.text import display_width
+from podium.cli.output.text import display_width
 from podium.values.plain_text import HIDDEN_CATEGORIES
 
 from .conftest import Desk

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 import pytest
 
+from podium.cli.output import exit_codes
 from podium.cli.root import podium
-from podium.cli.terminal import exit_codes
 
 from .conftest import Desk
 

@@ -9,8 +9,8 @@ import anyio
 import pytest
 
 from podium import Agent
-from podium.cli.terminal.request_prompt import RequestPrompter, format_permission_request
-from podium.cli.terminal.run_display import SilentView
+from podium.cli.output.request_prompt import RequestPrompter, format_permission_request
+from podium.cli.output.run_display import SilentView
 from podium.core.timeline import Timeline
 from podium.store.open_requests import find_posted_answer
 from podium.store.run_store import RunStore

@@ -6,7 +6,7 @@ import pyte
 import pytest
 from wcwidth import wcswidth
 
-from podium.cli.terminal.request_wrapping import MARGIN, wrap_request
+from podium.cli.output.request_wrapping import MARGIN, wrap_request
 
 FORGED = "Allow read_file (aaaa)?"
 

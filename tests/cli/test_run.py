@@ -205,7 +205,7 @@ def test_a_signal_leaves_a_run_that_can_be_resumed(desk: Desk, number: signal.Si
 def test_a_second_signal_ends_the_process_at_once(desk: Desk) -> None:
     program = """
         import anyio
-        from podium.cli.terminal.follow_run import cancel_on_signal
+        from podium.cli.output.follow_run import cancel_on_signal
 
         async def main():
             with anyio.CancelScope() as scope, cancel_on_signal(scope):

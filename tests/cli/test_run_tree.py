@@ -5,7 +5,7 @@ import re
 import pytest
 from msgspec import structs
 
-from podium.cli.terminal.run_tree import (
+from podium.cli.output.run_tree import (
     ASCII_SYMBOLS,
     UNICODE_SYMBOLS,
     TreeSymbols,

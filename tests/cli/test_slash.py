@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from podium.cli.chat.slash_commands import build_arguments, find_slash_command, format_slash_help
-from podium.cli.terminal.text import display_width
+from podium.cli.output.text import display_width
 from podium.values.errors import Mistake
 
 HERE = Path("/shop")

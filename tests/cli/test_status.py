@@ -12,7 +12,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import OptionList, Static
 
-from podium.cli.terminal.status_screen import GUARD_SECONDS, StatusScreen
+from podium.cli.output.status_screen import GUARD_SECONDS, StatusScreen
 from podium.store.open_requests import list_open_requests
 from podium.store.reader import StoreReader
 from podium.testing import read_events

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wcwidth import wcswidth
 
-from podium.cli.terminal.text import (
+from podium.cli.output.text import (
     align_columns,
     count_fitting,
     display_width,

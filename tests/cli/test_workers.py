@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 from anyio import to_thread
 
-from podium.cli.workers.cancel import cancel_worker
-from podium.cli.workers.resume import resume_workers
+from podium.cli.commands.resume import resume_workers
+from podium.cli.commands.steer import cancel_worker
 from podium.core.placement import WorkerOptions
 from podium.core.timeline import Timeline
 from podium.store.run_store import RunStore

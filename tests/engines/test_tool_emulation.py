@@ -9,7 +9,7 @@ import pytest
 from jsonschema import validate
 
 from podium import Agent, Result
-from podium.cli.terminal.entry_text import format_entry
+from podium.cli.output.entry_lines import format_entry
 from podium.core.engine import Tool, ToolAnswer
 from podium.core.scope import Scope
 from podium.engines.model.model_candidates import RetryPolicy

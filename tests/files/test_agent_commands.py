@@ -10,7 +10,8 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.cli.commands import agents, check, graph
+from podium.cli.commands import agents, check
+from podium.cli.commands import agents as graph
 from podium.files.discovery import BUILTIN_AGENTS
 from podium.values.errors import BadAgent
 from podium.values.event import SCHEMA

@@ -15,7 +15,7 @@ from typing import Any
 
 import anyio
 
-from podium.cli.terminal import exit_codes
+from podium.cli.output import exit_codes
 from podium.core.journal_rows import GENESIS, chain_hash
 from podium.core.placement import WorkerOptions
 from podium.testing import ModelServer

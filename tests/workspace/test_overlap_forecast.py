@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.cli.workers.forecast import format_forecast
+from podium.cli.output.merge_report import format_forecast
 from podium.values.errors import Mistake
 from podium.workspace.merging.overlap_forecast import forecast_merges, read_branch_changes
 

@@ -43,7 +43,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         print(text, flush=True)
     except BrokenPipeError:
-        from .terminal.broken_pipe import discard_stdout  # imported here for start-up time: pipes rarely break
+        from .output.text import discard_stdout  # imported here for start-up time: pipes rarely break
 
         return discard_stdout()
     except OSError as error:
@@ -54,7 +54,7 @@ def main(argv: list[str] | None = None) -> int:
 def _report_unwritable(error: OSError) -> int:
     """Report that the output cannot be written, and return the exit code."""
     from ..values.errors import explain_full_disk  # imported here for start-up time: disks are rarely full
-    from .terminal.broken_pipe import discard_unwritable_stdout
+    from .output.text import discard_unwritable_stdout
 
     discard_unwritable_stdout()
     print(f"podium: {explain_full_disk(error) or error}", file=sys.stderr)

@@ -1,7 +1,7 @@
 """Define the table of commands, and build the text of `podium --help`.
 
 Printing the help must add almost nothing to the interpreter's startup time, so this module imports only
-the version. Each command is implemented in the module of the same name in `commands`.
+the version.
 """
 
 from .. import __version__
@@ -95,6 +95,35 @@ LOOKING_SUBCOMMANDS = frozenset(
 )
 """The subcommands that change nothing. Only these are suggested for a mistyped subcommand."""
 EXAMPLES = {name: example for name, _, _, example in COMMANDS}
+
+_SHARED_MODULES = {
+    "commands.agents": ("graph",),
+    "commands.agents_show": ("agents show",),
+    "commands.approvals": ("approve", "deny", "answer"),
+    "commands.check": ("doctor",),
+    "commands.fork": ("retry", "undo"),
+    "commands.hosts": ("host",),
+    "commands.local_models": ("models add", "models remove", "models test"),
+    "commands.logs": ("audit", "verify"),
+    "commands.merge": ("workers merge",),
+    "commands.plan": ("artifacts", "decisions"),
+    "commands.run": ("follow",),
+    "commands.serve": ("mcp", "acp"),
+    "commands.steer": ("pause", "send", "stop", "snapshot", "budget", "workers cancel"),
+    "commands.resume": ("workers resume",),
+    "commands.team_set": ("team set",),
+    "commands.teams": ("team",),
+    "commands.workers_wait": ("workers wait",),
+    "commands.worktrees": ("workers cleanup",),
+    "chat.chat": ("chat",),
+    "demo.demo": ("demo",),
+}
+_MODULES = {name: module for module, names in _SHARED_MODULES.items() for name in names}
+
+
+def find_command_module(name: str) -> str:
+    """Return the module of a command such as `ps` or `team set`, relative to this package."""
+    return _MODULES.get(name) or _MODULES.get(group := name.partition(" ")[0]) or f"commands.{group}"
 
 
 def build_help_text() -> str:

@@ -8,11 +8,13 @@ from typing import Any
 
 import click
 
+from .command_table import find_command_module
+
 
 class LazyCommandGroup(click.Group):
-    """A group with one module for each subcommand.
+    """A group whose subcommands may be in other modules.
 
-    The subcommand `show` of the group `team` is `team_show_command` in the module `podium.cli.team.show`.
+    The subcommand `show` of the group `team` is `team_show_command` in the module that the command table names.
     """
 
     def __init__(self, *arguments: Any, subcommands: Sequence[str], **options: Any) -> None:
@@ -25,7 +27,7 @@ class LazyCommandGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self._names:
             return None
-        module = import_module(f"{__package__}.{self.name}.{cmd_name}")
+        module = import_module(f"{__package__}.{find_command_module(f'{self.name} {cmd_name}')}")
         command: click.Command = getattr(module, f"{self.name}_{cmd_name}_command")
         return command
 

@@ -17,11 +17,10 @@ import click
 from .. import __version__
 from ..values.actor import Channel
 from ..values.errors import Mistake, PodiumError, explain_full_disk, find_first_error
-from .command_table import EXAMPLES, LOOKING_NAMES, LOOKING_SUBCOMMANDS, NAMES, build_help_text
-from .terminal import exit_codes
-from .terminal.broken_pipe import discard_stdout, discard_unwritable_stdout
-from .terminal.global_options import GlobalOptions
-from .terminal.text import escape_for_terminal, print_to_stderr
+from .command_table import EXAMPLES, LOOKING_NAMES, LOOKING_SUBCOMMANDS, NAMES, build_help_text, find_command_module
+from .output import exit_codes
+from .output.command_options import GlobalOptions
+from .output.text import discard_stdout, discard_unwritable_stdout, escape_for_terminal, print_to_stderr
 
 INSTEAD_OF_SERVER = (
     "run the command on the other machine with ssh, or use the dashboard or the API of podium serve there"
@@ -37,7 +36,9 @@ class RootCommandGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in NAMES:
             return _find_plugin_command(cmd_name)
-        command: click.Command = getattr(import_module(f"{__package__}.commands.{cmd_name}"), f"{cmd_name}_command")
+        command: click.Command = getattr(
+            import_module(f"{__package__}.{find_command_module(cmd_name)}"), f"{cmd_name}_command"
+        )
         command.epilog = command.epilog or f"Example: {EXAMPLES[cmd_name]}"
         return command
 
@@ -81,7 +82,7 @@ class RootCommandGroup(click.Group):
                 stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # tests replace the streams
         if sys.platform != "linux":
             # Imported here to keep start-up fast: Linux needs no notice.
-            from .terminal.platform_notice import print_platform_notice
+            from .output.platform_notice import print_platform_notice
 
             print_platform_notice(sys.platform)
         try:

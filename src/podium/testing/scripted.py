@@ -17,7 +17,7 @@ import anyio
 from msgspec import structs
 
 from ..app import App
-from ..cli.terminal.entry_text import format_entry
+from ..cli.output.entry_lines import format_entry
 from ..engines.model.model_candidates import RetryPolicy
 from ..engines.model.model_wire import Model, ModelCall, ReplyPart, add_zero_cost
 from ..engines.model.provider_throttle import ProviderThrottle

@@ -32,7 +32,7 @@ from ...values.event import (
 )
 from ...values.operation_path import parse_agent_name
 from ...views.answer_text import is_answer_operation
-from ..terminal.entry_lines import EntryLines
+from ..output.entry_lines import EntryLines
 from .console import ChatConsole
 from .reply_printer import LineReplyPrinter, MarkdownReplyPrinter, ReplyPrinter
 

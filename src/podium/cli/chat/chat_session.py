@@ -30,14 +30,13 @@ from ...values.plain_text import format_count
 from ...values.request import Result
 from ...values.usage import NO_USAGE, Usage
 from ...views.request_text import escape_hidden_text
-from ..terminal import exit_codes
-from ..terminal.agent_text import AgentText
-from ..terminal.outcome_text import format_parts
-from ..terminal.request_prompt import RequestPrompter
-from ..terminal.request_wrapping import wrap_request
-from ..terminal.run_display import SilentView
-from ..terminal.run_notices import open_run_notices
-from ..terminal.text import format_duration, format_usage
+from ..output import exit_codes
+from ..output.agent_text import AgentText, format_parts
+from ..output.request_prompt import RequestPrompter
+from ..output.request_wrapping import wrap_request
+from ..output.run_display import SilentView
+from ..output.terminal_notifier import open_run_notices
+from ..output.text import format_duration, format_usage
 from .chat_output import TranscriptPrinter
 from .console import ChatConsole
 from .slash_commands import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Protocol, Self
 
-from ..terminal.request_prompt import Keyboard
+from ..output.request_prompt import Keyboard
 
 
 class ChatConsole(Keyboard, Protocol):

@@ -14,7 +14,7 @@ from typing import Self
 import click
 from anyio import wait_readable
 
-from ..terminal.text import escape_for_terminal
+from ..output.text import escape_for_terminal
 
 EOF = b""
 

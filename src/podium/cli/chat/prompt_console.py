@@ -30,9 +30,9 @@ from prompt_toolkit.keys import Keys
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from ...system.folder_removal import make_private_folder
-from ..terminal.agent_text import format_agent_text
-from ..terminal.request_prompt import PAUSE_SECONDS
-from ..terminal.text import escape_for_terminal, format_duration
+from ..output.agent_text import format_agent_text
+from ..output.request_prompt import PAUSE_SECONDS
+from ..output.text import escape_for_terminal, format_duration
 from .reply_printer import wrap_line
 
 QUIET_SECONDS = 0.5

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from ..terminal.text import count_fitting, display_width
+from ..output.text import count_fitting, display_width
 from .console import ChatConsole
 
 LONGEST_BLOCK = 50_000
@@ -70,7 +70,7 @@ class MarkdownReplyPrinter:
 
     def _print_finished_blocks(self) -> None:
         # Imported here to keep start-up fast: the chat is shown before the first reply arrives.
-        from ..terminal.rendered_markdown import split_finished_blocks
+        from ..output.rendered_markdown import split_finished_blocks
 
         # The last line is not parsed until it is complete: it could look like the start of another block.
         whole, end, partial = self._pending.rpartition("\n")

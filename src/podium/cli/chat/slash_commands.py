@@ -24,7 +24,7 @@ from ...store.open_requests import list_open_requests
 from ...values.errors import Mistake, PodiumError
 from ...workspace.git.branch import list_branches
 from ...workspace.git.repository import Repository
-from ..terminal.text import align_columns
+from ..output.text import align_columns
 
 ENDLESS = frozenset({"wait", "-f", "--follow"})
 """Arguments that make `podium workers` wait until workers end or pause."""

@@ -27,9 +27,9 @@ from ...system.locations import find_home_folder, find_repo
 from ...values.event import SCHEMA
 from ...values.mcp_server import McpServer
 from ...values.plain_text import format_count
-from ..terminal import exit_codes
-from ..terminal.command_options import json_option, repo_option
-from ..terminal.text import align_columns, as_json, escape_for_terminal
+from ..output import exit_codes
+from ..output.command_options import json_option, repo_option
+from ..output.text import align_columns, as_json, escape_for_terminal
 
 
 @click.group("config", invoke_without_command=True)

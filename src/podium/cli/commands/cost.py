@@ -21,9 +21,9 @@ from ...values.plain_text import format_count
 from ...values.store_address import StoreAddress
 from ...values.usage import Usage, sum_usage
 from ...views.run_state.tree import OperationNode, RunView
-from ..terminal import exit_codes
-from ..terminal.run_tree import TreeSymbols, choose_symbols
-from ..terminal.text import (
+from ..output import exit_codes
+from ..output.run_tree import TreeSymbols, choose_symbols
+from ..output.text import (
     as_json,
     display_width,
     escape_for_terminal,

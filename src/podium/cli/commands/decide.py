@@ -15,13 +15,12 @@ from ...runs.queries.run_lookup import open_reader
 from ...runs.run_handle import Run
 from ...store.open_requests import list_run_requests
 from ...system.locations import find_repo
-from ..terminal.command_options import read_text_argument, repo_option
-from ..terminal.follow_run import RunEnding, work_on_run
-from ..terminal.global_options import get_command_actor
-from ..terminal.outcome_text import ResultDocument
-from ..terminal.run_output import OutputOptions, output_options
-from ..terminal.terminal_input import is_attended, no_input_option
-from ..terminal.text import as_json, print_to_stderr
+from ..output.agent_text import ResultDocument
+from ..output.command_options import get_command_actor, read_text_argument, repo_option
+from ..output.follow_run import RunEnding, work_on_run
+from ..output.run_output import OutputOptions, output_options
+from ..output.terminal_input import is_attended, no_input_option
+from ..output.text import as_json, print_to_stderr
 
 
 @click.command("decide")

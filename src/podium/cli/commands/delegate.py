@@ -16,12 +16,11 @@ from ...files.settings import Settings
 from ...system.locations import find_repo
 from ...values.event import SCHEMA, Noticed
 from ...values.worker_task import DEFAULT_WORKER_AGENT
-from ..terminal.budget_text import BudgetParamType
-from ..terminal.command_options import read_text_argument
-from ..terminal.global_options import get_command_actor
-from ..terminal.model_options import choose_model
-from ..terminal.terminal_input import is_input_disabled, no_input_option
-from ..terminal.text import as_json, print_to_stderr
+from ..output.budget_text import BudgetParamType
+from ..output.command_options import get_command_actor, read_text_argument
+from ..output.model_options import choose_model
+from ..output.terminal_input import is_input_disabled, no_input_option
+from ..output.text import as_json, print_to_stderr
 
 if TYPE_CHECKING:
     from ...workers.best_of_team import Choose

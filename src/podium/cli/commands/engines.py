@@ -12,8 +12,8 @@ from ...files.settings import Settings
 from ...runs.queries.engine_listing import EngineItem, EngineList, confirm_engine, list_engines
 from ...system.locations import find_home_folder, find_repo
 from ..lazy_group import require_no_group_options
-from ..terminal.command_options import json_option, repo_option
-from ..terminal.text import align_columns, as_json, escape_for_terminal, print_to_stderr
+from ..output.command_options import json_option, repo_option
+from ..output.text import align_columns, as_json, escape_for_terminal, print_to_stderr
 
 
 @click.group("engines", invoke_without_command=True)

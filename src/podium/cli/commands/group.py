@@ -25,10 +25,10 @@ from ...values.errors import Mistake, NoSuchRun
 from ...values.event import SCHEMA
 from ...values.plain_text import format_count
 from ...views.run_groups import Group, GroupedRun, GroupSection, build_sections, describe_target
-from ..terminal import exit_codes
-from ..terminal.global_options import get_command_actor
-from ..terminal.table import format_table
-from ..terminal.text import as_json, escape_for_terminal, print_to_stderr
+from ..output import exit_codes
+from ..output.command_options import get_command_actor
+from ..output.table import format_table
+from ..output.text import as_json, escape_for_terminal, print_to_stderr
 
 MOST_ENDING = 16
 """Maximum number of runs to stop at the same time. Each needs several open files."""

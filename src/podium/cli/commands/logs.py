@@ -1,4 +1,4 @@
-"""`podium logs`: print or follow the timeline of a run, or print the newest entries from all runs."""
+"""`podium logs`, `audit` and `verify`: print the timeline of a run, who decided what in it, and whether it is intact."""
 
 from __future__ import annotations
 
@@ -19,14 +19,18 @@ from ...runs.run_notices import RunNotices
 from ...store.entry_index import EntryIndex
 from ...store.follower import Follower
 from ...store.reader import StoreReader
+from ...store.run_integrity import describe_undetectable_loss
+from ...store.store_check import find_damage
 from ...values.errors import NoSuchRun, StoreCorrupt
-from ...values.event import KINDS, Entry, decode_entry
+from ...values.event import KINDS, SCHEMA, Entry, decode_entry
 from ...values.store_address import StoreAddress
+from ...views.audit import AuditedAction, audit_actions
 from ...views.entry_filter import EntryFilter
-from ..terminal.entry_text import format_entry, format_entry_json
-from ..terminal.run_file import file_option, open_run
-from ..terminal.terminal_notifier import make_terminal_notifier
-from ..terminal.text import print_to_stderr
+from ..output import exit_codes
+from ..output.entry_lines import format_entry, format_entry_json
+from ..output.run_file import file_option, open_run
+from ..output.terminal_notifier import make_terminal_notifier
+from ..output.text import as_json, escape_for_terminal, print_to_stderr, truncate_line
 
 MOST_NEWEST = 100
 """The default number of entries to print if no run is given."""
@@ -199,3 +203,70 @@ def format_log_line(entry: Entry, wanted: EntryFilter, *, is_jsonl: bool, is_wit
     at = datetime.fromtimestamp(entry.at)
     when = f"{entry.run}  {entry.seq:>5}  {at:%Y-%m-%d %H:%M:%S}" if is_with_run else f"{entry.seq:>5}  {at:%H:%M:%S}"
     return f"{when}  {said}"
+
+
+@click.command("audit")
+@click.argument("run")
+@click.option("--json", "is_json", is_flag=True, help="Print the list as JSON.")
+def audit_command(run: str, is_json: bool) -> None:
+    """List every action in RUN that was allowed or denied, the person or rule that decided, and the outcome."""
+    with open_reader(Settings.load().store) as reader:
+        id = find.resolve(reader, run).run
+        acts = list(audit_actions(reader.read_entries(id)))
+    if is_json:
+        click.echo(as_json({"schema": SCHEMA, "run": id, "actions": acts}))
+    elif not acts:
+        print_to_stderr(f"run {id} has no allowed or denied actions")
+    else:
+        for act in acts:
+            click.echo(escape_for_terminal(format_action_line(act)))
+
+
+def format_action_line(act: AuditedAction) -> str:
+    """Return an action as one line."""
+    at = time.strftime("%H:%M:%S", time.localtime(act.at))
+    what = truncate_line(" ".join(str(value) for value in act.arguments.values()), 80)
+    via = f" via {act.channel}" if act.channel else ""
+    came_to = f" -> {act.outcome}" if act.outcome else ""
+    return f"{at}  {act.decision:8} {act.agent}: {act.tool} {what} ({act.by}){via}{came_to}"
+
+
+@click.command("verify")
+@click.argument("run", required=False, default="")
+@file_option
+@click.option("--json", "is_json", is_flag=True, help="Print the result as JSON.")
+def verify_command(run: str, file: Path | None, is_json: bool) -> int:
+    """Check that no entry of RUN was changed, removed, inserted or moved by accident. If one was, the exit code is 8.
+
+    This finds accidental damage. It does not find a change by somebody who can write to the store: all hashes can be
+    computed again. To find that too, keep the last hash elsewhere, or sign it, and compare it with the one printed
+    here.
+
+    Entries removed from the end leave no gap. Their removal is detected only if at least one of them was synced to disk
+    as soon as it was written. Podium does this, for example, with the entry for the start of an action that cannot
+    safely be repeated, and records such entries in a progress file next to the store. If this file is missing, a note
+    says so.
+    """
+    with open_run(run, file) as (reader, id):
+        rows = reader.read_rows(id)
+        damage = find_damage(reader.path, id, rows)
+        note = describe_undetectable_loss(reader.path, id, rows) if damage is None else ""
+    last = rows[-1].hash.hex() if rows else ""
+    if is_json:
+        fields = {
+            "schema": SCHEMA,
+            "run": id,
+            "entries": len(rows),
+            "whole": damage is None,
+            "break": damage,
+            "note": note,
+        }
+        click.echo(as_json({**fields, "hash": last}))
+    elif damage is None:
+        click.echo(f"run {id} is intact: {len(rows):,} entries, last hash {last[:16]}")
+        if note:
+            click.echo(f"note: {note}")
+        click.echo("this finds accidental damage; to find any change, keep or sign the last hash and compare it later")
+    else:
+        click.echo(f"run {id} has been altered or damaged: {escape_for_terminal(damage)}")
+    return exit_codes.GOAL_MET if damage is None else exit_codes.INTEGRITY

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import click
+from msgspec import structs
 
+from ...files.discovery import load_roster
+from ...system.host_id import get_local_actor
+from ...values.agent import Agent
+from ...values.errors import PodiumError
 from ...values.event import SCHEMA
+from ...values.plain_text import join_words
 from ...values.worker_task import DEFAULT_WORKER_AGENT
 from ...workers.merging.merge import (
     CheckedMerge,
@@ -23,20 +31,25 @@ from ...workers.merging.merge import (
     select_checks,
     tidy_target,
 )
-from ...workers.merging.pull_requests import find_request_place
+from ...workers.merging.merge_candidates import Resolver, find_resolvers
+from ...workers.merging.merge_run import MergeReport, TrainOutcome
+from ...workers.merging.pull_requests import RequestPlace, find_request_place, open_pull_requests
 from ...workers.queries.worker_lookup import RepoContext
-from ...workspace.git.revision import SHORT
+from ...workspace.git.revision import SHORT, branch_tips
+from ...workspace.merging.merge_train import LeftOutBranch, Train
 from ...workspace.merging.overlap_forecast import Forecast
-from ..terminal import exit_codes
-from ..terminal.command_options import json_option, repo_option
-from ..terminal.global_options import get_command_actor
-from ..terminal.text import as_json, escape_for_terminal, print_to_stderr
-from ..workers.conflict_resolvers import load_resolver_team, print_resolvers, resolve_left_out
-from ..workers.forecast import format_forecast
-from ..workers.merge_conclusion import conclude_merge, print_remaining_branches
-from ..workers.merge_report import format_changes, format_train_report
-from ..workers.move_text import MoveOptions
-from ..workers.pull_request_conclusion import conclude_with_requests
+from ...workspace.merging.resolution_commit import find_unresolved_files
+from ...workspace.travel.forge import OpenedRequest
+from ..output import exit_codes
+from ..output.command_options import get_command_actor, json_option, repo_option
+from ..output.merge_conclusion import conclude_merge, get_left_out_code, print_remaining_branches
+from ..output.merge_report import format_changes, format_forecast, format_train_report
+from ..output.move_text import MoveOptions
+from ..output.terminal_input import is_attended
+from ..output.text import as_json, escape_for_terminal, print_to_stderr
+
+if TYPE_CHECKING:
+    from ...workers.merging.conflict_resolution import ResolverRun
 
 
 @click.command("merge")
@@ -121,6 +134,10 @@ def merge_command(
     return conclude_merge(checked, options)
 
 
+workers_merge_command = merge_command
+"""The command is also a subcommand of `podium workers`."""
+
+
 def _build(plan: MergePlan, options: MoveOptions, *, needs_branch: bool) -> CheckedMerge:
     """Merge the branches, run the checks, and print the forecast and the result."""
     is_joint = len(plan.merges) > 1
@@ -191,3 +208,139 @@ def _print_report(checked: CheckedMerge, *, is_joint: bool) -> None:
         heading = [f"in {part.context.root}:"] if is_joint else []
         for line in (*heading, *format_train_report(one.train), *format_changes(one, most=most)):
             click.echo(escape_for_terminal(line))
+
+
+def conclude_with_requests(there: RepoContext, checked: CheckedMerge, place: RequestPlace, options: MoveOptions) -> int:
+    """Push the merged branches and open pull requests for them if the user agrees, and return the exit code.
+
+    The target is not moved, and there is no integration branch, so that none is left if this process is killed.
+    """
+    [(_, outcome)] = checked.parts
+    branches = [one.branch for one in outcome.train.merged]
+    refusal = _find_refusal(branches, place, options) if branches else None
+    opened: list[OpenedRequest] = []
+    error: PodiumError | None = None
+    if refusal is None:
+        error = anyio.run(_open_requests, there, outcome, place, opened, options)
+    if options.is_json:
+        ending = {"moved": False, "error": None if error is None else str(error), "pull_requests": opened}
+        click.echo(as_json({**structs.asdict(MergeReport.of(outcome)), **ending, "branch": None}))
+    if error is not None:
+        raise error
+    return get_left_out_code(checked) if refusal is None else refusal
+
+
+async def _open_requests(
+    there: RepoContext,
+    outcome: TrainOutcome,
+    place: RequestPlace,
+    opened: list[OpenedRequest],
+    options: MoveOptions,
+) -> PodiumError | None:
+    """Open the pull requests, and add each to `opened` as soon as it exists. If opening one fails, return the error."""
+    by = get_local_actor("command" if options.is_agreed else "terminal")
+    try:
+        async for one in open_pull_requests(there, place, outcome.train, by=by):
+            opened.append(one)
+            if not options.is_json:
+                what = "opened" if one.is_new else "already open, updated"
+                click.echo(escape_for_terminal(f"{one.branch}: {one.url} ({what})"))
+    except PodiumError as error:
+        return error
+    return None
+
+
+def _find_refusal(branches: Sequence[str], place: RequestPlace, options: MoveOptions) -> int | None:
+    """Return None if the branches may be pushed. Otherwise, print the reason and return the exit code."""
+    if options.is_agreed:
+        return None
+    where = f"{place.remote.name} ({place.remote.url.text})"
+    if options.is_json or not is_attended():
+        print_to_stderr(f"{join_words(branches)} would be pushed to {where}; to do that, add --yes")
+        return exit_codes.ASKS
+    question = f"Push {join_words(branches)} to {where} and open pull requests?"
+    if click.confirm(escape_for_terminal(question), default=None, err=True):
+        return None
+    print_to_stderr("nothing was pushed")
+    return exit_codes.DENIED
+
+
+def load_resolver_team(context: RepoContext, name: str) -> tuple[Agent, ...]:
+    """Return the agent called `name`, which resolves conflicts, followed by the agents that it needs.
+
+    Raise Mistake if there is no agent with that name.
+    """
+    return tuple(load_roster(context.folder, context.settings.home).resolve_team(name))
+
+
+async def resolve_left_out(context: RepoContext, checked: CheckedMerge, team: tuple[Agent, ...]) -> CheckedMerge:
+    """Start a resolver for each branch that the merge left out, and return the merge with these resolvers."""
+    [(merge, outcome)] = checked.parts
+    resolving = tuple(await send_resolvers(context, outcome.train, team))
+    return replace(checked, parts=((merge, replace(outcome, resolving=resolving)),))
+
+
+async def send_resolvers(context: RepoContext, result: Train, team: tuple[Agent, ...]) -> list[ResolverRun]:
+    """Start a resolver for each branch that conflicts or fails a check.
+
+    Skip branches that are already resolved, or that a resolver is already working on.
+    """
+    unresolved_branches = [one for one in result.left_out if one.reason in ("conflict", "check")]
+    if not unresolved_branches:
+        return []
+    from ...app import App  # imported here to keep start-up fast: most merges do not need it
+    from ...workers.merging.conflict_resolution import delegate_resolution
+
+    resolvers_by_branch = await find_resolvers(context)
+    resolver_runs: list[ResolverRun] = []
+    async with App(context.settings) as app:
+        for one in unresolved_branches:
+            if reason := await _reason_to_skip(context, one, resolvers_by_branch):
+                print_to_stderr(reason)
+                continue
+            try:
+                resolver_runs.append(
+                    await delegate_resolution(
+                        app.runs,
+                        context.settings,
+                        team,
+                        one,
+                        result,
+                        at=context.folder,
+                        by=get_command_actor(),
+                    )
+                )
+            except PodiumError as error:
+                print_to_stderr(f"{one.branch}: no resolver was started: {error}")
+    return resolver_runs
+
+
+async def _reason_to_skip(
+    context: RepoContext, left_out: LeftOutBranch, resolvers_by_branch: Mapping[str, Resolver]
+) -> str:
+    """Return why a branch needs no new resolver, or an empty string if it needs a resolver."""
+    for branch, resolver in reversed(list(resolvers_by_branch.items())):
+        if resolver.resolves.theirs != left_out.commit:
+            continue
+        if not resolver.worker.is_over:
+            return f"{left_out.branch}: a resolver is already working on this branch; see {branch} in podium workers"
+        at = (await branch_tips(context.repository, [branch])).get(branch)
+        if resolver.worker.state != "complete" or at is None:
+            continue
+        if not await find_unresolved_files(context.repository, at, resolver.resolves):
+            return f"{left_out.branch}: already resolved on {branch}; merge it with: podium merge {branch}"
+    return ""
+
+
+def print_resolvers(resolver_runs: Iterable[ResolverRun], *, is_json: bool) -> None:
+    """Print which workers were started, and the commands to use when they are done."""
+    for one in resolver_runs:
+        if not is_json:
+            click.echo(escape_for_terminal(f"resolving: {one.branch}: worker {one.run} on {one.on}"))
+        print_to_stderr(
+            f"{one.on}: a worker is resolving the conflicts; run podium workers to see its state, and podium approvals "
+            "to see its requests"
+        )
+        print_to_stderr(
+            f"  when the worker has finished, merge {one.on} instead of {one.branch}: podium merge {one.on}"
+        )

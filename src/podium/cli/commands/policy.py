@@ -6,6 +6,7 @@ import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import click
 from msgspec import structs
 
 from ...files.always_allow_rules import FILE as ALLOWED_FILE
-from ...files.always_allow_rules import load_allowed_rules
+from ...files.always_allow_rules import AllowedRule, load_allowed_rules, revoke_allowed_rule
 from ...files.discovery import list_agent_files as agent_files
 from ...files.discovery import list_agent_folders, load_roster
 from ...files.settings import Settings
@@ -23,21 +24,81 @@ from ...policy import Mode, Rules, Verdict, check, generalised, narrow_rules
 from ...policy.rule_entry import find_rule_entries, parse_rule_entry
 from ...policy.rule_evaluation import Decision
 from ...policy.shell_command import parse_command as read_command
+from ...runs.always_answer import publish_saved_rules
 from ...system.locations import find_home_folder, find_repo, format_path
 from ...values.action import Action
 from ...values.column import DocumentPart
-from ...values.errors import Mistake
+from ...values.errors import Mistake, PodiumError, StoreFailed
 from ...values.event import SCHEMA
 from ...values.located_yaml import MalformedText, MappingNode
 from ...values.plain_text import format_count
-from ..terminal import exit_codes
-from ..terminal.command_options import json_option, repo_option
-from ..terminal.text import align_columns, as_json, escape_for_terminal
-from .policy_saved import policy_list_command, policy_revoke_command
+from ..output import exit_codes
+from ..output.command_options import json_option, repo_option
+from ..output.text import align_columns, as_json, escape_for_terminal
+
+NO_RULES = "No rules are saved. To save one, use podium approve ID --always."
+
+
+@click.command("list")
+@json_option
+def policy_list_command(is_json: bool) -> None:
+    """List the rules that were saved by "always" answers, with their numbers and the repositories they apply to."""
+    rules = load_allowed_rules(find_home_folder())
+    if is_json:
+        found = [_describe_rule(number, one) for number, one in enumerate(rules, 1)]
+        click.echo(as_json({"schema": SCHEMA, "rules": found}))
+        return
+    rows = [[str(number), one.rule, _format_place(one), _format_day(one)] for number, one in enumerate(rules, 1)]
+    lines = ["  ".join(row).rstrip() for row in align_columns(rows)] if rows else [NO_RULES]
+    click.echo(escape_for_terminal("\n".join(lines)))
+
+
+@click.command("revoke")
+@click.argument("rule", metavar="RULE-OR-NUMBER")
+@repo_option
+@json_option
+def policy_revoke_command(rule: str, repo: Path | None, is_json: bool) -> None:
+    """Delete a saved rule, given by its text or by its number in podium policy list.
+
+    Actions that only this rule allowed need permission again.
+    """
+    home = find_home_folder()
+    revoked = revoke_allowed_rule(home, rule, repo or find_repo(Path.cwd(), home=home))
+    if is_json:
+        click.echo(as_json({"schema": SCHEMA, "revoked": _describe_rule(None, revoked)}))
+    else:
+        click.echo(escape_for_terminal(f"{revoked.rule} is no longer allowed {_format_place(revoked)}."))
+    try:
+        publish_saved_rules(home, Settings.load().store)
+    except PodiumError as error:
+        raise StoreFailed(
+            f"{revoked.rule} is revoked on this machine, but the store could not be updated ({error}), so the rule "
+            "still applies to your workers on hosts; Podium updates the store the next time you delegate a task or "
+            "revoke a rule"
+        ) from error
+
+
+def _describe_rule(number: int | None, rule: AllowedRule) -> dict[str, object]:
+    shown: dict[str, object] = {
+        "rule": rule.rule,
+        "repo": rule.repo or None,
+        "at": rule.at,
+        "by": rule.by,
+        "run": rule.run,
+    }
+    return shown if number is None else {"number": number, **shown}
+
+
+def _format_day(rule: AllowedRule) -> str:
+    return f"{datetime.fromtimestamp(rule.at).astimezone():%Y-%m-%d}"
+
+
+def _format_place(rule: AllowedRule) -> str:
+    return f"in {format_path(Path(rule.repo))}" if rule.repo else "everywhere"
+
 
 EXITS = {"allow": exit_codes.GOAL_MET, "ask": exit_codes.ASKS, "deny": exit_codes.DENIED}
 MOST_SHOWN = 50
-
 agent_option = click.option("--agent", help="Also apply the rules in this agent's file.")
 mode_option = click.option(
     "--mode", type=click.Choice(MODES), help="Permission mode; default: the one in the settings."

@@ -30,9 +30,9 @@ from ...values.event import SCHEMA
 from ...values.plain_text import format_count
 from ...values.store_address import StoreAddress
 from ...views.run_groups import Arrangement, Group, GroupSection, build_sections
-from ..terminal import exit_codes
-from ..terminal.table import format_table
-from ..terminal.text import as_json, escape_for_terminal, print_to_stderr, truncate_line
+from ..output import exit_codes
+from ..output.table import format_table
+from ..output.text import as_json, escape_for_terminal, print_to_stderr, truncate_line
 
 
 @click.command("ps")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,23 +16,35 @@ from ...runs import find
 from ...runs.queries.run_lookup import open_reader
 from ...values.event import SCHEMA, Evaluated, ReflectEnd
 from ...values.phase import FINAL_PHASES, IDLE_PHASES, Phase
-from ...values.plain_text import format_count
+from ...values.plain_text import format_count, join_some
 from ...views.quoted_markdown import escape_inline, format_bullets, quote_block
 from ...views.report_parts import DiscussionReport, OpenPoint, ReflectionReport, ReportPart
 from ...views.run_report import Report
-from ...workers.queries.worker_listing import NO_WORKERS
+from ...views.worker_state import WorkerState
+from ...workers.queries.worker_listing import NO_WORKERS, format_line_count
 from ...workers.queries.worker_lookup import RepoContext
-from ...workers.queries.workers_report import build_sent_workers_report, build_workers_report, build_workers_results
-from ..terminal import exit_codes, results_synthesis
-from ..terminal.agent_text import AgentText, format_output
-from ..terminal.budget_text import format_limits
-from ..terminal.command_options import repo_option
-from ..terminal.results_synthesis import SynthesisAuthor
-from ..terminal.text import as_json, format_duration, format_usage, print_to_stderr, truncate_line
-from ..workers import report as workers_report
+from ...workers.queries.workers_report import (
+    WorkersReport,
+    _reason_not_started,
+    build_sent_workers_report,
+    build_workers_report,
+    build_workers_results,
+)
+from ...workspace.worktrees.worktree_status import WorktreeStatus
+from ..output import exit_codes, results_synthesis
+from ..output.agent_text import AgentText, format_output
+from ..output.budget_text import format_limits
+from ..output.command_options import repo_option
+from ..output.merge_report import format_forecast
+from ..output.results_synthesis import SynthesisAuthor
+from ..output.text import as_json, format_duration, format_usage, print_to_stderr, truncate_line
+from . import results as workers_report
+
+LONGEST_TASK = 200
+MOST_WORKER_FILES = 50
+
 
 LONGEST_LINE = 200
-
 
 ICONS: dict[ReflectEnd | None, tuple[str, str]] = {
     "goal_met": ("✓", "+"),
@@ -179,8 +191,6 @@ def choose_icon_index(encoding: str | None) -> int:
 
 
 # Plain text
-
-
 def format_report(run_state: Phase, report: Report, icons: int) -> list[str]:
     """Return the report as lines of text."""
     lines = [
@@ -303,8 +313,6 @@ def _format_point_label(point: OpenPoint) -> str:
 
 
 # Markdown
-
-
 def format_report_markdown(run_state: Phase, report: Report) -> list[str]:
     """Return the report as blocks of Markdown. Text from agents is quoted, so that it cannot affect other blocks."""
     blocks = [
@@ -346,3 +354,85 @@ def format_report_markdown(run_state: Phase, report: Report) -> list[str]:
         files = [f"{one.path} ({', '.join(one.agents)})" for one in report.changed_files]
         blocks += ["## Changed files", *format_bullets(files)]
     return blocks
+
+
+# Text and Markdown
+def format_workers_report(report: WorkersReport) -> list[str]:
+    """Return the report as lines: each worker, then the summary."""
+    lines = [""] if report.summary.workers or report.not_started else []
+    for worker in report.summary.workers:
+        lines += [f"--- worker {worker.name} (run {worker.run}): {worker.state}", f"  task: {_format_task(worker)}"]
+        lines += [f"  {fact}" for fact in _format_facts(worker, report.statuses.get(worker.run))]
+        lines += [_format_worker_answer(worker) if worker.answer is None else AgentText(worker.answer.rstrip("\n"))]
+    for one in report.not_started:
+        lines += [
+            f"--- worker {one.branch or one.run}: not started",
+            f"  task: {truncate_line(one.task, LONGEST_TASK)}",
+        ]
+        lines += [f"no answer: {_reason_not_started(one)}"]
+    return lines + [f"  {line}" if number else f"{line}:" for number, line in enumerate(_format_summary(report))]
+
+
+def format_workers_markdown(report: WorkersReport) -> list[str]:
+    """Return the report as blocks of Markdown."""
+    blocks = ["## Workers"] if report.summary.workers or report.not_started else []
+    for worker in report.summary.workers:
+        blocks += [f"### {escape_inline(worker.name)}: {worker.state}", f"Task:\n{quote_block(worker.task)}"]
+        blocks += format_bullets(_format_facts(worker, report.statuses.get(worker.run)))
+        blocks += [
+            quote_block(worker.answer) if worker.answer is not None else escape_inline(_format_worker_answer(worker))
+        ]
+    for one in report.not_started:
+        blocks += [f"### {escape_inline(one.branch or one.run)}: not started", f"Task:\n{quote_block(one.task)}"]
+        blocks += [escape_inline(f"no answer: {_reason_not_started(one)}")]
+    together = list(_format_summary(report))
+    return blocks + ([f"## {together[0]}", *format_bullets(together[1:])] if together else [])
+
+
+def _format_task(worker: WorkerState) -> str:
+    return truncate_line(worker.task, LONGEST_TASK)
+
+
+def _format_worker_answer(worker: WorkerState) -> str:
+    return f"no answer: {worker.why}" if worker.answer is None else worker.answer
+
+
+def _format_facts(worker: WorkerState, status: WorktreeStatus | None) -> Iterator[str]:
+    """Yield lines about a worker's usage, changes and checks. `status` is the state of its checkout, if it has one."""
+    yield f"used {format_usage(worker.usage)} in {format_duration(worker.seconds)}"
+    files = worker.files
+    if worker.commit and not files:
+        yield f"nothing changed on {worker.worker_task.branch}"
+    elif worker.commit:
+        commits = format_count(len(worker.commits), "commit")
+        yield (
+            f"{format_line_count(worker)} in {format_count(len(files), 'file')}, {commits} on "
+            f"{worker.worker_task.branch}"
+        )
+    elif status is not None:
+        yield f"{format_line_count(worker, status)} so far, not committed yet"
+    if worker.commits:
+        yield f"commits: {', '.join(commit[:12] for commit in worker.commits)}"
+    if files:
+        yield f"files: {join_some(files, MOST_WORKER_FILES)}"
+    for check in worker.checks:
+        yield f"checks {'passed' if check.passed else 'failed'}: {check.name}"
+
+
+def _format_summary(report: WorkersReport) -> Iterator[str]:
+    """Yield the totals of all workers and the merge forecast. Yield nothing if there are no workers."""
+    summary = report.summary
+    if not summary.workers:
+        return
+    yield "Total"
+    workers = format_count(len(summary.workers), "worker")
+    yield (
+        f"{workers}, +{summary.added} -{summary.removed}, {format_usage(summary.usage)} in "
+        f"{format_duration(summary.seconds)}"
+    )
+    for one in summary.shared:
+        yield f"{one.path} was changed by {', '.join(one.workers)}"
+    if report.forecast is not None:
+        yield from format_forecast(report.forecast)
+    if report.forecast_error:
+        yield f"cannot forecast whether the branches will merge: {report.forecast_error}"

@@ -1,11 +1,13 @@
-"""`podium resume`: resume runs that were interrupted or paused."""
+"""`podium resume` and `workers resume`: resume runs that were interrupted or paused."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shutil
+import time
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 import click
@@ -14,29 +16,56 @@ from ...files.settings import Settings
 from ...runs import find
 from ...runs.queries.run_lookup import find_main_folder, open_reader
 from ...runs.run_start import resume_run
+from ...store.progress_files import require_no_recorded_runs
+from ...store.reader import RunSummary
 from ...store.run_creators import confirm_run
 from ...store.run_integrity import accept_lost_entries, require_intact_run
+from ...system.locations import format_path
 from ...values.errors import Mistake, RunHeld
 from ...values.event import SCHEMA, RunStarted
+from ...values.phase import IDLE_PHASES
 from ...values.plain_text import format_count
 from ...values.store_address import StoreAddress
 from ...views.worker_state import WorkerState
-from ...workers.queries.worker_lookup import load_worker_states
-from ..terminal import exit_codes
-from ..terminal.command_options import build_overrides, no_sandbox_option, park_option, permissions_option
-from ..terminal.follow_run import RunEnding, work_on_run
-from ..terminal.global_options import get_command_actor
-from ..terminal.outcome_text import ResultDocument
-from ..terminal.resumable_runs import (
-    choose_runs,
-    describe_nothing_to_resume,
-    find_resumable_runs,
-    format_resumable_runs,
+from ...workers.commander_socket import commander_socket_path, is_commander_listening
+from ...workers.queries.worker_lookup import RepoContext, load_readable_states, load_worker_states
+from ..output import exit_codes
+from ..output.agent_text import ResultDocument
+from ..output.command_options import (
+    build_overrides,
+    get_command_actor,
+    json_option,
+    no_sandbox_option,
+    park_option,
+    permissions_option,
 )
-from ..terminal.run_output import OutputOptions, output_options
-from ..terminal.terminal_input import is_attended, no_input_option
-from ..terminal.text import as_json, print_to_stderr
-from ..workers.resume import format_resumed_workers, resume_workers
+from ..output.follow_run import RunEnding, work_on_run
+from ..output.run_output import OutputOptions, output_options
+from ..output.terminal_input import is_attended, no_input_option
+from ..output.text import as_json, escape_for_terminal, fit_columns, format_age, print_to_stderr
+
+ALL = "all"
+NONE = "none"
+
+
+class ResumableRuns(NamedTuple):
+    """The interrupted runs, oldest first. Runs in `paused` are resumed only if the user gives their ids.
+
+    All workers are resumed together, because one commander continues all of them.
+    """
+
+    own: Sequence[RunSummary] = ()
+    workers: Sequence[WorkerState] = ()
+    paused: Sequence[str] = ()
+
+    @property
+    def choices(self) -> int:
+        """The number of choices. All workers together count as one choice."""
+        return len(self.own) + bool(self.workers)
+
+    def select(self, number: int) -> ResumableRuns:
+        """Return only the choice with this number, counted from 1."""
+        return ResumableRuns(own=self.own[number - 1 : number]) if number <= len(self.own) else self._replace(own=())
 
 
 @click.command("resume")
@@ -207,4 +236,128 @@ def _resume_runs(
     return next(
         (code for code in reversed(codes) if code > exit_codes.SIGNALLED),
         next(filter(None, codes), exit_codes.GOAL_MET),
+    )
+
+
+def find_resumable_runs(store: StoreAddress) -> ResumableRuns:
+    """Return the unfinished runs that no process is working on, except those that cannot be read."""
+    if not store.exists():
+        require_no_recorded_runs(store)
+        return ResumableRuns()
+    with open_reader(store) as reader:
+        states = [(summary, summary.phase) for summary in reversed(reader.read_run_list().readable)]
+    interrupted = [summary for summary, state in states if state in ("queued", "resumable")]
+    if not is_commander_listening(commander_socket_path(store)):
+        # A commander continues these runs when the limits reset; without one, nobody would.
+        interrupted += [summary for summary, state in states if state == "waiting"]
+    workers = load_readable_states(store, [summary.id for summary in interrupted if summary.is_worker])
+    return ResumableRuns(
+        own=[summary for summary in interrupted if not summary.is_worker],
+        # A commander may have started some workers since the list was read.
+        workers=[worker for worker in workers if worker.phase in IDLE_PHASES],
+        paused=[summary.id for summary, state in states if state == "paused"],
+    )
+
+
+def choose_runs(found: ResumableRuns) -> ResumableRuns | None:
+    """Ask which of several runs to resume. Return None if the user chooses none of them."""
+    for line in format_resumable_runs(found):
+        print_to_stderr(line)
+    question = f"Resume which? [1-{found.choices}, {ALL}, {NONE}]"
+    while True:
+        answer = click.prompt(question, err=True).strip().lower()
+        if answer == ALL:
+            return found
+        if answer == NONE:
+            return None
+        if answer.isdecimal() and 1 <= int(answer) <= found.choices:
+            return found.select(int(answer))
+        print_to_stderr(
+            f"{answer!r} is not one of the choices; enter a number from 1 to {found.choices}, {ALL} or {NONE}"
+        )
+
+
+def format_resumable_runs(found: ResumableRuns) -> list[str]:
+    """Return the list of runs to choose from, with a number for each choice."""
+    what = [format_count(len(found.own), "run")] if found.own else []
+    what += [format_count(len(found.workers), "worker")] if found.workers else []
+    now = time.time()
+    rows = [_format_row(number, summary, now) for number, summary in enumerate(found.own, 1)]
+    if found.workers:
+        names = ", ".join(escape_for_terminal(worker.name) for worker in found.workers)
+        rows.append([str(len(rows) + 1), "workers", "", "", "", names])
+    return [f"{' and '.join(what)} can be resumed:", *fit_columns(rows, most=shutil.get_terminal_size().columns)]
+
+
+def _format_row(number: int, summary: RunSummary, now: float) -> list[str]:
+    started = summary.started
+    return [
+        str(number),
+        summary.id,
+        escape_for_terminal(started.agent),
+        format_age(now - summary.first.at),
+        escape_for_terminal(format_path(Path(started.repo))) if started.repo else "",
+        escape_for_terminal(" ".join(started.request.text.split())),
+    ]
+
+
+def describe_nothing_to_resume(paused: Sequence[str]) -> str:
+    """Return a message that no interrupted run can be resumed and, if runs are paused, how to resume those."""
+    if not paused:
+        return "nothing to resume"
+    if len(paused) == 1:
+        return f"no interrupted runs to resume, but 1 run is paused; to resume it: podium resume {paused[0]}"
+    return (
+        f"no interrupted runs to resume, but {len(paused)} runs are paused; "
+        "to resume one, give its id (podium ps lists the runs)"
+    )
+
+
+@click.command("resume")
+@click.argument("branches", metavar="[BRANCH]...", nargs=-1)
+@json_option
+@click.pass_obj
+def workers_resume_command(context: RepoContext, branches: tuple[str, ...], is_json: bool) -> None:
+    """Start a commander that continues the workers on BRANCH or, by default, all interrupted and queued workers.
+
+    A paused worker is continued only if you specify it. A worker that is waiting for a provider's limit to reset
+    continues automatically after the reset; specify the worker to continue it now.
+    """
+    named = [context.load_worker(branch) for branch in branches]
+    states = ("queued", "resumable", "waiting_limit")
+    to_resume = named or [worker for worker in context.load_workers() if worker.state in states]
+    resumed = resume_workers(context.settings, to_resume, wakes_early=bool(named))
+    if is_json:
+        items = [{"id": worker.run, "branch": worker.worker_task.branch} for worker in resumed]
+        click.echo(as_json({"schema": SCHEMA, "workers": items}))
+    elif not resumed:
+        print_to_stderr("no workers to resume; see podium workers for their states")
+    else:
+        print_to_stderr(format_resumed_workers(resumed))
+
+
+def format_resumed_workers(workers: Iterable[WorkerState]) -> str:
+    """Return the message that says which workers are being resumed."""
+    names = ", ".join(worker.name for worker in workers)
+    return f"resuming {names} in the background; run podium workers to see the state"
+
+
+def resume_workers(
+    settings: Settings, workers: Iterable[WorkerState], *, wakes_early: bool = True
+) -> list[WorkerState]:
+    """Start a commander to continue workers, including paused ones. Raise Mistake if one has ended or is active.
+
+    With `wakes_early`, workers that are waiting for a provider's limit to reset continue now, without waiting any
+    longer.
+    """
+    from ...workers import worker_resumption  # imported here for start-up time: --help does not need it
+
+    return anyio.run(
+        partial(
+            worker_resumption.resume_workers,
+            settings,
+            list(workers),
+            by=get_command_actor(),
+            wakes_early=wakes_early,
+        )
     )

@@ -1,42 +1,61 @@
-"""`podium run`: send a request to an agent and follow the run."""
+"""`podium run` and `follow`: follow a run that this command starts, or that another process is working on."""
 
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import anyio
 import click
+from anyio import create_task_group, move_on_after, sleep, to_thread
 from msgspec import structs
 
 from ...app import RunOptions
 from ...engines.model.providers import REHEARSAL, find_provider
 from ...files.settings import Settings
-from ...runs.queries.dry_run_estimate import estimate_dry_run
+from ...runs import find
+from ...runs.queries.dry_run_estimate import RunEstimate, estimate_dry_run
 from ...runs.queries.run_lookup import open_reader
+from ...runs.run_notices import RunNotices
 from ...runs.run_start import start_run
+from ...runs.run_wait import POLL_SECONDS
+from ...store.follower import Follower
+from ...store.reader import StoreReader
 from ...system.locations import find_repo
 from ...values.agent import Budget
 from ...values.event import SCHEMA
+from ...values.plain_text import format_count, join_words
 from ...values.store_address import StoreAddress
 from ...values.team_options import MODES, Mode
-from ..terminal import exit_codes
-from ..terminal.budget_text import BudgetParamType
-from ..terminal.command_options import (
+from ...views.run_state.tree import RunView
+from ..output import exit_codes
+from ..output.agent_text import ResultDocument
+from ..output.budget_text import BudgetParamType
+from ..output.command_options import (
     build_overrides,
+    get_command_actor,
     no_sandbox_option,
     park_option,
     permissions_option,
     read_text_argument,
 )
-from ..terminal.dry_run_output import format_estimate
-from ..terminal.follow_run import RunEnding, work_on_run
-from ..terminal.global_options import get_command_actor
-from ..terminal.model_options import choose_model
-from ..terminal.outcome_text import ResultDocument
-from ..terminal.run_output import OutputOptions, output_options
-from ..terminal.terminal_input import is_attended, is_input_disabled, no_input_option
-from ..terminal.text import as_json, print_to_stderr
+from ..output.follow_run import REFRESH_SECONDS, RunEnding, work_on_run
+from ..output.model_options import choose_model
+from ..output.run_display import ProgressView
+from ..output.run_output import OutputOptions, output_options
+from ..output.terminal_input import is_attended, is_input_disabled, no_input_option
+from ..output.terminal_notifier import make_terminal_notifier
+from ..output.text import as_json, format_money, print_to_stderr
+
+BASIS = (
+    "estimated from simulated replies, at four characters per token; real replies are usually longer; "
+    "no model was called"
+)
+
+
+MOST_IDLE_POLLS = 5
+"""How many polling rounds to wait for a worker that has no process. A commander restarts workers that crash."""
 
 
 @click.command("run")
@@ -194,3 +213,101 @@ async def _enqueue_run(settings: Settings, place: Path, agent: str, request: str
     )
     async with App(settings) as app:
         return await enqueue_background_run(app.runs, settings, new, by=get_command_actor())
+
+
+@click.command("follow")
+@click.argument("run")
+@output_options
+def follow_command(run: str, **output: bool) -> int:
+    """Show the progress of RUN while another process works on it. When RUN ends or pauses, print its answer.
+
+    The output and the exit code are the same as for podium run. Ctrl-C ends this command; the run continues. RUN can
+    also be the branch or name of a worker in this repository.
+    """
+    shown = OutputOptions(**output)
+    settings = Settings.load()
+    id = find.resolve(settings.store, run).run
+    run_view = RunView()
+    terminal = make_terminal_notifier(settings.notify, is_shown=shown.shows_notifications)
+    with terminal, RunNotices(terminal) as notices, shown.make_view(run_view) as view:
+        anyio.run(follow_until_end, settings.store, id, run_view, view, notices)
+    ending = build_ending(run_view, view)
+    code = shown.print_ending(ending)
+    if shown.is_json:
+        click.echo(as_json(ResultDocument.of(ending.result)))
+    return code
+
+
+async def follow_until_end(
+    store: StoreAddress, run: str, run_view: RunView, view: ProgressView, notices: RunNotices
+) -> None:
+    """Show the entries of a run until it ends or pauses, or until no process is working on it any more."""
+    begun = time.time()
+
+    async def refresh_periodically() -> None:
+        while True:
+            await sleep(REFRESH_SECONDS)
+            view.refresh()
+
+    async with create_task_group() as group:
+        group.start_soon(refresh_periodically)
+        with StoreReader(store) as reader:
+            idle = 0
+            most = MOST_IDLE_POLLS if reader.read_summary(run).is_worker else 1
+            while idle < most:
+                # New entries wake the follower, but the exit of the run's process does not, so the state is polled.
+                with move_on_after(POLL_SECONDS), Follower(store, run, run_view.seq) as entries:
+                    async for entry in entries:
+                        run_view.apply(entry)
+                        view.show_entry(entry)
+                        (notices.apply_past if entry.at < begun else notices.handle_run_entry)(entry)
+                    break
+                summary = await to_thread.run_sync(reader.read_summary, run)
+                idle = idle + 1 if summary.phase == "resumable" else 0
+        group.cancel_scope.cancel()
+
+
+def build_ending(run_view: RunView, view: ProgressView) -> RunEnding:
+    """Return the ending of a run that another process worked on."""
+    result = run_view.build_result()
+    if result.outcome == "interrupted":
+        result = structs.replace(result, error=f"no process is working on run {run_view.run}")
+    return RunEnding(
+        result=result,
+        failure=None if run_view.ended is None else run_view.ended.failure,
+        error_text=view.shorten_error(result.error or ""),
+        refusals=run_view.refusals,
+        is_parked=run_view.is_paused and bool(run_view.requests.unanswered),
+        is_aborted=run_view.is_aborted,
+    )
+
+
+def format_estimate(estimate: RunEstimate) -> str:
+    """Return the estimate of a dry run as one line."""
+    amount = f"{format_count(estimate.calls, 'model call')} and about {format_count(estimate.tokens, 'token')}"
+    known, unknown = _format_known_cost(estimate), _format_unknown_cost(estimate)
+    cost = f", {known}" if known else ""
+    cost += f"{', and' if known else ';'} {unknown}" if unknown else ""
+    return f"dry run: {amount}{cost}; {BASIS}"
+
+
+def _format_known_cost(estimate: RunEstimate) -> str:
+    """Format the cost of the models whose prices are known. Return an empty string if no price is known."""
+    if estimate.usd is None:
+        return ""
+    shares = [f"{format_money(one.usd)} with {one.model}" for one in estimate.models if one.usd is not None]
+    if not estimate.usd:
+        return f"no cost for {join_words([one.model for one in estimate.models if one.usd is not None])}"
+    if len(shares) == 1:
+        return f"about {shares[0]}"
+    return f"about {format_money(estimate.usd)} ({', '.join(shares)})"
+
+
+def _format_unknown_cost(estimate: RunEstimate) -> str:
+    """Return why part of the cost is not known, or an empty string if the whole cost is known."""
+    names = [one.model for one in estimate.models if one.usd is None]
+    if not names:
+        return ""
+    if not any(one.model for one in estimate.models):
+        return "no model is configured, so the cost is not known"
+    return f"the price of {join_words([name or 'the default model (not set)' for name in names])} is not known"

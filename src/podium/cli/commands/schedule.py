@@ -18,10 +18,9 @@ from ...values.column import Column, encode_row, encode_rows
 from ...values.errors import Mistake
 from ...values.event import SCHEMA
 from ...values.plain_text import format_count
-from ..terminal.command_options import json_option, read_text_argument, repo_option
-from ..terminal.global_options import get_command_actor
-from ..terminal.table import format_table
-from ..terminal.text import as_json, print_to_stderr, truncate_line
+from ..output.command_options import get_command_actor, json_option, read_text_argument, repo_option
+from ..output.table import format_table
+from ..output.text import as_json, print_to_stderr, truncate_line
 
 LONGEST_REQUEST = 40
 ELSEWHERE = "on another machine"

@@ -1,4 +1,4 @@
-"""`podium serve`: serve the dashboard and the HTTP API, and manage their tokens."""
+"""`podium serve`, `mcp` and `acp`: serve people and other programs."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ from ...system.locations import find_home_folder, find_repo
 from ...system.unsandboxed_program import build_unsandboxed_environment, find_current_checkouts
 from ...values.errors import Mistake
 from ...values.event import SCHEMA
-from ..terminal import exit_codes
-from ..terminal.terminal_input import is_attended
-from ..terminal.text import align_columns, as_json, format_age, print_to_stderr
+from ..output import exit_codes
+from ..output.terminal_input import is_attended
+from ..output.text import align_columns, as_json, format_age, print_to_stderr
 
 if TYPE_CHECKING:
     from ...web.serving import RunningServer
+from functools import partial
+
+from ...files.discovery import load_roster
 
 DEFAULT_PORT = 8420
 SCOPE_NAMES = ("read", "act", "approve")
@@ -206,3 +209,33 @@ def serve_tokens_command(name: str | None, scopes: tuple[str, ...], revoked: str
         ]
         for row in align_columns(rows):
             click.echo("  ".join(row).rstrip())
+
+
+@click.command("mcp")
+@click.option("--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Repository to work in.")
+def mcp_command(repo: Path | None) -> None:
+    """Serve agents and teams as MCP tools on standard input and output, until the input ends.
+
+    An MCP client starts this command. The tools are list_agents, run_agent, delegate_task, check_workers,
+    get_result and pending_approvals. If the client supports elicitation, it shows you permission requests.
+    podium approvals lists all open requests.
+    """
+    from ...protocols.mcp_server import serve_mcp  # imported here to keep start-up fast: the MCP package is large
+
+    place = find_repo(repo or Path())
+    anyio.run(serve_mcp, place, partial(Settings.load, repo=place))
+
+
+@click.command("acp")
+@click.argument("agent")
+def acp_command(agent: str) -> None:
+    """Serve AGENT to an editor, on standard input and output. The editor sees a team as a single agent.
+
+    An editor that speaks the Agent Client Protocol starts this command. Permission requests are shown in the
+    editor, and podium approvals lists them too; the first answer counts.
+    """
+    from ...protocols.acp_agent import serve_acp  # imported here for start-up time
+
+    place = find_repo(Path())
+    load_roster(place, Settings.load(repo=place).home).resolve_team(agent)
+    anyio.run(serve_acp, agent, lambda folder: Settings.load(repo=folder))

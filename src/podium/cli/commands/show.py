@@ -24,12 +24,11 @@ from ...values.plain_text import format_countdown, format_utc_time
 from ...values.request import Outcome
 from ...values.usage import FullUsage
 from ...views.run_state.tree import OperationNode, RunView
-from ..terminal.agent_text import format_agent_text, format_output
-from ..terminal.entry_text import format_entry
-from ..terminal.outcome_text import ResultDocument, format_parts
-from ..terminal.run_file import file_option, open_run
-from ..terminal.run_tree import Row, Style, build_tree_rows, choose_symbols, format_plain_row
-from ..terminal.text import (
+from ..output.agent_text import ResultDocument, format_agent_text, format_output, format_parts
+from ..output.entry_lines import format_entry
+from ..output.run_file import file_option, open_run
+from ..output.run_tree import Row, Style, build_tree_rows, choose_symbols, format_plain_row
+from ..output.text import (
     align_columns,
     as_json,
     escape_for_terminal,

@@ -9,9 +9,9 @@ import click
 
 from ...files.settings import Settings
 from ...runs.queries.overview import build_overview_document, load_overview
-from ..terminal.overview_text import format_overview
-from ..terminal.terminal_input import is_attended
-from ..terminal.text import as_json
+from ..output.overview_text import format_overview
+from ..output.terminal_input import is_attended
+from ..output.text import as_json
 
 
 @click.command("status")
@@ -31,7 +31,7 @@ def status_command(is_watching: bool, is_json: bool) -> None:
     if is_watching and not is_json:
         if not is_attended():
             raise click.UsageError("--watch needs a terminal; use podium status or podium status --json")
-        from ..terminal.status_screen import StatusScreen  # imported here to keep start-up fast
+        from ..output.status_screen import StatusScreen  # imported here to keep start-up fast
 
         StatusScreen(settings.store).run()
         return

@@ -17,8 +17,8 @@ from ...values.errors import Mistake, NoSuchRun
 from ...values.event import SCHEMA
 from ...values.plain_text import format_count
 from ...values.store_address import StoreAddress
-from ..terminal import exit_codes
-from ..terminal.text import align_columns, as_json, escape_for_terminal, format_age, print_to_stderr
+from ..output import exit_codes
+from ..output.text import align_columns, as_json, escape_for_terminal, format_age, print_to_stderr
 from .logs import parse_age
 
 

@@ -33,10 +33,10 @@ from ...runs.queries.trust_overview import (
 from ...system.locations import find_home_folder, find_repo
 from ...values.errors import Mistake
 from ...values.plain_text import format_count
-from ..terminal.command_options import json_option, repo_option
-from ..terminal.request_prompt import TerminalKeyboard
-from ..terminal.terminal_input import is_attended
-from ..terminal.text import as_json, escape_for_terminal, print_to_stderr
+from ..output.command_options import json_option, repo_option
+from ..output.request_prompt import TerminalKeyboard
+from ..output.terminal_input import is_attended
+from ..output.text import as_json, escape_for_terminal, print_to_stderr
 
 MEANINGS = {
     "yours.mcpServers.": "a tool server of your own that uses files of this checkout; it runs in the sandbox",

@@ -1,13 +1,13 @@
-"""`podium workers`: list the workers in a repository and their states.
-
-Each subcommand has its own module, which is imported when the subcommand is called.
+"""`podium workers`: list the workers in a repository, and show the state, changes and answer of one.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 import time
-from importlib import import_module
+from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
@@ -18,35 +18,39 @@ from ...values.column import encode_rows
 from ...values.event import SCHEMA
 from ...values.plain_text import format_count
 from ...views.worker_state import WorkerState
-from ...workers.queries.worker_listing import NO_WORKERS, WORKER_COLUMNS, make_worker_rows
+from ...workers.merging.pushed_work import find_other_machine
+from ...workers.queries.worker_diff import diff_worker, require_own_branch
+from ...workers.queries.worker_listing import (
+    NO_WORKERS,
+    WORKER_COLUMNS,
+    format_line_count,
+    format_worker_status,
+    make_worker_rows,
+)
 from ...workers.queries.worker_lookup import RepoContext, load_readable_states, read_worktree_statuses
-from ..terminal.command_options import json_option, repo_option
-from ..terminal.table import format_table
-from ..terminal.text import as_json, print_to_stderr
+from ...workspace.worktrees.worktree_status import WorktreeStatus
+from ..lazy_group import LazyCommandGroup
+from ..output import exit_codes
+from ..output.agent_text import AgentText, format_agent_text, format_output
+from ..output.command_options import json_option, repo_option
+from ..output.table import format_table
+from ..output.text import (
+    as_json,
+    escape_for_terminal,
+    format_age,
+    format_duration,
+    format_usage,
+    print_to_stderr,
+    truncate_line,
+)
+from . import logs
 
+LONGEST_TASK = 300
 NAMES = ("status", "wait", "cancel", "logs", "output", "diff", "merge", "cleanup", "resume")
 MOST_OVER = 20
 
 
-class WorkersCommandGroup(click.Group):
-    """The subcommands of `podium workers`."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(NAMES)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in NAMES:
-            return None
-        if cmd_name == "merge":
-            from .merge import merge_command  # imported here to keep start-up fast: the list does not need it
-
-            return merge_command
-        module = import_module(f"podium.cli.workers.{cmd_name}")
-        command: click.Command = getattr(module, f"workers_{cmd_name}_command")
-        return command
-
-
-@click.group("workers", cls=WorkersCommandGroup, invoke_without_command=True)
+@click.group("workers", cls=LazyCommandGroup, subcommands=NAMES, invoke_without_command=True)
 @click.option(
     "--all",
     "is_all",
@@ -96,3 +100,119 @@ def filter_recent_workers(workers: list[WorkerState]) -> list[WorkerState]:
     over = [worker.run for worker in workers if worker.is_over]
     old = set(over[: -MOST_OVER or None]) if len(over) > MOST_OVER else set()
     return [worker for worker in workers if worker.run not in old]
+
+
+@click.command("status")
+@click.argument("branch", required=False)
+@json_option
+@click.pass_obj
+def workers_status_command(context: RepoContext, branch: str | None, is_json: bool) -> None:
+    """Show the worker on BRANCH in detail; without BRANCH, show every worker that has not ended."""
+    named = [context.load_worker(branch)] if branch else [one for one in context.load_workers() if not one.is_over]
+    statuses = anyio.run(read_worktree_statuses, context.store, named)
+    if is_json:
+        items = encode_rows(make_worker_rows(named, statuses, now=time.time()), WORKER_COLUMNS)
+        click.echo(as_json({"schema": SCHEMA, **(items[0] if branch else {"workers": items})}))
+        return
+    if not named:
+        print_to_stderr("no active workers; run podium workers to list those that have ended")
+    for number, worker in enumerate(named):
+        before = {one.run: one.name for one in load_readable_states(context.store, worker.worker_task.after)}
+        lines = format_worker_details(worker, statuses.get(worker.run), before, now=time.time())
+        click.echo(format_output([*([""] if number else []), *lines], sys.stdout))
+
+
+def format_worker_details(
+    worker: WorkerState, status: WorktreeStatus | None, before: dict[str, str], *, now: float
+) -> Iterator[str]:
+    """Yield a worker's details as lines. `before` maps the runs that it depends on to the names of their workers."""
+    worker_task = worker.worker_task
+    yield f"{worker.name}  {format_worker_status(worker, now=now)}  (run {worker.run})"
+    yield f"task:     {truncate_line(worker.task, LONGEST_TASK)}"
+    role = f", role {worker_task.role}" if worker_task.role else ""
+    yield f"agent:    {worker.agent}{role}{', read-only' if worker_task.is_reader else ''}"
+    where = ", the repository itself" if worker_task.is_here else f", from {worker.base[:12]}" if worker.base else ""
+    yield f"works in: {worker_task.path}{where}"
+    for one in worker.works[1:]:
+        yield f"also in:  {one.path}{f', from {one.base[:12]}' if one.base else ''}"
+    if worker_task.after:
+        yield f"after:    {', '.join(before.get(run, run) for run in worker_task.after)}"
+    if worker.tool:
+        yield f"tool:     {worker.tool}"
+    if status is not None or worker.commit:
+        commits = f", {format_count(len(worker.commits), 'commit')}" if worker.commit else ", not committed yet"
+        files = len(worker.files) if status is None else len(status.files)
+        changed = f"{format_line_count(worker, status)} in {format_count(files, 'file')}{commits}"
+        yield f"lines:    {changed if files or not worker.commit else 'nothing changed'}"
+    for check in worker.checks:
+        yield f"checks:   {check.name} {'passed' if check.passed else 'failed'}"
+    yield f"used:     {format_usage(worker.usage)}"
+    again = f", restarted {format_count(worker.restarts, 'time')}" if worker.restarts else ""
+    yield (
+        f"time:     delegated {format_age(now - worker.delegated_at)}, {format_duration(worker.seconds)} of work{again}"
+    )
+    if worker.waiting_since:
+        asked = ", ".join(f"podium approvals {id}" for id in worker.waiting_for)
+        yield f"waiting:  {format_duration(now - worker.waiting_since)} for your answer: {asked}"
+    if worker.unproved:
+        yield f"unproved: {worker.unproved}"
+    if worker.answer is not None:
+        yield "answer:"
+        yield AgentText(worker.answer.rstrip("\n"))
+    else:
+        yield f"no answer: {worker.why}"
+
+
+@click.command("diff")
+@click.argument("branch")
+@click.option("--stat", "is_stat", is_flag=True, help="Show only the files and how many lines changed in each.")
+@click.pass_obj
+def workers_diff_command(context: RepoContext, branch: str, is_stat: bool) -> None:
+    """Print what the worker on BRANCH changed since its base: in its checkout or, once it has ended, on its branch.
+
+    Changes in additional repositories follow, each preceded by a line that names the repository.
+    """
+    worker = context.load_worker(branch)
+    require_own_branch(worker)
+    is_gone = not Path(worker.worker_task.path).is_dir()
+    text = ""
+    for there, work in context.open_repositories(worker):
+        in_checkout = not worker.is_over and Path(work.path).is_dir()
+        if diff := anyio.run(diff_worker, there, worker, work, is_stat, in_checkout):
+            gap = "\n" if text and not text.endswith("\n") else ""
+            text += diff if there is context else f"{gap}in {work.root}:\n{diff}"
+    if not worker.is_over and (elsewhere := anyio.run(find_other_machine, context, worker)) is not None:
+        print_to_stderr(f"{worker.name} works on {elsewhere.host}; showing the files that it pushed last")
+    elif is_gone and not worker.is_over:
+        print_to_stderr(f"{worker.name}: {worker.worker_task.path} no longer exists; showing its branch instead")
+    if not text:
+        print_to_stderr(f"{worker.name} has no changes{'' if worker.is_over else ' so far'}")
+    elif sys.stdout.isatty():
+        click.echo(escape_for_terminal(text))
+    else:
+        click.echo(os.fsencode(text))  # not escaped, so that git apply accepts it
+
+
+@click.command("output")
+@click.argument("branch")
+@click.pass_obj
+def workers_output_command(context: RepoContext, branch: str) -> int:
+    """Print the answer from the worker on BRANCH. If there is none, print why and exit with code 1."""
+    worker = context.load_worker(branch)
+    if worker.answer is None:
+        print_to_stderr(f"{worker.name} has no answer ({worker.state}): {worker.why}")
+        return exit_codes.GOAL_NOT_MET
+    click.echo(format_agent_text(worker.answer, sys.stdout))
+    return exit_codes.GOAL_MET
+
+
+@click.command("logs")
+@click.argument("branch")
+@click.option("-f", "--follow", "is_following", is_flag=True, help="Keep printing until the worker ends or pauses.")
+@click.option("--jsonl", "is_jsonl", is_flag=True, help="Print every entry in full, one JSON object per line.")
+@click.pass_context
+def workers_logs_command(ctx: click.Context, branch: str, is_following: bool, is_jsonl: bool) -> None:
+    """Print the timeline of the worker on BRANCH, one line per entry. Some entries appear only with --jsonl."""
+    context: RepoContext = ctx.obj
+    run = context.load_worker(branch).run
+    ctx.invoke(logs.logs_command, run=run, is_following=is_following, is_jsonl=is_jsonl, after=0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from pathlib import Path
+from typing import Any
 
 import anyio
 import click
@@ -32,13 +33,13 @@ from ...workspace.worktrees.cleanup import CleanupResult, WorktreeSummary, list_
 from ...workspace.worktrees.disk_quota import WorktreeDiskUsage, read_disk_usage
 from ...workspace.worktrees.worktree import Worktrees
 from ...workspace.worktrees.worktree_slots import list_slots
-from ..terminal.command_options import json_option, repo_option
-from ..terminal.table import format_table
-from ..terminal.text import as_json, escape_for_terminal, print_to_stderr
+from ..output.command_options import json_option, repo_option
+from ..output.table import format_table
+from ..output.text import as_json, escape_for_terminal, print_to_stderr
+from . import worktrees
 
 NO_WORKTREES = "no worktrees other than the main one"
 QUOTA_REACHED = "no new worktrees can be created; free space with podium worktrees cleanup, or raise the quota"
-
 force_option = click.option(
     "--force", is_flag=True, help="Also remove worktrees with unmerged or uncommitted work; it is saved first."
 )
@@ -160,3 +161,15 @@ async def delete_merged_branch(repository: Repository, branch: str) -> str:
         return f"kept the branch {branch}: it is not merged; run git branch -D {branch} to delete it anyway"
     await read_git_output(repository, "update-ref", "-d", f"{HEADS}{branch}", tip)
     return f"deleted the branch {branch} (was {tip[:12]})"
+
+
+@click.command("cleanup", params=worktrees.worktrees_cleanup_command.params)
+@click.pass_context
+def workers_cleanup_command(ctx: click.Context, /, **option_values: Any) -> None:
+    """Remove the worktrees of workers that have ended, and report the result for each.
+
+    Same as podium worktrees cleanup: worktrees with uncommitted or unmerged work are kept unless --force is given.
+    """
+    context: RepoContext = ctx.obj
+    ctx.obj = context.worktrees
+    ctx.invoke(worktrees.worktrees_cleanup_command, **option_values)

@@ -16,8 +16,8 @@ from ...system.locations import find_home_folder
 from ...values.errors import DependencyMissing
 from ...values.event import Routed
 from ...values.fleet_job import format_install_commands
-from ..commands.demo import Demo, DemoFolder
-from ..terminal import exit_codes
+from ..output import exit_codes
+from .demo import Demo, DemoFolder
 
 AGENTS = Path(__file__).parents[2] / "builtin" / "demo_local"
 FRONT_DESK = "desk"

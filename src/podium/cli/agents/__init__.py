@@ -1,1 +1,0 @@
-"""Implement the subcommands of `podium agents`, each in a separate module."""

@@ -1,1 +1,0 @@
-"""Implement the subcommands of `podium models`, each in a separate module."""

@@ -1,1 +1,0 @@
-"""Implement the subcommands of `podium team`, each in a separate module."""

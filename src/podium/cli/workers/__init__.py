@@ -1,1 +1,0 @@
-"""Implement the subcommands of `podium workers`, and format output about workers for other commands."""
