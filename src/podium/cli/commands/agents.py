@@ -1,5 +1,4 @@
-"""`podium agents` and `graph`: list the available agents and their sources, and draw their workflow.
-"""
+"""`podium agents` and `graph`: list the available agents and their sources, and draw their workflow."""
 
 from __future__ import annotations
 

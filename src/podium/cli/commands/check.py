@@ -1,4 +1,4 @@
-"""`podium check` and `doctor`: report all problems with agents, with the settings of a repository and with this machine."""
+"""`podium check` and `doctor`: report all problems of agents, of the settings of a repository, and of this machine."""
 
 from __future__ import annotations
 

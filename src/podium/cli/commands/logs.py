@@ -1,4 +1,4 @@
-"""`podium logs`, `audit` and `verify`: print the timeline of a run, who decided what in it, and whether it is intact."""
+"""`podium logs`, `audit` and `verify`: print the timeline of a run and who decided what, and check it."""
 
 from __future__ import annotations
 

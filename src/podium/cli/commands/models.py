@@ -1,5 +1,4 @@
-"""`podium models`: list the available models, and choose a local server.
-"""
+"""`podium models`: list the available models, and choose a local server."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""`podium teams` and `team`: list the available teams, and show, save, export or delete one.
-"""
+"""`podium teams` and `team`: list the available teams, and show, save, export or delete one."""
 
 from __future__ import annotations
 

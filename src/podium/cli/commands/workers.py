@@ -1,5 +1,4 @@
-"""`podium workers`: list the workers in a repository, and show the state, changes and answer of one.
-"""
+"""`podium workers`: list the workers in a repository, and show the state, changes and answer of one."""
 
 from __future__ import annotations
 
