@@ -12,7 +12,7 @@ GOOSE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/podium-test-agents/goose-$(GOOSE
 # Tests start many processes, and each would compile the sources anew if none of them might keep the result.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo fleet-demo test test-portable test-failed test-slow check docs bench system script-programs power-programs goose agents clean
+.PHONY: setup demo fleet-demo test test-portable test-slow test-all check docs bench system script-programs power-programs goose agents clean
 
 setup: $(VENV)/ready
 
@@ -23,17 +23,17 @@ fleet-demo: system $(VENV)/ready
 	$(BIN)/python -m benchmarks.fleet_demo
 
 test: system goose $(VENV)/ready
-	$(BIN)/python -m pytest -m "not slow" -n 4 --dist worksteal
+	$(BIN)/python tools/run_tests.py fast
 
 # The tests that need no programs of the system beside git, and no sandbox.
 test-portable: $(VENV)/ready
 	$(BIN)/python -m pytest -m "not slow" -n 2 $(addprefix tests/,$(PORTABLE_TESTS))
 
-test-failed: $(VENV)/ready
-	$(BIN)/python -m pytest -m "not slow" --last-failed --last-failed-no-failures none
-
 test-slow: system script-programs power-programs goose $(VENV)/ready
-	$(BIN)/python -m pytest -m slow --hypothesis-profile=default
+	$(BIN)/python tools/run_tests.py slow
+
+test-all: system script-programs power-programs goose $(VENV)/ready
+	$(BIN)/python tools/run_tests.py fast slow
 
 check: $(VENV)/ready
 	$(BIN)/ruff check .

@@ -12,7 +12,8 @@ from msgspec import structs
 
 from podium import Run
 from podium.store.fault_injection import refuse_after
-from podium.values.event import ActionRefused, PermissionAsked
+from podium.testing import read_events
+from podium.values.event import ActionRefused, PermissionAnswered, PermissionAsked
 
 from ..cli.conftest import Desk
 from ..cli.test_inbox import list_waiting_requests
@@ -279,7 +280,9 @@ def test_a_terminal_or_process_that_ends_during_a_question_approves_nothing(desk
     terminal.process.wait() if end == "kill" else _read_to_end(terminal)
     resumed = desk.run_podium("resume", desk.run_id())
 
-    assert "nobody is available to answer" in resumed.stderr
+    assert resumed.returncode == 0, resumed.stderr
+    [answered] = read_events(desk.store, desk.run_id(), PermissionAnswered)
+    assert (answered.decision, answered.channel) == ("deny", "unattended")
     assert not (desk.repo / "count.txt").exists()
 
 

@@ -131,7 +131,7 @@ async def test_calls_with_a_forged_token_are_refused_and_on_record(studio: Studi
     assert text.split() == ["refused", "refused"]
     refused = studio.events(run, ActionRefused)
     assert {event.action.agent for event in refused} == {"goose"}
-    assert all("the token does not belong to this agent's session" in event.reason for event in refused)
+    assert all("token" in event.reason for event in refused)
     assert len(refused) >= 2
     assert studio.events(run, ToolCalled, StatusReported, Noticed) == []
 

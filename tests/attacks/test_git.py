@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -380,7 +381,7 @@ async def test_a_checkout_shaped_like_a_git_folder_is_not_taken_for_one(
 
     assert (status.modified, status.untracked) == (0, 2)
     assert not has_run(canary)
-    with pytest.raises(Mistake, match=r"is not in a git repository"):
+    with pytest.raises(Mistake, match=re.escape(str(evil))):
         Repository.at(evil)
 
 
@@ -410,9 +411,9 @@ async def test_names_that_a_shell_or_git_would_act_on_are_only_text(
             await worktrees.create(name)
         with pytest.raises(Mistake, match=r"commit .* not found"):
             await worktrees.create("fine", base=name)
-        with pytest.raises(Mistake, match=r"no worktree for the branch"):
+        with pytest.raises(Mistake, match=r"no worktree"):
             await worktrees.remove(name)
-    with pytest.raises(Mistake, match=r"which a shell would interpret"):
+    with pytest.raises(Mistake, match=r"shell"):
         await worktrees.create(branch)
     await run_every_git_call(worktrees, await worktrees.create("feat/x"))
     await take_snapshot(repo)

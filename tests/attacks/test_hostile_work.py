@@ -102,7 +102,7 @@ def test_a_setup_command_of_a_repository_does_not_run_before_it_is_trusted(desk:
     said = desk.invoke("config", "show", "--json")
 
     assert '"worktrees.setup"' in said.stdout
-    assert "ignored until you trust it" in said.stdout + said.stderr
+    assert "podium trust" in said.stdout + said.stderr
 
 
 def test_a_hostile_squad_is_read_in_time_and_gives_no_rights(tmp_path: Path) -> None:

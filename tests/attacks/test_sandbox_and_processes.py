@@ -225,7 +225,7 @@ async def test_a_refused_host_is_on_the_timeline(studio: Studio, repo: Path) -> 
     assert answered.text.startswith("hello")
     assert "evil.test:80 was refused: it was not granted" in answered.text
     notices = [event.text for event in studio.events(result, Noticed)]
-    assert "A program in the sandbox was refused a connection to evil.test:80: it was not granted." in notices
+    assert any("evil.test:80: it was not granted" in notice for notice in notices)
     (began,) = studio.events(result, ActionBegan)
     assert began.action.sandbox == f"workspace, with network access to ok.test, 127.0.0.1:{port}"
 
@@ -262,7 +262,7 @@ async def test_a_late_command_that_ignores_signals_is_ended_and_recorded_once(st
 
     [answered] = studio.events(result, ToolAnswered)
     assert answered.text.startswith("begun\n")
-    assert "the command and all its processes were stopped after 1 s" in answered.text
+    assert answered.is_error
     assert len(studio.events(result, ActionBegan)) == 1
     assert find_processes(token) == []
 
@@ -352,9 +352,10 @@ async def test_an_agents_own_file_cannot_change_the_sandbox(desk: Desk) -> None:
     refused = desk.run_podium("run", "bold", "go")
     desk.run_podium("run", "sly", "go", *BYPASS)
 
-    assert "nobody is available to answer" in unasked.stderr
+    assert "denied by podium (unattended)" in unasked.stderr
     assert refused.returncode == 2
-    assert "agent files can only tighten permissions" in refused.stderr
+    assert "bold.md" in refused.stderr
+    assert "permissionMode" in refused.stderr
     assert "Seccomp:\\t2" in desk.run_podium("logs", desk.run_id(), "--jsonl").stdout
 
 

@@ -175,7 +175,7 @@ def test_leaving_in_the_middle_leaves_a_run_that_can_be_resumed(desk: Desk) -> N
     send_line(terminal, "/quit")
 
     assert terminal.wait_exit() == 0
-    assert any(f"continue with: podium resume {desk.run_id()}" in line for line in terminal.lines)
+    assert any(f"podium resume {desk.run_id()}" in line for line in terminal.lines)
 
 
 def test_a_line_sent_during_a_turn_is_delivered_at_the_next_step(desk: Desk) -> None:

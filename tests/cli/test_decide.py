@@ -120,7 +120,8 @@ def test_without_a_terminal_the_decision_waits_in_the_inbox_until_a_person_answe
     resumed = desk.invoke("resume", desk.run_id())
 
     assert (wrong.exit_code, answered.exit_code) == (2, 0)
-    assert f"'juice' is not one of the choices for {asked.id}; choose from 1 (tea), 2 (coffee)" in wrong.stderr
+    assert asked.id in wrong.stderr
+    assert "1 (tea), 2 (coffee)" in wrong.stderr
     assert (resumed.exit_code, resumed.stdout) == (0, "coffee\n")
     [made] = read_events(desk.store, desk.run_id(), DecisionCommitted)
     assert isinstance(made, DecisionCommitted)

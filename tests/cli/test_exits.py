@@ -130,7 +130,7 @@ def test_a_run_that_is_parked_exits_with_3(desk: Desk) -> None:
     said = desk.invoke("run", "sly", "go", "--park")
 
     assert said.exit_code == 3
-    assert "paused; continue with: podium resume" in said.stderr
+    assert f"podium resume {desk.run_id()}" in said.stderr
 
 
 @pytest.mark.parametrize(
@@ -187,4 +187,4 @@ def test_a_run_that_a_person_pauses_by_an_answer_exits_with_1(desk: Desk) -> Non
     terminal.process.send("\r")
 
     assert terminal.wait_exit() == 1
-    assert any("paused; continue with: podium resume" in line for line in terminal.lines)
+    assert any(f"podium resume {desk.run_id()}" in line for line in terminal.lines)

@@ -52,10 +52,9 @@ def test_a_run_without_a_process_ends_the_command(desk: Desk, make_interrupted_r
     followed = desk.invoke("follow", run)
 
     assert followed.exit_code == 1
-    assert followed.stderr.splitlines()[-2:] == [
-        f"podium: no process is working on run {run}",
-        f"interrupted; continue with: podium resume {run}",
-    ]
+    *_, why, hint = followed.stderr.splitlines()
+    assert why == f"podium: no process is working on run {run}"
+    assert hint.endswith(f"podium resume {run}")
 
 
 def test_an_unknown_run_is_a_mistake(desk: Desk) -> None:

@@ -66,7 +66,7 @@ def test_a_run_and_its_forks_have_branches_of_their_own(desk: Desk, model: Serve
     assert [one.exit_code for one in (said, again)] == [0, 0], said.stderr + again.stderr
     assert [count_calls(desk, model, run) for run in (source, first, second)] == [[1, 1, 1], [0, 1, 1], [0, 1, 1]]
     assert f"; it works on podium/fork/{first} in {find_folder(desk, first)}\n" in said.stderr
-    assert "notice: no snapshot was taken before this point" in said.stderr
+    assert "notice: no snapshot was taken" in said.stderr
     branches = git(desk.repo, "branch", "--format=%(refname:short)").split()
     assert sorted(branches) == sorted(["main", f"podium/fork/{first}", f"podium/fork/{second}"])
     listed = json.loads(desk.invoke("worktrees", "--json").stdout)["worktrees"]

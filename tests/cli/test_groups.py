@@ -216,7 +216,8 @@ def test_deleting_a_team_ends_its_runs_and_no_list_has_them_again(
     gone = [run.id for run in desk.runs() if run.id != other]
     assert [desk.kinds(run)[-1] for run in gone] == ["run_ended", "run_ended"]
     assert desk.invoke("show", gone[0]).exit_code == 0
-    assert "because its group was deleted" in desk.invoke("group", "pin", gone[0]).stderr
+    pinned = desk.invoke("group", "pin", gone[0])
+    assert (pinned.exit_code, f"podium show {gone[0]}" in pinned.stderr) == (2, True)
 
 
 def test_a_teams_group_is_not_deleted_without_a_terminal_or_yes(desk: Desk) -> None:
@@ -260,7 +261,7 @@ def test_the_person_is_asked_before_a_team_is_deleted(desk: Desk, key: str, code
         (("pin", "lbi"), "group or run 'lbi' not found; did you mean 'lib'? run podium group list to see the groups"),
         (("pin", "zzz"), "group or run 'zzz' not found; run podium group list to see the groups"),
         (("delete", "default"), "the group 'default' cannot be deleted"),
-        (("move", "zzz", "lib"), "run 'zzz' not found; run podium ps to list the runs"),
+        (("move", "zzz", "lib"), "run 'zzz' not found"),
         (("rename", "lib", ""), "the name is empty; give one with visible characters"),
         (("rename", "lib", "\x1b[31mred"), "contains unprintable characters"),
         (("rename", "lib", "x" * 100_000), "the name can have at most 80 characters, got 100,000"),
@@ -304,7 +305,7 @@ def test_a_folder_with_a_hostile_name_is_shown_and_does_not_act(desk: Desk) -> N
 
 
 def test_without_any_runs_there_is_nothing_to_arrange(desk: Desk) -> None:
-    assert desk.invoke("group").stderr == 'no runs yet; start one with: podium run AGENT "request"\n'
+    assert "podium run AGENT" in desk.invoke("group").stderr
     assert json.loads(desk.invoke("group", "list", "--json").stdout)["groups"] == []
     assert desk.invoke("group", "pin", "x").exit_code == 2
     assert not Path(desk.store).exists()

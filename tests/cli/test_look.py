@@ -201,7 +201,7 @@ def test_a_changed_timeline_does_not_verify(desk: Desk) -> None:
     said = desk.invoke("verify", desk.run_id())
 
     assert said.exit_code == 8
-    assert "entry 1 was changed after it was written" in said.stdout
+    assert "entry 1 was changed" in said.stdout
     assert json.loads(desk.invoke("verify", desk.run_id(), "--json").stdout)["whole"] is False
 
 
@@ -245,8 +245,8 @@ def test_the_newest_entries_of_all_runs_are_listed_with_their_run(desk: Desk) ->
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["-f"], "--follow needs RUN; run podium ps to list the runs"),
-        (["--after", "3"], "--after needs RUN; run podium ps to list the runs"),
+        (["-f"], "--follow needs RUN"),
+        (["--after", "3"], "--after needs RUN"),
         (["abc", "--last", "3"], "--last is for entries from all runs; with RUN, use --after SEQ or --since TIME"),
     ],
 )

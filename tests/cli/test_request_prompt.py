@@ -58,7 +58,7 @@ def test_ctrl_c_at_a_request_interrupts_the_run_and_leaves_it_open(writer: Desk)
     terminal.process.sendintr()
 
     assert terminal.wait_exit() == 130
-    assert f"interrupted; continue with: podium resume {writer.run_id()}" in terminal.lines
+    assert any(line.endswith(f"podium resume {writer.run_id()}") for line in terminal.lines)
     assert "write_file" in writer.run_podium("approvals").stdout
 
 
@@ -353,7 +353,7 @@ def test_without_a_terminal_it_is_refused(writer: Desk) -> None:
     done = writer.run_podium("run", "writer", "go")
 
     assert done.returncode == 0
-    assert "denied by podium (unattended): nobody is available to answer" in done.stderr
+    assert "denied by podium (unattended): " in done.stderr
     assert not (writer.repo / "a.txt").exists()
 
 

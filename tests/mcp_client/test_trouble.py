@@ -67,10 +67,9 @@ async def test_a_program_that_may_not_be_executed_gives_a_notice(bench: Bench, t
     async with bench.servers(McpServer(name="plain", command=str(program))) as servers:
         await servers.acting(["mcp__plain"])
 
-    assert bench.notices == [
-        f"the MCP server 'plain' cannot be used: it cannot be started: {program} is not executable; "
-        "make it executable with chmod +x"
-    ]
+    [notice] = bench.notices
+    assert notice.startswith(f"the MCP server 'plain' cannot be used: it cannot be started: {program} ")
+    assert "chmod +x" in notice
 
 
 async def test_no_descriptor_of_a_server_is_left_open(bench: Bench) -> None:
@@ -89,10 +88,9 @@ async def test_a_variable_that_is_not_set_gives_a_notice(bench: Bench) -> None:
     async with bench.servers(python_server("raw", RAW, env={"TOKEN": "${NOT_SET}"})) as servers:
         await servers.acting(["mcp__raw"])
 
-    assert bench.notices == [
-        "the MCP server 'raw' cannot be used: the MCP server 'raw' needs the environment variable NOT_SET, "
-        "which is not set"
-    ]
+    [notice] = bench.notices
+    assert notice.startswith("the MCP server 'raw' cannot be used: ")
+    assert "NOT_SET" in notice
 
 
 async def test_a_server_that_does_not_answer_in_time_is_killed(bench: Bench, tmp_path: Path) -> None:

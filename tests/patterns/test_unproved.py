@@ -20,7 +20,7 @@ from podium.store.fault_injection import refuse_after
 from podium.testing import calls as call
 from podium.testing import make_repository
 from podium.values.agent import Member, Permissions, Team
-from podium.values.event import ModelAskedAgain, OperationEnded
+from podium.values.event import ModelAskedAgain, OperationEnded, PermissionAnswered
 
 from ..studio import Studio, skip_sleep
 
@@ -92,7 +92,8 @@ async def test_the_only_call_was_refused(studio: Studio, repo: Path) -> None:
     result = await run_lead(studio, repo, EDITED)
 
     assert result.succeeded
-    assert result.unproved == "lead: its only call was refused: edit_file (nobody is available to answer)"
+    [answered] = studio.events(result, PermissionAnswered)
+    assert result.unproved == f"lead: its only call was refused: edit_file ({answered.comment})"
 
 
 async def test_a_check_that_was_refused_proves_nothing(studio: Studio, repo: Path) -> None:
@@ -102,7 +103,8 @@ async def test_a_check_that_was_refused_proves_nothing(studio: Studio, repo: Pat
 
     result = await run_lead(studio, repo, EDITED, CHECK)
 
-    assert result.unproved == "lead: its last check was refused: nobody is available to answer"
+    [answered] = studio.events(result, PermissionAnswered)
+    assert result.unproved == f"lead: its last check was refused: {answered.comment}"
 
 
 async def test_a_command_that_was_refused_after_an_edit_proves_nothing(studio: Studio, repo: Path) -> None:

@@ -140,7 +140,7 @@ async def test_a_run_that_succeeded_is_retried_only_from_an_agent(studio: Studio
     done = await run_once(studio)
 
     async with studio.app() as app:
-        with pytest.raises(Mistake, match="succeeded, so there is no failure to retry"):
+        with pytest.raises(Mistake, match="--from"):
             await app.retry(done.run_id)
-        with pytest.raises(Mistake, match="has not started a plan step or agent 'clerk'; agents: lead"):
+        with pytest.raises(Mistake, match="'clerk'; agents: lead"):
             await app.retry(done.run_id, start="clerk")

@@ -5,16 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
@@ -42,6 +37,7 @@ from podium.values.request import Request
 from podium.values.worker_task import WorkerTask
 
 from ..studio import Studio
+from ..trace_collector import run_collector
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -105,6 +101,17 @@ async def test_a_run_has_spans_for_its_agents_model_calls_and_tools(studio: Stud
     }
     assert seen.metrics["gen_ai.client.operation.duration"][0].count == 2
     assert seen.metrics["podium.run.duration"][0].attributes["podium.outcome"] == "succeeded"
+
+
+async def test_an_agent_that_another_agent_calls_has_its_span_below_the_call(studio: Studio) -> None:
+    studio.agent("lead", says=[calls("clerk", request="count"), "7"], agents=["clerk"])
+    studio.agent("clerk", says=["7"], handoff="checker")
+    studio.agent("checker", says=["7"])
+
+    seen = Recording(studio.entries(await studio.run("lead", "How many?")))
+
+    assert seen.parent_of("invoke_agent clerk") == "execute_tool clerk"
+    assert seen.parent_of("invoke_agent checker") == "invoke_agent clerk"
 
 
 async def test_a_failure_marks_its_spans_and_an_interrupted_run_ends_them(studio: Studio) -> None:
@@ -173,39 +180,14 @@ def test_only_the_address_of_a_collector_turns_traces_on() -> None:
     assert not is_telemetry_on({**address, "OTEL_SDK_DISABLED": "true"})
 
 
-@contextmanager
-def collect() -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
-    """Run a collector that keeps what it receives."""
-    received: list[tuple[str, bytes]] = []
-
-    class Collector(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            received.append((self.path, self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(200)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, format: str, *arguments: Any) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Collector) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}", received
-        finally:
-            server.shutdown()
-            thread.join()
-
-
 def test_a_collector_receives_the_trace_of_a_command_that_its_programs_continue(tmp_path: Path) -> None:
     script = '[{"calls": [{"name": "bash", "arguments": {"command": "echo parent=$TRACEPARENT"}}]}, "done"]'
     folder = tmp_path / ".podium" / "agents"
     folder.mkdir(parents=True)
     (folder / "lead.md").write_text(f"---\nengine: scripted\ntools: [bash]\n---\n```script\n{script}\n```\n")
-    with collect() as (address, received):
+    with run_collector() as collector:
         environment = {**os.environ, "PODIUM_HOME": str(tmp_path / "home"), "TRACEPARENT": PARENT}
-        environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = address
+        environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = collector.url
         done = subprocess.run(
             [sys.executable, "-m", "podium", "run", "lead", "go", "--jsonl", "--permissions", "bypass"],
             cwd=tmp_path,
@@ -217,18 +199,9 @@ def test_a_collector_receives_the_trace_of_a_command_that_its_programs_continue(
         )
     assert done.returncode == 0, done.stderr
 
-    spans = [
-        span
-        for path, body in received
-        if path == "/v1/traces"
-        for one in ExportTraceServiceRequest.FromString(body).resource_spans
-        for scope in one.scope_spans
-        for span in scope.spans
-    ]
-    metrics = [ExportMetricsServiceRequest.FromString(body) for path, body in received if path == "/v1/metrics"]
-    named = {span.name: span for span in spans}
+    named = collector.named_spans
     assert {"run lead", "invoke_agent lead", "execute_tool bash"} <= set(named)
     assert named["run lead"].parent_span_id.hex() == PARENT.split("-")[2]
     trace, tool = PARENT.split("-")[1], named["execute_tool bash"].span_id.hex()
     assert f"parent=00-{trace}-{tool}-" in done.stdout
-    assert metrics
+    assert collector.metrics

@@ -196,7 +196,7 @@ def test_a_deleted_run_is_reported_as_deleted() -> None:
     now = make_arrangement(runs=("abc1",))
     now.grouped_runs["abc1"] = GroupedRun(run="abc1", group=None)
 
-    with pytest.raises(NoSuchRun, match="because its group was deleted"):
+    with pytest.raises(NoSuchRun, match="podium show abc1"):
         find_thing(now, "abc1")
     with pytest.raises(Mistake, match="group or run 'abc' not found"):
         find_thing(now, "abc")

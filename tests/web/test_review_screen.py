@@ -153,7 +153,7 @@ def test_comments_are_kept_until_they_are_sent_as_one_message(site: Site, visito
     expect(page.get_by_text("the message will be delivered when you resume it")).to_be_visible()
     expect(waiting).to_have_count(0)
     [sent] = read_messages(site, HALF_RUN)
-    assert sent.startswith("A review of your changes on feat/half: 2 comments.")
+    assert "feat/half: 2 comments." in sent
     assert (
         "Nearly done.\n\n1. long.txt, line 1:\n```\nfirst\n```\nWhy the first?\n\n2. long.txt, lines 13 to 15:" in sent
     )

@@ -103,9 +103,7 @@ async def test_a_worker_resolves_a_conflict_and_its_branch_is_merged_instead(lab
     assert (code, *merged_and_left_out(result)) == (0, ["feat/two-resolved"], [])
     assert "feat/two: feat/two-resolved is merged in its place, with the conflict resolved" in told
     assert (lab.repo.path / "a.txt").read_text() == replace_line(0, "one and two")
-    assert (
-        await lab.run_podium("merge", "--all")
-    ).stderr == "nothing to merge: no finished branch has changes that main lacks\n"
+    assert (await lab.run_podium("merge", "--all")).stderr.startswith("nothing to merge: ")
     [placed] = lab.events(run, WorkerPlaced)
     assert (
         lab.commits("main", placed.base)[-1] == "Resolve the conflict between feat/two and main + feat/one + feat/other"

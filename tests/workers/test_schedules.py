@@ -189,8 +189,11 @@ def test_schedules_are_stored_in_postgresql_too(postgres_url: str, tmp_path: Pat
     schedules.add(schedule)
     schedules.record_missed(schedule, 2, last=NINE, next_at=NINE + DAY)
     [found] = schedules.list_active()
+    schedules.record_start(found, next_at=NINE + 2 * DAY)
+    [started] = schedules.list_active()
     schedules.set_paused("s1", True, next_at=NINE)
 
     assert (found.created, found.missed, found.next_at) == (1.5, 2, NINE + DAY)
+    assert (started.last_run, started.last_at, started.next_at) == (found.next_run, NINE + DAY, NINE + 2 * DAY)
     assert schedules.list_active() == []
     assert schedules.find("s").is_paused

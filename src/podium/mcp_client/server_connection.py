@@ -19,7 +19,7 @@ from anyio import CancelScope, Event, Lock, create_task_group, current_time, mov
 from mcp import Client
 from mcp.client.session import IncomingMessage
 from mcp.client.stdio import DEFAULT_INHERITED_ENV_VARS
-from mcp.client.streamable_http import streamable_http_client
+from mcp.client.streamable_http import MCP_SESSION_ID, streamable_http_client
 from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
@@ -48,6 +48,8 @@ from .server_table import McpServer, McpTimeouts, ResolvedServer, ServerUnavaila
 from .tool_definition import ToolDefinition
 
 CLOSE_SECONDS = 5.0
+HTTP_ERROR = "Server returned an error response"
+"""What the SDK says about most HTTP statuses."""
 MOST_PAGES = 100
 
 # Without a handler, the SDK's warnings would be printed in the middle of Podium's output.
@@ -81,6 +83,9 @@ class Connection:
         self._is_watched = True
         self._listing = Lock()
         self._end_reason = ""
+        self._http_error = ""
+        """The status of the last HTTP response that was an error."""
+        self._is_session_lost = False
 
     @property
     def is_over(self) -> bool:
@@ -112,7 +117,7 @@ class Connection:
                 self._end_reason = f"it did not answer within {self._limits.start:g} s"
         except Exception as error:
             # A server error ends only its own connection.
-            self._end_reason = _explain_end(error)
+            self._end_reason = self._name_http_error(_explain_end(error))
         finally:
             self._client = None
             self._ended.set()
@@ -191,15 +196,20 @@ class Connection:
                 raise await self._explain_unavailable()
             return self._redact_answer(convert_result(await self._client.call_tool(tool, dict(arguments))))
         except MCPError as error:
-            if error.code == CONNECTION_CLOSED or error.message == "Session terminated" or self._end_requested.is_set():
+            if error.code == CONNECTION_CLOSED or self._is_session_lost or self._end_requested.is_set():
                 raise await self._explain_unavailable() from error
             return self._redact_answer(self._build_error_answer(error))
         except (ValueError, RuntimeError, Mistake) as error:
             return self._redact_answer(self._build_error_answer(error))
 
     def _build_error_answer(self, error: Exception) -> ToolAnswer:
-        text = f"The call to the MCP server {self._server.name} failed: {truncate_text(str(error), 2000)}"
+        why = self._name_http_error(truncate_text(str(error), 2000))
+        text = f"The call to the MCP server {self._server.name} failed: {why}"
         return ToolAnswer(text=text, is_error=True)
+
+    def _name_http_error(self, text: str) -> str:
+        """Return the text of an error. If the SDK says only that there was an error, name the HTTP status instead."""
+        return f"it answered with {self._http_error}" if text == HTTP_ERROR and self._http_error else text
 
     async def _explain_unavailable(self) -> ServerUnavailable:
         """Close the connection, and return an error that says why the server is not available."""
@@ -234,7 +244,9 @@ class Connection:
         if server.url:
             timeout = httpx2.Timeout(self._limits.start, read=max(300.0, self._limits.call))
             async with (
-                httpx2.AsyncClient(headers=server.headers, timeout=timeout) as http,
+                httpx2.AsyncClient(
+                    headers=server.headers, timeout=timeout, event_hooks={"response": [self._note_http_error]}
+                ) as http,
                 streamable_http_client(server.url, http_client=http) as streams,
             ):
                 yield streams
@@ -245,6 +257,15 @@ class Connection:
         ) as program:
             self._program = program
             yield program.read_stream, program.write_stream
+
+    async def _note_http_error(self, response: httpx2.Response) -> None:
+        if response.status_code < 400:
+            return
+        hint = "; check the headers in its definition" if response.status_code in (401, 403) else ""
+        self._http_error = f"HTTP status {response.status_code}{hint}"
+        # Servers send the reason in different words. According to the protocol, the status alone says it.
+        if response.status_code == 404 and MCP_SESSION_ID in response.request.headers:
+            self._is_session_lost, self._end_reason = True, "it has ended the session"
 
 
 def filter_environment(environ: Mapping[str, str]) -> dict[str, str]:

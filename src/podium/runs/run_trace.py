@@ -126,6 +126,8 @@ class RunTrace:
         self._began: dict[str, float] = {}
         self._calls: dict[bytes, str] = {}
         """The span keys of tool calls, keyed by operation and action."""
+        self._open_calls: dict[str, str] = {}
+        """The span keys of tool calls without an answer, keyed by scope, in which the called agents' operations are."""
         self._last: dict[str, float] = {}
         """The time of each operation's last entry, used as the start of a model call whose duration is not recorded."""
         started = first.started
@@ -168,11 +170,12 @@ class RunTrace:
             case ToolCalled(id=id, action=action):
                 attributes = {OPERATION_NAME: "execute_tool", TOOL_NAME: action.tool, TOOL_CALL_ID: id}
                 self._start(_tool_key(path, id), f"execute_tool {action.tool}", entry.at, attributes)
-                self._calls[_action_key(path, action)] = _tool_key(path, id)
+                self._calls[_action_key(path, action)] = self._open_calls[entry.scope] = _tool_key(path, id)
             case ActionBegan(action=action):
                 trace_parent.set(format_parent(self._find_call_span(path, action)))
             case ToolAnswered(id=id, is_error=is_error):
                 self._end(_tool_key(path, id), entry.at, {}, error=is_error)
+                self._open_calls.pop(entry.scope, None)
             case RunEnded(outcome=outcome):
                 self._end_run(entry.at, outcome)
             case RunPaused():
@@ -224,8 +227,7 @@ class RunTrace:
         from opentelemetry.trace import SpanKind, set_span_in_context  # imported here for start-up time
 
         if context is None:
-            parent = parent or self._spans.get(key.rpartition("/")[0]) or self._spans[""]
-            context = set_span_in_context(parent)
+            context = set_span_in_context(parent or self._find_enclosing_span(key))
         kind = SpanKind.CLIENT if is_call else SpanKind.INTERNAL
         span = self._tracer.start_span(name, context, kind, attributes, start_time=to_nanoseconds(at))
         self._spans[key], self._began[key] = span, at
@@ -248,6 +250,14 @@ class RunTrace:
         self._meters.run_seconds.record(at - self._began[""], {AGENT_NAME: self._run_agent, OUTCOME: outcome})
         for key in reversed(list(self._spans)):
             self._end(key, at, {OUTCOME: outcome}, error=not key and outcome in ("failed", "timed_out"))
+
+    def _find_enclosing_span(self, path: str) -> Span:
+        """Return the span of the tool call or operation that a path is in, or else the run's span."""
+        while path:
+            path = path.rpartition("/")[0]
+            if (span := self._spans.get(self._open_calls.get(path, path))) is not None:
+                return span
+        return self._spans[""]
 
     def _find_span(self, entry: Entry) -> Span:
         return self._spans.get(entry.operation) or self._spans[""]

@@ -122,9 +122,11 @@ class Schedules:
             changed = replace(schedule, next_at=next_at, last_at=schedule.next_at, last_run=run, error=error)
             self._record_as_host(schedule, changed)
             return
+        # A person who paused and resumed the schedule in the meantime has already advanced the due time.
         self._execute(
-            "UPDATE schedule SET next_at = ?, last_at = ?, last_run = ?, error = ? WHERE id = ? AND next_at = ?",
-            (next_at, schedule.next_at, run, error, schedule.id, schedule.next_at),
+            "UPDATE schedule SET next_at = CASE WHEN next_at = ? THEN ? ELSE next_at END, last_at = ?, last_run = ?,"
+            " error = ? WHERE id = ?",
+            (schedule.next_at, next_at, schedule.next_at, run, error, schedule.id),
         )
 
     def record_missed(self, schedule: Schedule, count: int, *, last: float, next_at: float) -> None:
