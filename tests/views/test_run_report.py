@@ -43,7 +43,8 @@ from podium.values.request import Request
 from podium.values.team_options import Mode
 from podium.values.usage import Usage
 from podium.views.report_parts import OpenPoint
-from podium.views.run_report import Report, ReportState
+from podium.views.run_report import Report, build_report
+from podium.views.run_state.results import RunResults
 
 REQUEST = Request(text="Ship it.")
 
@@ -74,12 +75,12 @@ class TimelineBuilder:
 
     def report(self) -> Report:
         """Return the report, which is the same if the state is stored after every entry."""
-        stored = ReportState()
+        stored = RunResults()
         for entry in self.entries:
             stored.apply(entry)
-            stored = msgspec.json.decode(msgspec.json.encode(stored), type=ReportState)
+            stored = msgspec.json.decode(msgspec.json.encode(stored), type=RunResults)
         report = Report.from_entries(self.entries)
-        assert stored.build_report() == report
+        assert build_report(stored) == report
         return report
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from podium.core.edits import EDITS, Edits, RecordedEdits
+from podium.core.edits import RecordedEdits
 from podium.values.event import Entry, decode_entry, event_kind
 from podium.values.usage import Usage
-from podium.views.run_report import ReportState
+from podium.views.run_state import RunState
 from podium.views.run_state.activity import RunActivity
 from podium.views.run_state.model_usage import RunUsage
 from podium.views.run_state.page_state import PageState, decode_state, encode_state
@@ -30,7 +30,7 @@ def read_sample(path: Path) -> list[Entry]:
     return [decode_entry(line) for line in path.read_bytes().splitlines()]
 
 
-def as_document(state: PageState | Reducer) -> Any:
+def as_document(state: RunState) -> Any:
     return omit_zeros(json.loads(msgspec.json.encode(state)))
 
 
@@ -64,17 +64,7 @@ def apply_changes(document: Any, changes: bytes) -> None:
                 del target[last]
 
 
-Reducer = RunView | RunActivity | RunUsage | RunPlans | WorkerRecord | SentWorkers | ReportState
-REDUCERS = (RunView, RunActivity, RunUsage, RunPlans, WorkerRecord, SentWorkers, ReportState)
-
-
-class ResultsOnly(ReportState):
-    """A state whose results get only the kinds of entries that they name."""
-
-    def apply(self, entry: Entry, edits: Edits = EDITS) -> None:
-        self.view.apply(entry, edits)
-        if event_kind(entry.event) in RunResults.KINDS:
-            self.results.apply(entry, self.view, edits)
+REDUCERS = (RunView, RunActivity, RunUsage, RunPlans, WorkerRecord, SentWorkers, RunResults)
 
 
 def find_in(document: Any, place: tuple[str, ...]) -> Any:
@@ -83,14 +73,13 @@ def find_in(document: Any, place: tuple[str, ...]) -> Any:
     return document
 
 
-def check_reducer(kind: type[Reducer], entries: Sequence[Entry]) -> None:
+def check_reducer(kind: type[RunState], entries: Sequence[Entry]) -> None:
     """Check that a part of the state is the same at every entry, however it was reached.
 
     It is applied plainly, with recorded changes, to a state that is stored and read after every entry, and only for the
     kinds of entries that it names.
     """
-    plain, recorded, stored = kind(), kind(), kind()
-    chosen = ResultsOnly() if kind is ReportState else kind()
+    plain, recorded, stored, chosen = kind(), kind(), kind(), kind()
     edits = RecordedEdits()
     document = as_document(plain)
     for key in reversed(plain.place):
@@ -112,7 +101,7 @@ def check_reducer(kind: type[Reducer], entries: Sequence[Entry]) -> None:
 
 @pytest.mark.parametrize("kind", REDUCERS)
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
-def test_every_part_of_the_state_is_the_same_however_it_was_reached(path: Path, kind: type[Reducer]) -> None:
+def test_every_part_of_the_state_is_the_same_however_it_was_reached(path: Path, kind: type[RunState]) -> None:
     check_reducer(kind, read_sample(path))
 
 

@@ -35,6 +35,7 @@ from podium.values.event import (
     TurnStarted,
 )
 from podium.values.request import Part, Request
+from podium.views.run_state import RunState
 from podium.views.run_state.page_state import PageState
 from podium.web.dashboard.event_kinds import FILE, generate_module
 
@@ -43,7 +44,7 @@ from ..patterns.test_discuss import broadcast_move
 from ..patterns.test_router import routes_to
 from ..patterns.test_teams import AGAIN, DONE, add_lead, plan, ready_moves
 from ..studio import Studio
-from ..views.test_run_state import REDUCERS, SAMPLES, Reducer, as_document, check_reducer, omit_zeros, read_sample
+from ..views.test_run_state import REDUCERS, SAMPLES, as_document, check_reducer, omit_zeros, read_sample
 from .conftest import Site, Visitor
 
 SMALL = 120
@@ -277,7 +278,7 @@ def timelines(site: Site, tmp_path_factory: pytest.TempPathFactory) -> list[list
 
 @pytest.mark.parametrize("kind", REDUCERS)
 def test_every_part_of_the_state_is_the_same_however_it_was_reached(
-    timelines: list[list[Entry]], kind: type[Reducer]
+    timelines: list[list[Entry]], kind: type[RunState]
 ) -> None:
     for entries in timelines:
         check_reducer(kind, entries)

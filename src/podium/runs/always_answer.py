@@ -16,7 +16,7 @@ from ..store.run_creators import find_person_run
 from ..store.saved_rules import PublishedRule, publish_rules
 from ..system.host_id import read_host_id
 from ..values.errors import Mistake
-from ..values.event import KINDS, PermissionAsked, decode_entry
+from ..values.event import KINDS, PermissionAsked
 from ..values.store_address import PostgresAddress, StoreAddress
 
 
@@ -41,8 +41,7 @@ def save_always_answer(
 
 def _require_derived_rule(store: PostgresAddress, rule: str, run: str) -> None:
     with StoreReader(store) as reader:
-        rows = reader.read_rows_of_kinds(run, (KINDS[PermissionAsked],))
-    events = (decode_entry(row.line).event for row in rows)
+        events = [entry.event for entry in reader.read_entries(run, kinds=(KINDS[PermissionAsked],))]
     if not any(isinstance(one, PermissionAsked) and generalised(one.action) == rule for one in events):
         raise Mistake(
             f"the rule {rule} was not saved, because it does not follow from any action that run {run} asked for; if "

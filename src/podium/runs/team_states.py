@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import ClassVar, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from ..store.reader import StoreReader
-from ..values.event import Entry
-
-
-class Reducer(Protocol):
-    """A state of a run, or a part of one."""
-
-    KINDS: ClassVar[tuple[str, ...]]
-
-    def apply(self, entry: Entry) -> None: ...
+from ..views.run_state import RunState
 
 
 class HasWorkers(Protocol):
@@ -24,20 +16,20 @@ class HasWorkers(Protocol):
     def worker_runs(self) -> Iterable[str]: ...
 
 
-AnyReducer = TypeVar("AnyReducer", bound=Reducer)
+AnyState = TypeVar("AnyState", bound=RunState)
 AnyTeam = TypeVar("AnyTeam", bound=HasWorkers)
 
 
-class StateReader(Generic[AnyReducer]):
+class StateReader(Generic[AnyState]):
     """Reads states of runs repeatedly. After the first time, it reads only the new entries of a run."""
 
-    def __init__(self, kind: type[AnyReducer]) -> None:
+    def __init__(self, kind: type[AnyState]) -> None:
         self._kind = kind
-        self._known: dict[str, tuple[AnyReducer, int]] = {}
+        self._known: dict[str, tuple[AnyState, int]] = {}
         """The states, keyed by run, each with the sequence number of the last applied entry."""
         self._unread: set[str] = set()
 
-    def read(self, reader: StoreReader, run: str) -> AnyReducer:
+    def read(self, reader: StoreReader, run: str) -> AnyState:
         """Return the state of a run now."""
         state, seq = self._known.get(run) or (self._kind(), 0)
         for entry in reader.read_entries(run, seq, kinds=self._kind.KINDS):

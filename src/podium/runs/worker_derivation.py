@@ -29,7 +29,6 @@ from ..values.event import (
     QuestionAnswered,
     QuestionAsked,
     RunStarted,
-    decode_entry,
 )
 from ..values.guidance import Guidance
 from ..values.store_address import PostgresAddress
@@ -144,8 +143,7 @@ class WorkerDerivation:
         """Return the rules that a person approved with a plan of the parent."""
         kinds = tuple(KINDS[kind] for kind in (PlanCommitted, QuestionAsked, QuestionAnswered))
         with StoreReader(self._store) as reader:
-            rows = reader.read_rows_of_kinds(self._parent_run, kinds)
-        events = [decode_entry(row.line).event for row in rows]
+            events = [entry.event for entry in reader.read_entries(self._parent_run, kinds=kinds)]
         asked: dict[str, PermissionAsked | QuestionAsked] = {
             one.id: one for one in events if isinstance(one, QuestionAsked)
         }
@@ -159,8 +157,8 @@ class WorkerDerivation:
         recorded = self._parent.settings.get("budget")
         first = Budget() if recorded is None else msgspec.convert(recorded, Budget)
         with StoreReader(self._store) as reader:
-            rows = reader.read_rows_of_kinds(self._parent_run, (KINDS[BudgetChanged],))
-        changes = [event.budget for row in rows if isinstance(event := decode_entry(row.line).event, BudgetChanged)]
+            entries = reader.read_entries(self._parent_run, kinds=(KINDS[BudgetChanged],))
+        changes = [entry.event.budget for entry in entries if isinstance(entry.event, BudgetChanged)]
         for limit in ("usd", "tokens", "turns"):
             if getattr(first, limit) is None:
                 continue

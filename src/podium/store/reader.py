@@ -117,21 +117,11 @@ class StoreReader:
         """Return the entries of a run's timeline after a sequence number, in order, as `read_lines` selects them."""
         return [decode_entry(line, run=run) for _, line in self.read_lines(run, after, most, kinds=kinds)]
 
-    def read_rows_of_kinds(self, run: str, kinds: Sequence[str], after: int = 0) -> list[JournalRow]:
-        """Return the rows of these kinds in a run's timeline after a sequence number, in order."""
-        with translate_errors(self.path):
-            found = self._connection.execute(
-                "SELECT run, seq, epoch, kind, key, line, hash FROM entry"
-                f" WHERE run = ? AND seq > ? AND kind IN ({','.join('?' * len(kinds))}) ORDER BY seq",
-                (run, after, *kinds),
-            )
-            return [JournalRow._make(row) for row in found]
-
     def read_requests(self, run: str, *, after: int = 0) -> RunRequests:
         """Return the requests and answers in a run's timeline after a sequence number."""
         requests = RunRequests()
-        for row in self.read_rows_of_kinds(run, REQUEST_KINDS, after=after):
-            requests.apply(decode_entry(row.line))
+        for entry in self.read_entries(run, after, kinds=REQUEST_KINDS):
+            requests.apply(entry)
         return requests
 
     def read_decision_entries(self) -> list[Entry]:

@@ -29,7 +29,7 @@ from ..store.store_lock import hold_store_lock
 from ..values.actor import Actor
 from ..values.agent import Agent
 from ..values.errors import Mistake, NoSuchRun, OutsideFailed, PodiumError, StoreFailed
-from ..values.event import Routed, RunEnded, decode_entry
+from ..values.event import Routed, RunEnded
 from ..values.plain_text import escape_unprintable, truncate_text
 from ..views.worker_state import WorkerState
 from ..workers.commander_socket import commander_socket_path, is_commander_listening
@@ -318,8 +318,8 @@ def _read_triage(settings: Settings, claim: IssueClaim) -> TriageEnd | None:
             return TriageEnd(failure="its triage run was removed")
         if not isinstance(last, RunEnded):
             return None
-        rows = reader.read_rows_of_kinds(claim.triage_run, ("routed",))
-    routed = [event for event in (decode_entry(row.line).event for row in rows) if isinstance(event, Routed)]
+        entries = reader.read_entries(claim.triage_run, kinds=("routed",))
+    routed = [entry.event for entry in entries if isinstance(entry.event, Routed)]
     return TriageEnd(
         routed=routed[-1] if routed and last.outcome == "succeeded" else None,
         failure="" if last.failure is None else f"triage failed: {last.failure}",

@@ -14,7 +14,7 @@ from ..runs.run_authority import load_run_start
 from ..store.reader import RunSummary, StoreReader
 from ..store.worker_index import WorkerIndex
 from ..values.errors import NoSuchRun, RunNotConfirmed, RunRefused, StoreCorrupt
-from ..values.event import KINDS, RunEnded, RunPaused, RunResumed, RunStarted, decode_entry
+from ..values.event import KINDS, RunEnded, RunPaused, RunResumed, RunStarted
 from ..values.phase import FINAL_PHASES, IDLE_PHASES, Phase
 from ..values.request import describe_outcome
 from ..values.store_address import StoreAddress
@@ -142,11 +142,10 @@ def was_paused_by(store: StoreAddress, run: str, pid: int) -> bool:
     """Return whether the run was paused after process `pid` resumed it, even if it was resumed again later."""
     is_paused = False
     with StoreReader(store) as reader:
-        for row in reversed(reader.read_rows_of_kinds(run, (KINDS[RunPaused], KINDS[RunResumed]))):
-            event = decode_entry(row.line).event
-            if isinstance(event, RunResumed) and event.pid == pid:
+        for entry in reversed(reader.read_entries(run, kinds=(KINDS[RunPaused], KINDS[RunResumed]))):
+            if isinstance(entry.event, RunResumed) and entry.event.pid == pid:
                 return is_paused
-            is_paused = is_paused or isinstance(event, RunPaused)
+            is_paused = is_paused or isinstance(entry.event, RunPaused)
     return False
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from ...core.decision_state import DECISION_EVENTS
 from ...store.reader import StoreReader
 from ...values.errors import Mistake
-from ...values.event import KINDS, Entry, decode_entry
+from ...values.event import KINDS, Entry
 from ...values.store_address import StoreAddress
 from ...views.decision_record import DecisionRecord, collect_decisions
 from .. import find
@@ -69,7 +69,7 @@ def find_decision(store: StoreAddress, repo: str, prefix: str) -> DecisionRecord
         what = "give the run as well, in the form RUN/ID" if is_same else "use more characters of the id"
         raise Mistake(f"{prefix!r} matches several decisions: {ids}; {what}")
     with StoreReader(store) as reader:
-        rows = reader.read_rows_of_kinds(found[0].run, [KINDS[kind] for kind in DECISION_EVENTS])
+        own = reader.read_entries(found[0].run, kinds=[KINDS[kind] for kind in DECISION_EVENTS])
         others = [entry for entry in reader.read_decision_entries() if entry.run != found[0].run]
-    whole = select_decisions([*others, *(decode_entry(row.line) for row in rows)], repo)
+    whole = select_decisions([*others, *own], repo)
     return next(one for one in whole if (one.run, one.id) == (found[0].run, found[0].id))

@@ -10,9 +10,9 @@ from itertools import islice
 from threading import Lock
 from typing import Any, ClassVar
 
-from msgspec import UNSET, Struct, UnsetType, field
+from msgspec import UNSET, UnsetType, field
 
-from ...core.edits import EDITS, Edits, Place
+from ...core.edits import EDITS, Edits
 from ...store.open_requests import OpenRequest, list_run_requests
 from ...store.reader import RunSummary, StoreReader
 from ...values.column import Document, DocumentPart
@@ -21,6 +21,7 @@ from ...values.event import AlsoCommitted, Entry, WorkCommitted
 from ...values.phase import Phase
 from ...values.store_address import StoreAddress
 from ...values.usage import FullUsage, Usage, sum_usage
+from ...views.run_state import RunState
 from ...views.run_state.model_usage import RunUsage
 from ...views.run_state.plans import TeamWork
 from ...views.run_state.tree import OperationNode, RunView
@@ -188,15 +189,12 @@ class OverviewReader:
         return self._team_workers.get(run, False)
 
 
-class EntryTimes(Struct):
+class EntryTimes(RunState):
     """When the latest entries of a run were recorded."""
 
-    latest: list[float] = []
+    PLACE = ("entry_times",)
 
-    @property
-    def place(self) -> Place:
-        """The place in the state of a run."""
-        return ("entry_times",)
+    latest: list[float] = field(default_factory=list)
 
     def apply(self, entry: Entry, edits: Edits = EDITS) -> None:
         """Apply the next entry."""

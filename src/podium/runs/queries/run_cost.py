@@ -8,7 +8,6 @@ from msgspec import structs
 
 from ...store.reader import DamagedRun, RunSummary, StoreReader
 from ...values.column import Document, DocumentPart, encode_rows
-from ...values.event import decode_entry
 from ...values.phase import Phase
 from ...values.request import Outcome
 from ...values.usage import FullUsage, Usage, sum_usage
@@ -81,9 +80,8 @@ def read_run_cost(reader: StoreReader, summary: RunSummary, *, now: float) -> Ru
 
     Entries that a fork shares with another run count only in that run.
     """
-    rows = reader.read_rows_of_kinds(summary.id, tuple(USAGE_KINDS), after=summary.first.seq + summary.started.shared)
-    usages = (usage_of_event(decode_entry(one.line, run=summary.id).event) for one in rows)
-    return make_cost_row(summary, usages, now=now)
+    entries = reader.read_entries(summary.id, summary.first.seq + summary.started.shared, kinds=tuple(USAGE_KINDS))
+    return make_cost_row(summary, (usage_of_event(entry.event) for entry in entries), now=now)
 
 
 def node_usage(node: OperationNode, now: float) -> Usage:

@@ -16,15 +16,19 @@ from ...values.event import Entry
 
 
 class RunState(Struct):
-    """The parts of a run's state that one look needs. A subclass has a field for each, in the order of their use."""
+    """A part of a run's state, or the parts that one look needs, built by applying the run's entries in order.
 
+    A look has a field for each of its parts.
+    """
+
+    PLACE: ClassVar[Place] = ()
     KINDS: ClassVar[tuple[str, ...]] = ()
-    """The kinds of entries that the look needs; empty if it needs all."""
+    """The kinds of entries that it needs; empty if it needs all."""
 
     @property
     def place(self) -> Place:
         """The place in the document."""
-        return ()
+        return self.PLACE
 
     @classmethod
     def from_entries(cls, entries: Iterable[Entry]) -> Self:

@@ -6,7 +6,7 @@ Everything that grows here has the number of its entry, so the activity up to an
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 from msgspec import Struct, field
@@ -57,6 +57,7 @@ from ...values.event import (
 )
 from ...values.phase import Activity
 from ..phase import WORK_EVENTS, OngoingWork
+from . import RunState
 
 Doing = Activity | Literal["retrying", "blocked"]
 """What an agent does: its activity, or that it waits to repeat a model call or cannot continue a step of a plan."""
@@ -193,34 +194,28 @@ class Message(Struct, frozen=True):
     files: tuple[str, ...] = ()
 
 
-class RunActivity(Struct):
+class RunActivity(RunState):
     """What the agents of a run do, built by applying the entries of its timeline in order."""
 
-    KINDS: ClassVar = tuple(KINDS.values())
-    """The kinds of entries that change the activity: all, as the last entry says how late it is."""
+    PLACE = ("activity",)
 
     at: float = 0.0
-    operations: dict[str, OperationActivity] = {}
-    open: dict[str, OpenOperation] = {}
+    operations: dict[str, OperationActivity] = field(default_factory=dict)
+    open: dict[str, OpenOperation] = field(default_factory=dict)
     """The operations that have not ended, and the blocked steps of plans, which have a path of their own."""
-    lanes: dict[str, Lane] = {}
+    lanes: dict[str, Lane] = field(default_factory=dict)
     """The agents' lanes, keyed by agent, in the order in which the agents appeared, and `VOTES` and `MERGES`."""
-    asked: dict[str, str] = {}
+    asked: dict[str, str] = field(default_factory=dict)
     """The operations whose agents have asked, keyed by the ids of their requests."""
-    step_owners: dict[str, str] = {}
-    permissions: dict[str, int] = {}
+    step_owners: dict[str, str] = field(default_factory=dict)
+    permissions: dict[str, int] = field(default_factory=dict)
     """The sequence numbers of permission requests, keyed by the scopes of their actions."""
-    workers: list[StartedWorker] = []
-    messages: list[Message] = []
-    notable: list[int] = []
+    workers: list[StartedWorker] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
+    notable: list[int] = field(default_factory=list)
     """The sequence numbers of all entries except streamed text."""
-    marked: dict[Mark, int] = {}
+    marked: dict[Mark, int] = field(default_factory=dict)
     """The number of markers of each kind."""
-
-    @property
-    def place(self) -> Place:
-        """The place in the state of a run."""
-        return ("activity",)
 
     def apply(self, entry: Entry, edits: Edits = EDITS) -> None:
         """Apply the next entry."""

@@ -5,9 +5,7 @@ The usage of the run's workers is recorded in their own runs.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from msgspec import Struct
+from msgspec import Struct, field
 
 from ...core.edits import EDITS, Edits, Place
 from ...values.event import (
@@ -25,6 +23,7 @@ from ...values.event import (
     TurnStarted,
 )
 from ...values.usage import NO_USAGE, Usage
+from . import RunState
 
 USAGE_KINDS = frozenset(KINDS[event] for event in (ModelReplied, CallFailed, CallCut))
 """The kinds of events that record the usage of the run's own model calls."""
@@ -72,29 +71,24 @@ class OperationTurn(Struct):
         return ("usage", "operations", self.path)
 
 
-class RunUsage(Struct):
+class RunUsage(RunState):
     """The usage of a run, built by applying the entries of its timeline in order."""
 
-    KINDS: ClassVar = tuple(sorted(KINDS[event] for event in _EVENTS))
-    """The kinds of entries that change the usage."""
+    PLACE = ("usage",)
+    KINDS = tuple(sorted(KINDS[event] for event in _EVENTS))
 
     started_at: float = 0.0
     shared: int = 0
     """The number of entries that a fork shares with another run, after the first. Their usage is counted there."""
     total: Usage = NO_USAGE
-    points: list[UsagePoint] = []
-    models: dict[str, Usage] = {}
+    points: list[UsagePoint] = field(default_factory=list)
+    models: dict[str, Usage] = field(default_factory=dict)
     model: str = ""
     """The model that replied last."""
-    operations: dict[str, OperationTurn] = {}
-    contexts: dict[str, ContextUse] = {}
+    operations: dict[str, OperationTurn] = field(default_factory=dict)
+    contexts: dict[str, ContextUse] = field(default_factory=dict)
     """The conversation of each operation that has not ended, keyed by path."""
     last_context: ContextUse | None = None
-
-    @property
-    def place(self) -> Place:
-        """The place in the state of a run."""
-        return ("usage",)
 
     def apply(self, entry: Entry, edits: Edits = EDITS) -> None:
         """Apply the next entry."""

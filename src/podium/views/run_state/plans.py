@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from ...core.edits import EDITS, Edits, Place
+from ...core.edits import EDITS, Edits
 from ...core.plan_state import InvalidTransition, WorkProgress
 from ...values.event import (
     KINDS,
@@ -49,6 +48,7 @@ from ...values.event import (
 )
 from ...values.operation_path import PLAN_STEP, owns_plan_step
 from ...values.usage import NO_USAGE, Usage
+from . import RunState
 
 _USED = frozenset(
     {
@@ -148,22 +148,17 @@ class StepWork(Struct):
         )
 
 
-class RunPlans(Struct):
+class RunPlans(RunState):
     """The plans of a run's collaborating teams, built by applying the entries of its timeline in order."""
 
-    KINDS: ClassVar = tuple(sorted(KINDS[event] for event in (*_PROGRESS, *_USED, ArtifactStored, RunEnded)))
-    """The kinds of entries that change the plans."""
+    PLACE = ("plans",)
+    KINDS = tuple(sorted(KINDS[event] for event in (*_PROGRESS, *_USED, ArtifactStored, RunEnded)))
 
-    teams: dict[str, TeamWork] = {}
+    teams: dict[str, TeamWork] = field(default_factory=dict)
     """The work of each team, keyed by operation, in the order in which the teams were formed."""
-    steps: dict[str, StepWork] = {}
+    steps: dict[str, StepWork] = field(default_factory=dict)
     """The work on each step, keyed by the path of the step."""
-    artifacts: list[ArtifactStored] = []
-
-    @property
-    def place(self) -> Place:
-        """The place in the state of a run."""
-        return ("plans",)
+    artifacts: list[ArtifactStored] = field(default_factory=list)
 
     def apply(self, entry: Entry, edits: Edits = EDITS) -> None:
         """Apply the next entry."""

@@ -1,17 +1,11 @@
-"""Follow what a run has to show besides answers: loops, discussions, changed files and undelivered messages.
-
-Some of it depends on the tree of operations, to which an entry has to be applied first.
-"""
+"""Follow what a run has to show besides answers: loops, discussions, changed files and undelivered messages."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from msgspec import Struct, field
 
-from msgspec import Struct
-
-from ...core.edits import EDITS, Edits, Place
+from ...core.edits import EDITS, Edits
 from ...values.event import (
-    KINDS,
     ActionBegan,
     AdjustmentProposed,
     Broadcast,
@@ -19,6 +13,7 @@ from ...values.event import (
     DiscussionEnded,
     Entry,
     Evaluated,
+    Event,
     HandedOff,
     MemberChanged,
     MessageReceived,
@@ -29,73 +24,85 @@ from ...values.event import (
     TeamPlanned,
     Voted,
 )
+from . import RunState
 from .tree import OperationNode, RunView
 
-_EVENTS = frozenset(
-    {
-        *(ActionBegan, MessageReceived, MessagesDelivered, MemberChanged, OperationStarted, HandedOff, TeamPlanned),
-        *(Evaluated, Checked, AdjustmentProposed, ReflectEnded, Broadcast, Voted, RoundEnded, DiscussionEnded),
-    }
-)
+LoopEvent = TeamPlanned | Evaluated | Checked | AdjustmentProposed | ReflectEnded
+DiscussionEvent = Broadcast | Voted | RoundEnded | DiscussionEnded
 
 
 class LoopRecord(Struct):
     """A loop of planning, work and evaluation. `proposals` are the proposed changes that were not applied."""
 
-    path: str
     iterations: int = 0
     ended: ReflectEnded | None = None
     evaluations: list[Evaluated] = []
     checks: list[Checked] = []
     proposals: dict[str, AdjustmentProposed] = {}
 
-    @property
-    def place(self) -> Place:
-        """The place in the state of a run."""
-        return ("results", "loops", self.path)
+    def apply(self, event: LoopEvent) -> None:
+        match event:
+            case TeamPlanned(iteration=iteration):
+                self.iterations = iteration
+            case Evaluated(iteration=iteration):
+                self.evaluations.append(event)
+                self.iterations = max(self.iterations, iteration)
+            case Checked():
+                self.checks.append(event)
+            case AdjustmentProposed(text=text):
+                self.proposals[text] = event
+            case ReflectEnded():
+                self.ended = event
+
+    def drop_applied(self, change: MemberChanged) -> None:
+        """Forget the proposals of a change that was made."""
+        self.proposals = {
+            text: one
+            for text, one in self.proposals.items()
+            if (one.member, one.model) != (change.member, change.model)
+        }
 
 
 class DiscussionRecord(Struct):
     """A discussion, with the last vote of each member."""
 
-    path: str
     rounds: int = 0
     ended: DiscussionEnded | None = None
     said: list[Broadcast] = []
     votes: dict[str, Voted] = {}
 
-    @property
-    def place(self) -> Place:
-        """The place in the state of a run."""
-        return ("results", "discussions", self.path)
+    def apply(self, event: DiscussionEvent) -> None:
+        match event:
+            case Broadcast():
+                self.said.append(event)
+            case Voted(author=author):
+                self.votes[author] = event
+            case RoundEnded(round=number):
+                self.rounds = number
+            case DiscussionEnded():
+                self.ended = event
 
 
-class RunResults(Struct):
-    """The results of a run besides its answers, built by applying the entries of its timeline in order."""
+class RunResults(RunState):
+    """The results of a run: its tree of operations, and what that does not tell."""
 
-    KINDS: ClassVar = tuple(sorted(KINDS[event] for event in _EVENTS))
-    """The kinds of entries that change the results."""
-
-    loops: dict[str, LoopRecord] = {}
+    view: RunView = field(default_factory=RunView)
+    loops: dict[str, LoopRecord] = field(default_factory=dict)
     """The loops, keyed by the paths of the operations that lead them."""
-    discussions: dict[str, DiscussionRecord] = {}
+    discussions: dict[str, DiscussionRecord] = field(default_factory=dict)
     """The discussions, keyed by the paths of the operations that lead them."""
-    numbers: dict[str, int] = {}
+    numbers: dict[str, int] = field(default_factory=dict)
     """The iterations of loops, or rounds of discussions, in which members' operations started, keyed by path."""
-    own_texts: dict[str, str] = {}
+    own_texts: dict[str, str] = field(default_factory=dict)
     """The answers that operations gave before they handed off, keyed by path."""
-    messages: dict[str, MessageReceived] = {}
+    messages: dict[str, MessageReceived] = field(default_factory=dict)
     """The messages that were not delivered."""
-    changed_files: dict[str, tuple[str, ...]] = {}
+    changed_files: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """The agents that changed each file with file tools."""
 
-    @property
-    def place(self) -> Place:
-        """The place in the state of a run."""
-        return ("results",)
-
-    def apply(self, entry: Entry, view: RunView, edits: Edits = EDITS) -> None:
-        """Apply the next entry, which was applied to `view` before."""
+    def apply(self, entry: Entry, edits: Edits = EDITS) -> None:
+        """Apply the next entry."""
+        self.view.apply(entry, edits)
         match entry.event:
             case MessageReceived() as event:
                 edits.put(self, "messages", event.id, event)
@@ -104,73 +111,51 @@ class RunResults(Struct):
                     edits.drop(self, "messages", id)
             case ActionBegan(action=action):
                 for path in action.outputs:
-                    agents = self.changed_files.get(path, ())
-                    if action.agent not in agents:
-                        edits.put(self, "changed_files", path, (*agents, action.agent))
+                    agents = dict.fromkeys((*self.changed_files.get(path, ()), action.agent))
+                    edits.put(self, "changed_files", path, tuple(agents))
             case MemberChanged() as event:
-                self._drop_applied_proposals(event, edits)
-            case event if type(event) in _EVENTS and (node := view.find_node(entry.operation)) is not None:
-                self._apply_to_team(node, view, entry, edits)
+                for path, loop in self.loops.items():
+                    loop.drop_applied(event)
+                    edits.put(self, "loops", path, loop)
+            case _ if (node := self.view.find_node(entry.operation)) is not None:
+                self._apply_to_team(node, entry.event, edits)
 
-    def _apply_to_team(self, node: OperationNode, view: RunView, entry: Entry, edits: Edits) -> None:
-        """Apply an entry that records an operation's start, a handoff or an event in a team."""
-        match entry.event:
+    def _apply_to_team(self, node: OperationNode, event: Event, edits: Edits) -> None:
+        """Apply an event that records an operation's start, a handoff or something in a team."""
+        match event:
             case OperationStarted():
-                self._start_node(node, view, edits)
+                self._start_node(node, edits)
             case HandedOff():
                 edits.put(self, "own_texts", node.path, node.draft)
-            case TeamPlanned(iteration=iteration) if node.path in self.loops:
-                edits.set(self.loops[node.path], iterations=iteration)
-            case Evaluated() as event:
-                loop = self._loop(node, edits)
-                edits.add(loop, "evaluations", event)
-                edits.set(loop, iterations=max(loop.iterations, event.iteration))
-            case Checked() as event:
-                edits.add(self._loop(node, edits), "checks", event)
-            case AdjustmentProposed(is_applied=False) as event:
-                edits.put(self._loop(node, edits), "proposals", event.text, event)
-            case ReflectEnded() as event:
-                edits.set(self._loop(node, edits), ended=event)
-            case Broadcast() as event:
-                edits.add(self._discussion(self._find_coordinator(node, view), edits), "said", event)
-            case Voted() as event:
-                edits.put(self._discussion(self._find_coordinator(node, view), edits), "votes", event.author, event)
-            case RoundEnded(round=number):
-                edits.set(self._discussion(node, edits), rounds=number)
-            case DiscussionEnded() as event:
-                edits.set(self._discussion(node, edits), ended=event)
+            case TeamPlanned() if node.path not in self.loops:
+                pass
+            case AdjustmentProposed(is_applied=True):
+                pass
+            case TeamPlanned() | Evaluated() | Checked() | AdjustmentProposed() | ReflectEnded():
+                loop = self.loops.get(node.path) or LoopRecord()
+                loop.apply(event)
+                edits.put(self, "loops", node.path, loop)
+            case Broadcast() | Voted() | RoundEnded() | DiscussionEnded():
+                path = self._find_discussion(node) if isinstance(event, Broadcast | Voted) else node.path
+                discussion = self.discussions.get(path) or DiscussionRecord()
+                discussion.apply(event)
+                edits.put(self, "discussions", path, discussion)
 
-    def _start_node(self, node: OperationNode, view: RunView, edits: Edits) -> None:
-        if node.team is not None and node.team.mode == "reflect":
-            self._loop(node, edits)
-        if node.team is not None and node.team.mode == "discuss":
-            self._discussion(node, edits)
+    def _start_node(self, node: OperationNode, edits: Edits) -> None:
+        mode = "" if node.team is None else node.team.mode
+        if mode == "reflect":
+            edits.put(self, "loops", node.path, self.loops.get(node.path) or LoopRecord())
+        if mode == "discuss":
+            edits.put(self, "discussions", node.path, self.discussions.get(node.path) or DiscussionRecord())
         if node.trigger == "member" and node.parent in self.loops:
             edits.put(self, "numbers", node.path, self.loops[node.parent].iterations)
         elif node.trigger == "member" and node.parent in self.discussions:
             edits.put(self, "numbers", node.path, self.discussions[node.parent].rounds + 1)
 
-    def _drop_applied_proposals(self, change: MemberChanged, edits: Edits) -> None:
-        for loop in self.loops.values():
-            for text, proposal in [*loop.proposals.items()]:
-                if proposal.member == change.member and proposal.model == change.model:
-                    edits.drop(loop, "proposals", text)
-
-    def _loop(self, node: OperationNode, edits: Edits) -> LoopRecord:
-        if node.path not in self.loops:
-            edits.put(self, "loops", node.path, LoopRecord(node.path))
-        return self.loops[node.path]
-
-    def _discussion(self, node: OperationNode, edits: Edits) -> DiscussionRecord:
-        if node.path not in self.discussions:
-            edits.put(self, "discussions", node.path, DiscussionRecord(node.path))
-        return self.discussions[node.path]
-
-    def _find_coordinator(self, node: OperationNode, view: RunView) -> OperationNode:
-        """Find the discussion that a message at `node` belongs to, and return the operation that leads it.
+    def _find_discussion(self, node: OperationNode) -> str:
+        """Return the path of the operation that leads the discussion that a message at `node` belongs to.
 
         If `node` leads a discussion itself, its messages belong to that discussion until `node` ends.
         """
         leads = node.path in self.discussions and node.ended is None
-        parent = view.find_parent(node)
-        return node if leads or parent is None or node.trigger != "member" else parent
+        return node.path if leads or node.parent is None or node.trigger != "member" else node.parent

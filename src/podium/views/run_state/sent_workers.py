@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import ClassVar
 
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
-from ...core.edits import EDITS, Edits, Place
+from ...core.edits import EDITS, Edits
 from ...values.event import KINDS, Entry, WorkerReturned, WorkerSent
+from . import RunState
 
 _EVENTS = frozenset({WorkerSent, WorkerReturned})
 
@@ -27,21 +27,16 @@ class SentWorker(Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
-class SentWorkers(Struct):
+class SentWorkers(RunState):
     """The workers that a run started, built by applying the entries of its timeline in order."""
 
-    KINDS: ClassVar[tuple[str, ...]] = tuple(sorted(KINDS[event] for event in _EVENTS))
-    """The kinds of entries that change it."""
+    PLACE = ("workers",)
+    KINDS = tuple(sorted(KINDS[event] for event in _EVENTS))
 
-    sent: dict[str, SentWorker] = {}
+    sent: dict[str, SentWorker] = field(default_factory=dict)
     """The workers, keyed by run, in the order in which they were started."""
-    returned: list[str] = []
+    returned: list[str] = field(default_factory=list)
     """The runs of the workers that have ended."""
-
-    @property
-    def place(self) -> Place:
-        """The place in the state of a run."""
-        return ("workers",)
 
     @property
     def worker_runs(self) -> Iterable[str]:

@@ -5,8 +5,8 @@ A view is built by applying the entries in order, so the same entries always res
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
-from typing import Any, ClassVar
+from collections.abc import Container, Iterator, Mapping
+from typing import Any
 
 import msgspec
 from msgspec import Struct, field, structs
@@ -56,6 +56,7 @@ from ...values.phase import Lease, Phase
 from ...values.request import Outcome, Part, Request, Result
 from ...values.usage import NO_USAGE, Usage
 from ..phase import derive_phase
+from . import RunState
 
 
 class OperationNode(Struct, dict=True):
@@ -118,18 +119,13 @@ class OperationNode(Struct, dict=True):
             yield from child.walk()
 
 
-class RunBudget(Struct):
+class RunBudget(RunState):
     """The limits of a whole run."""
 
-    KINDS: ClassVar = (KINDS[RunStarted], KINDS[BudgetChanged])
-    """The kinds of entries that change the limits."""
+    PLACE = ("view", "budget")
+    KINDS = (KINDS[RunStarted], KINDS[BudgetChanged])
 
     current: Budget | None = None
-
-    @property
-    def place(self) -> Place:
-        """The place in the state of a run."""
-        return ("view", "budget")
 
     def apply(self, entry: Entry, edits: Edits = EDITS) -> None:
         """Apply the next entry."""
@@ -140,11 +136,10 @@ class RunBudget(Struct):
                 edits.set(self, current=override_limits(self.current, limits))
 
 
-class RunView(Struct):
+class RunView(RunState):
     """The state of a run and of its operations, built by applying the entries of its timeline in order."""
 
-    KINDS: ClassVar = tuple(KINDS.values())
-    """The kinds of entries that change the view: all, as the last entry says how late it is."""
+    PLACE = ("view",)
 
     run: str = ""
     started: RunStarted | None = None
@@ -162,36 +157,23 @@ class RunView(Struct):
     """When the run continues, in seconds since the epoch, if it is waiting for a provider's limit to reset."""
     waits_for: str = ""
     """A description of the limit that must reset before the run continues."""
-    notices: list[str] = []
+    notices: list[str] = field(default_factory=list)
     requests: RunRequests = field(default_factory=RunRequests)
     """The requests and questions to the user."""
-    refusals: list[ActionRefused] = []
+    refusals: list[ActionRefused] = field(default_factory=list)
     """The actions that were refused."""
     is_aborted: bool = False
     """Whether the user denied a request and stopped the run with the same answer."""
     stopped_by: str = ""
     """Who asked first to stop the run."""
     budget: RunBudget = field(default_factory=RunBudget)
-    nodes: dict[str, OperationNode] = {}
+    nodes: dict[str, OperationNode] = field(default_factory=dict)
     """The operations, keyed by path, in the order in which they started."""
 
     def __post_init__(self) -> None:
         for node in self.nodes.values():
             if node.parent is not None:
                 self.nodes[node.parent].children.append(node)
-
-    @property
-    def place(self) -> Place:
-        """The place in the state of a run."""
-        return ("view",)
-
-    @classmethod
-    def from_entries(cls, entries: Iterable[Entry]) -> RunView:
-        """Build the view from these entries."""
-        view = cls()
-        for entry in entries:
-            view.apply(entry)
-        return view
 
     def apply(self, entry: Entry, edits: Edits = EDITS) -> None:
         """Apply the next entry."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import ClassVar
 
 from msgspec import Struct, field
 
-from ...core.edits import EDITS, Edits, Place
+from ...core.edits import EDITS, Edits
 from ...values.event import (
     KINDS,
     ActionBegan,
@@ -24,6 +23,7 @@ from ...values.event import (
     WorkerPlaced,
 )
 from ..phase import OngoingWork
+from . import RunState
 
 CHECKS_TOOL = "run_checks"
 VERDICT = re.compile(r"(PASS|FAIL) (.+?)(?=, (?:PASS|FAIL) |$)")
@@ -40,11 +40,11 @@ class CheckRun(Struct, frozen=True, kw_only=True):
     passed: bool
 
 
-class WorkerRecord(Struct):
+class WorkerRecord(RunState):
     """The work in a run's own checkout, built by applying the entries of its timeline in order."""
 
-    KINDS: ClassVar = tuple(name for event, name in KINDS.items() if event not in _UNRELATED)
-    """The kinds of entries that change the record."""
+    PLACE = ("worker",)
+    KINDS = tuple(name for event, name in KINDS.items() if event not in _UNRELATED)
 
     begun_at: float = 0.0
     restarts: int = 0
@@ -53,14 +53,9 @@ class WorkerRecord(Struct):
     ongoing: OngoingWork = field(default_factory=OngoingWork)
     placed: WorkerPlaced | None = None
     committed: WorkCommitted | None = None
-    checks: list[CheckRun] = []
-    running_checks: dict[str, str] = {}
+    checks: list[CheckRun] = field(default_factory=list)
+    running_checks: dict[str, str] = field(default_factory=dict)
     """The running checks, keyed by the scopes of their calls; denied checks are not included."""
-
-    @property
-    def place(self) -> Place:
-        """The place in the state of a run."""
-        return ("worker",)
 
     def apply(self, entry: Entry, edits: Edits = EDITS) -> None:
         """Apply the next entry."""

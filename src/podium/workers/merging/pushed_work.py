@@ -13,7 +13,7 @@ from ...store.reader import StoreReader
 from ...store.run_creators import find_foreign_creator
 from ...system.host_id import read_host_id
 from ...values.errors import Mistake, PodiumError
-from ...values.event import KINDS, PushFailed, WorkerPlaced, WorkMoved, WorkPushed, decode_entry
+from ...values.event import KINDS, PushFailed, WorkerPlaced, WorkMoved, WorkPushed
 from ...views.travelled_work import TravelledWork, derive_travelled_work
 from ...views.worker_state import WorkerState
 from ...workspace.git.repository import Repository, call_git
@@ -46,7 +46,7 @@ async def find_other_machine(context: RepoContext, worker: WorkerState) -> Trave
 
 def _read_travelled_work(context: RepoContext, run: str) -> TravelledWork:
     with StoreReader(context.store) as reader:
-        return derive_travelled_work(decode_entry(row.line) for row in reader.read_rows_of_kinds(run, TRAVEL_KINDS))
+        return derive_travelled_work(reader.read_entries(run, kinds=TRAVEL_KINDS))
 
 
 async def fetch_pushed_work(context: RepoContext, worker: WorkerState) -> WorkPushed | None:

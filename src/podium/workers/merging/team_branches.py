@@ -20,7 +20,6 @@ from ...values.event import (
     RunStarted,
     WorkEnded,
     WorkRestored,
-    decode_entry,
 )
 from ...values.event.base_event import EventBase
 from ...values.operation_path import PLAN_STEP, parse_agent_name, parse_plan_step
@@ -174,8 +173,7 @@ class TeamRuns:
             self._entries[run] = []
             if self.store.exists():
                 with suppress(StoreCorrupt, NoSuchRun), StoreReader(self.store) as reader:
-                    rows = reader.read_rows_of_kinds(run, [KINDS[kind] for kind in _TEAM_KINDS])
-                    self._entries[run] = [decode_entry(row.line) for row in rows]
+                    self._entries[run] = reader.read_entries(run, kinds=[KINDS[kind] for kind in _TEAM_KINDS])
         return self._entries[run]
 
 

@@ -76,7 +76,7 @@ def list_plans(server: Server) -> PlanList:
     if server.store.exists():
         with StoreReader(server.store) as reader:
             for run in (one.id for one in reader.read_run_list().readable):
-                if len(found) < MOST_PLANS and reader.read_rows_of_kinds(run, (KINDS[TeamFormed],)):
+                if len(found) < MOST_PLANS and reader.read_lines(run, kinds=(KINDS[TeamFormed],)):
                     with suppress(StoreCorrupt):  # one damaged run must not hide the others
                         found.append(TeamPlans.read(reader, run))
     return PlanList(plans=found)
