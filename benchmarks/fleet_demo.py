@@ -22,7 +22,7 @@ from anyio import to_thread
 from podium.core.journal_rows import find_chain_break
 from podium.store.reader import StoreReader
 from podium.store.worker_index import WorkerIndex
-from podium.system.host_id import read_host_id
+from podium.system.identity import read_host_id
 from podium.testing import ModelServer
 from podium.testing.postgres_cluster import run_cluster
 from podium.values.event import Entry, Event, RunEnded, RunResumed, WorkCommitted, WorkerPlaced, WorkMoved, WorkPushed

@@ -14,8 +14,8 @@ from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
 import podium
-from podium.cli.terminal.live_tree import draw_run_tree
-from podium.cli.terminal.run_tree import UNICODE_SYMBOLS
+from podium.cli.output.live_tree import draw_run_tree
+from podium.cli.output.run_tree import UNICODE_SYMBOLS
 from podium.store.reader import StoreReader
 from podium.values.event import Entry, TurnStarted
 from podium.views.run_state.tree import RunView

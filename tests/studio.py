@@ -9,7 +9,7 @@ from typing import Any
 
 from podium import Agent, App, Result, Run, Settings
 from podium.core.engine import Engine
-from podium.engines.model.model_candidates import RetryPolicy
+from podium.engines.model.failed_calls import RetryPolicy
 from podium.engines.model.model_wire import Model, ModelCall, add_zero_cost
 from podium.engines.model.tool_loop import ModelEngine
 from podium.engines.script import Move, ScriptedWire, echo_request

@@ -8,8 +8,14 @@ from pathlib import Path
 import pytest
 
 from podium.values.event import DecisionCommitted, DecisionProposed, Entry, Event, VoteClosed
-from podium.views.adr_files import ADR_FOLDER, find_next_number, find_recorded_decisions, make_adr_path
-from podium.views.decision_record import collect_decisions, render_decision
+from podium.views.decision_record import (
+    ADR_FOLDER,
+    collect_decisions,
+    find_next_number,
+    find_recorded_decisions,
+    make_adr_path,
+    render_decision,
+)
 
 ROOT = Path(__file__).parents[1]
 RECORDS = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in (ROOT / ADR_FOLDER).glob("*.md")}

@@ -64,14 +64,14 @@ STARTING_PROCESSES = {
 POSTING_MAIL = {
     "runs/run_steering.py": "messages, and requests to pause, stop or change a run",
     "runs/answers.py": "answers to requests",
-    "runs/assembly/store_links.py": "receipts for agents' messages",
+    "runs/assembly/run_assembly.py": "receipts for agents' messages",
 }
 """The modules that post to a run's mailbox, and what. Everything else calls the acts in them, which need an actor."""
 
 RECORDING_ACTS = {
     ("PermissionAnswered", "QuestionAnswered"): {"runs/answers.py", "core/gate.py"},
     ("StopAsked", "PauseAsked"): {"runs/run_steering.py", "runs/driver.py"},
-    ("WorkerTask",): {"workers/delegation.py", "workers/background_run.py"},
+    ("WorkerTask",): {"workers/delegation.py"},
 }
 """What only these modules create: the acts, and what Podium itself decides or derives from an answer."""
 

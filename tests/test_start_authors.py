@@ -19,7 +19,7 @@ from msgspec import structs
 import podium
 from podium import Agent, App
 from podium.cli.chat.slash_commands import capture_podium_output
-from podium.system.host_id import get_username
+from podium.system.identity import get_username
 from podium.values.actor import Channel
 from podium.values.event import (
     BudgetChanged,

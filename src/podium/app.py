@@ -23,9 +23,8 @@ from .engines.engine_choice import Engines
 from .engines.model.model_prices import PriceCache
 from .files.settings import Settings
 from .patterns.registry import OnDiscussion, Pattern
-from .runs.assembly.agent_programs import list_agent_programs
-from .runs.assembly.call_options import find_call_options
-from .runs.assembly.engine_lookup import find_engine
+from .runs.assembly.agent_sandbox import list_agent_programs
+from .runs.assembly.engine_lookup import find_call_options, find_engine
 from .runs.assembly.run_assembly import RunParts, TraceRun
 from .runs.assembly.telemetry import is_telemetry_on, open_telemetry
 from .runs.run_handle import Run
@@ -36,7 +35,7 @@ from .runs.runs import Runs
 from .store.fault_injection import Fault, parse_fault
 from .store.run_leases import OwnerId
 from .store.run_store import RunStore
-from .system.host_id import get_local_actor
+from .system.identity import get_local_actor
 from .system.trace_parent import VARIABLE
 from .values.agent import Agent, Budget, as_budget
 from .values.event import RunStarted

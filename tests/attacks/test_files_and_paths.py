@@ -15,7 +15,7 @@ from podium import Agent
 from podium.files.agent_file import parse_agent_file
 from podium.store.reader import StoreReader
 from podium.store.wakeup import ensure_socket_folder
-from podium.system.atomic_file import replace_file
+from podium.system.whole_file import replace_file
 from podium.testing import Move
 from podium.values.errors import PodiumError, StoreFailed
 from podium.values.event import ActionBegan, ToolAnswered

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from podium.cli.output.entry_lines import format_entry, format_entry_json
-from podium.system.host_id import get_username
+from podium.system.identity import get_username
 from podium.values.action import Action
 from podium.values.event import (
     ActionRefused,

@@ -16,7 +16,7 @@ from podium.core.decision_state import DecisionState
 from podium.values.errors import Mistake
 from podium.values.event import DecisionCommitted, DecisionProposed
 from podium.views.decision_record import DecisionRecord
-from podium.workers.merging.pull_request_text import describe_pull_request
+from podium.workers.merging.pull_requests import describe_pull_request
 from podium.workspace.merging.merge_train import MergedBranch, Train
 from podium.workspace.travel.forge import ForgeKind, choose_forge
 from podium.workspace.travel.remote_url import parse_remote_url

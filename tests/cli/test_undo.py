@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from podium.system.host_id import get_username
+from podium.system.identity import get_username
 from podium.testing import ServedModel, make_repository, run_git
 
 from .conftest import Desk

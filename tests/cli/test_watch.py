@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from podium.store.issue_rows import IssueClaim, IssueClaims
-from podium.system.host_id import read_host_id
+from podium.system.identity import read_host_id
 
 from ..workspace.played_forge import PlayedForge, github_issue
 from .conftest import Desk, read_until_exit, wait_for

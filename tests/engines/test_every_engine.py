@@ -18,7 +18,7 @@ from podium.core.scope import Scope
 from podium.core.session import Session
 from podium.core.timeline import Timeline
 from podium.engines.model.anthropic_wire import AnthropicWire
-from podium.engines.model.model_candidates import RetryPolicy
+from podium.engines.model.failed_calls import RetryPolicy
 from podium.engines.model.model_wire import Model, add_zero_cost
 from podium.engines.model.openai_wire import OpenAIWire
 from podium.engines.model.tool_loop import ModelEngine

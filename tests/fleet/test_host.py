@@ -16,9 +16,9 @@ from msgspec import structs
 
 from podium import App, Settings, __version__
 from podium.core.placement import WorkerOptions
-from podium.store.answering_clients import register_client
 from podium.store.run_store import RunStore
-from podium.system.host_id import read_host_id
+from podium.store.store_clients import register_client
+from podium.system.identity import read_host_id
 from podium.testing import Fails
 from podium.testing.postgres_cluster import run_cluster
 from podium.values.agent import Budget, Member, Permissions, Team

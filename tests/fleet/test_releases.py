@@ -13,7 +13,7 @@ import pytest
 
 import podium
 from podium import __version__
-from podium.system.host_id import read_host_id
+from podium.system.identity import read_host_id
 from podium.values.event import Noticed, RunStarted, WorkerPlaced
 
 from ..workers.worker_lab import make_scripted_agent, write

@@ -13,7 +13,7 @@ from podium import App, Result, Settings
 from podium.engines.model.model_wire import ModelCall
 from podium.engines.script import Move, last_request
 from podium.runs.fork_position import HOW_DECIDED
-from podium.runs.queries.decision_lookup import find_decision, list_decisions
+from podium.runs.queries.repository_decisions import find_decision, list_decisions
 from podium.testing import ModelServer, read_events
 from podium.testing import run_git as git
 from podium.values.event import (

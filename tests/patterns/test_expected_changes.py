@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 
 from podium import Result
-from podium.patterns.shared_changes import is_test
+from podium.patterns.step_changes import is_test
 from podium.store.fault_injection import refuse_after
 from podium.testing import make_repository
 from podium.values.agent import Member, Team

@@ -13,11 +13,11 @@ import msgspec
 import pytest
 
 from podium.core.session import Reply
+from podium.patterns.discussion_messages import TOOL_NAMES, find_spoken_text
 from podium.patterns.dispatch import parse_plan
 from podium.patterns.plan_drafting import read_plan_reply
 from podium.patterns.router import parse_choice
 from podium.patterns.verdict import describe_missing, is_complete, needs_iteration, strip_verdict
-from podium.patterns.written_message import TOOL_NAMES, find_spoken_text
 
 SAMPLES = Path(__file__).parents[1] / "samples"
 REPLIES: list[dict[str, Any]] = [

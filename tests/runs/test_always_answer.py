@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from podium.files.always_allow_rules import load_allowed_rules
-from podium.runs.always_answer import save_always_answer
+from podium.runs.answers import save_always_answer
 
 from ..studio import Studio
 

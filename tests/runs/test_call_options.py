@@ -13,7 +13,7 @@ from podium.engines.engine_choice import CallOptions, ModelAddress
 from podium.engines.model.providers import PROVIDERS
 from podium.files.settings_document import ProviderLimits
 from podium.files.tested_models import AbilityRecord, load_ability_records, save_ability_record
-from podium.runs.assembly.call_options import find_call_options
+from podium.runs.assembly.engine_lookup import find_call_options
 from podium.values.model_abilities import UNTESTED, ModelAbilities
 from podium.values.usage import LOCAL_CALL_LIMITS, NO_CALL_LIMITS, CallLimits
 

@@ -17,8 +17,8 @@ from podium import Agent, App, Settings
 from podium.runs.checkout_recovery import describe_restart
 from podium.store.fault_injection import refuse_after
 from podium.store.reader import StoreReader
-from podium.system.folder_removal import WRITTEN, make_owned_name
-from podium.system.host_id import read_machine_boot
+from podium.system.identity import read_machine_boot
+from podium.system.owned_files import WRITTEN, make_owned_name
 from podium.testing import ModelServer, format_script
 from podium.values.action import Action
 from podium.values.event import (

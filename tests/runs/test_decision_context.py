@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from podium import Agent
-from podium.runs.assembly.decision_context import MOST_CHARACTERS
+from podium.runs.queries.repository_decisions import MOST_CHARACTERS
 from podium.store.decision_rows import build_decision_query
 from podium.store.fault_injection import refuse_after
 from podium.values.event import DecisionProposed, RunStarted, ToolAnswered, encode_entry

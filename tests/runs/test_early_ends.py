@@ -14,8 +14,7 @@ from podium.values.agent import Budget, Member, Team
 from podium.values.event import TextStreamed
 from podium.values.team_options import Mode
 from podium.values.usage import Usage
-from podium.views.report_parts import ReportPart
-from podium.views.run_report import Report
+from podium.views.run_report import Report, ReportPart
 
 from ..actors import ADA
 from ..studio import Studio

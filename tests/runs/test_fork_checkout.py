@@ -13,7 +13,7 @@ from podium import App, Mistake
 from podium.core.engine import EngineSession, EngineSessionSpec, Finished, Piece, Text
 from podium.core.scope import Scope
 from podium.files.settings_document import WorktreeSettings
-from podium.runs.fork_checkout import create_fork_checkout
+from podium.runs.fork_checkouts import create_fork_checkout
 from podium.runs.queries.run_lookup import find_main_folder
 from podium.store.fault_injection import refuse_after
 from podium.store.worktree_ledger import Ledger

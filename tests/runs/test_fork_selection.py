@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from podium.runs.fork_selection import PLAN_NOT_APPROVED, ForkedEntries, select_entries
+from podium.runs.fork_position import PLAN_NOT_APPROVED, ForkedEntries, select_entries
 from podium.values.action import Action
 from podium.values.agent import Budget
 from podium.values.event import (

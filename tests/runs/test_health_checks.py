@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.runs.queries.health_checks import check_git
-from podium.runs.queries.store_health import Fact
+from podium.runs.queries.health_checks import Fact, check_git
 
 
 @pytest.mark.parametrize(

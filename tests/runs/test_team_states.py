@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from podium.core.timeline import Timeline
-from podium.runs.team_states import StateReader, read_team_states
+from podium.runs.queries.team_states import StateReader, read_team_states
 from podium.store.reader import StoreReader
 from podium.store.run_store import RunStore
 from podium.values.event import RunStarted, WorkerSent

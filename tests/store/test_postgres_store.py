@@ -19,7 +19,6 @@ from anyio import create_task_group, to_thread
 from podium.core.journal_rows import find_chain_break
 from podium.core.timeline import Timeline
 from podium.store import store_connection
-from podium.store.answering_clients import list_clients, register_client
 from podium.store.entry_feed import EntryFeed
 from podium.store.follower import Follower
 from podium.store.postgres import commit as postgres_commit
@@ -28,6 +27,7 @@ from podium.store.postgres.login import build_connection_options
 from podium.store.postgres.schema import load_migrations
 from podium.store.reader import StoreReader
 from podium.store.run_store import RunLease, RunStore, StoreWriter
+from podium.store.store_clients import list_clients, register_client
 from podium.store.store_connection import open_connection
 from podium.store.store_write import Write
 from podium.testing.postgres_cluster import PostgresCluster, run_cluster

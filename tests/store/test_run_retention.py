@@ -13,7 +13,7 @@ import pytest
 from podium.core.plan_state import store_artifact
 from podium.core.scope import Scope
 from podium.core.timeline import Timeline
-from podium.runs.assembly.store_links import StoreLinks
+from podium.runs.assembly.run_assembly import StoreLinks
 from podium.runs.run_retention import ENDED_STATES, archive_and_remove, make_archive_path, select_removable
 from podium.store.entry_feed import EntryFeed
 from podium.store.entry_index import EntryIndex

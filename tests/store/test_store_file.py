@@ -12,8 +12,7 @@ import pytest
 from podium.core.plan_state import store_artifact
 from podium.core.scope import Scope
 from podium.core.timeline import Timeline
-from podium.runs.assembly.store_links import StoreLinks
-from podium.store.answering_clients import claim_command_key, store_command_reply
+from podium.runs.assembly.run_assembly import StoreLinks
 from podium.store.group_rows import Groups
 from podium.store.issue_rows import IssueClaim, IssueClaims
 from podium.store.mailbox import post_to_mailbox
@@ -21,6 +20,7 @@ from podium.store.progress_files import read_progress
 from podium.store.reader import StoreReader
 from podium.store.run_store import RunStore
 from podium.store.schedule_rows import Schedule, Schedules
+from podium.store.store_clients import claim_command_key, store_command_reply
 from podium.store.store_connection import open_connection
 from podium.store.store_export import archive_run, export_store
 from podium.store.store_file import import_store, read_store_file

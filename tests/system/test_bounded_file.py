@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.system.atomic_file import MAX_FILE_BYTES, UnreadableFile, read_file_bytes, read_text_file
+from podium.system.whole_file import MAX_FILE_BYTES, UnreadableFile, read_file_bytes, read_text_file
 
 
 def test_text_is_read_without_byte_order_mark_and_with_plain_line_endings(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.system.host_id import HOST_FILE, read_host_id
+from podium.system.identity import HOST_FILE, read_host_id
 from podium.values.errors import Mistake
 
 

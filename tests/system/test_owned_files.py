@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from podium.system.folder_removal import WRITTEN, make_owned_name, remove_if_stale
+from podium.system.owned_files import WRITTEN, make_owned_name, remove_if_stale
 
 
 def test_the_file_of_a_process_that_has_exited_is_removed_even_before_the_process_is_reaped(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from podium.core.gate import InvalidCall
 from podium.system import openat2
-from podium.system.folder_removal import is_own_name
+from podium.system.owned_files import is_own_name
 from podium.tools.checkout_files import open_checkout
 
 LOOKUP_METHODS = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from podium.runs.queries.cost_overview import build_cost_overview, project_exhaustion
+from podium.runs.queries.cost_overview import CostHistory, CostState, TimeSplit, build_cost_overview, project_exhaustion
 from podium.values.action import Action
 from podium.values.agent import Budget
 from podium.values.event import (
@@ -24,7 +24,6 @@ from podium.values.event import (
 )
 from podium.values.request import Request
 from podium.values.usage import Usage
-from podium.views.cost_history import CostHistory, CostState, TimeSplit
 
 ACTION = Action(run="r", agent="lead", tool="bash", arguments={}, directory="/")
 TURN = TurnStarted(agent="lead", engine="x", prompt="go")

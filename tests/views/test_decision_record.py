@@ -19,10 +19,12 @@ from podium.values.event import (
     Event,
     VoteClosed,
 )
-from podium.views.adr_files import find_next_number, make_adr_path, render_adr_files
 from podium.views.decision_record import (
     DecisionRecord,
     collect_decisions,
+    find_next_number,
+    make_adr_path,
+    render_adr_files,
     render_decision,
 )
 

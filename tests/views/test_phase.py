@@ -6,6 +6,7 @@ from typing import get_args
 
 import pytest
 
+from podium.runs.queries.cost_overview import ACTIVITIES, OTHER, TimeSplit
 from podium.values.action import Action
 from podium.values.event import (
     Entry,
@@ -29,7 +30,6 @@ from podium.values.event import (
 )
 from podium.values.phase import FINAL_PHASES, IDLE_PHASES, Activity, Lease, Phase
 from podium.values.request import Request
-from podium.views.cost_history import ACTIVITIES, OTHER, TimeSplit
 from podium.views.phase import OngoingWork, derive_phase, is_startable
 from podium.views.worker_state import ACTIVITY_STATUSES, PHASE_STATUSES, WorkerStatus
 

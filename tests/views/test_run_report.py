@@ -42,8 +42,7 @@ from podium.values.event import (
 from podium.values.request import Request
 from podium.values.team_options import Mode
 from podium.values.usage import Usage
-from podium.views.report_parts import OpenPoint
-from podium.views.run_report import Report, build_report
+from podium.views.run_report import OpenPoint, Report, build_report
 from podium.views.run_state.results import RunResults
 
 REQUEST = Request(text="Ship it.")

@@ -38,8 +38,7 @@ from podium.values.usage import Usage
 from podium.values.worker_task import WorkerTask
 from podium.views.run_state.sent_workers import SentWorker, SentWorkers
 from podium.views.run_state.worker_record import CheckRun
-from podium.views.worker_state import WorkerState, WorkerStatus, build_worker_state
-from podium.views.workers_summary import SharedFile, WorkersSummary
+from podium.views.worker_state import SharedFile, WorkersSummary, WorkerState, WorkerStatus, build_worker_state
 
 REQUEST = Request(text="Build it.")
 TURN = "worker/turn#1"

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from litestar.utils import normalize_path
 
-from podium.store.answering_clients import list_clients
+from podium.store.store_clients import list_clients
 from podium.values.errors import Mistake
 from podium.web.api.access_tokens import FILE_NAME, SCOPES, LoginCodes, TokenFile
 from podium.web.api.request_guard import LARGEST_BODY, read_plain_path

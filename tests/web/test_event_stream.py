@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 from anyio import sleep
 
-from podium.store.answering_clients import list_clients
 from podium.store.entry_feed import EntryFeed
+from podium.store.store_clients import list_clients
 from podium.values.errors import Mistake
 from podium.values.event import Noticed, RunEnded, RunStarted
 from podium.values.request import Request
-from podium.web.api import connected_clients, entry_hub
+from podium.web.api import entry_hub
+from podium.web.api import event_stream as connected_clients
 
 from .api_client import ApiClient
 from .conftest import Site

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from podium.store.answering_clients import list_clients
+from podium.store.store_clients import list_clients
 
 from .conftest import PROFILE, TOO_LONG, Site, Visitor
 from .test_interruptions import read_numbers, write_run

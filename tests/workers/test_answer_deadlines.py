@@ -7,12 +7,12 @@ from pathlib import Path
 import anyio
 import psycopg
 
-from podium.store.answering_clients import register_client
 from podium.store.postgres.connection import close_idle_connections
+from podium.store.store_clients import register_client
 from podium.store.store_connection import open_connection
 from podium.testing.postgres_cluster import PostgresCluster
 from podium.values.store_address import PostgresAddress
-from podium.workers.answer_deadlines import ApprovalDeadlines
+from podium.workers.request_answers import ApprovalDeadlines
 
 from ..fleet.history.fault_proxy import FaultProxy
 from .worker_lab import LONG

@@ -17,7 +17,7 @@ from podium.engines.script import Move
 from podium.files.discovery import load_roster
 from podium.store.issue_rows import IssueClaim, IssueClaims
 from podium.store.reader import StoreReader
-from podium.system.host_id import read_host_id
+from podium.system.identity import read_host_id
 from podium.values.event import PermissionAsked, RunStarted
 from podium.watch.issue_triage import WatchOptions, find_candidates, make_triage_team
 from podium.watch.issue_watch import IssueWatch, WatchEvent

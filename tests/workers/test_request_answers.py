@@ -9,8 +9,7 @@ from podium.workers.active_worker import ActiveWorker
 from podium.workers.request_answers import RequestAnswers
 from podium.workers.settings_cache import SettingsCache
 from podium.workers.wire.wire_message import Handshake
-from podium.workers.worker_logs import WorkerLogs
-from podium.workers.worker_notifications import WorkerNotifications
+from podium.workers.worker_notifications import WorkerLogs, WorkerNotifications
 
 from .worker_lab import SILENT, WorkerLab, bash
 

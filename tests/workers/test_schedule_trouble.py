@@ -16,7 +16,7 @@ from podium.schedules.schedule_firing import LATE_SECONDS, ScheduleFiring
 from podium.store.fault_injection import EXIT_CODE
 from podium.store.reader import StoreReader
 from podium.store.schedule_rows import Schedule, Schedules
-from podium.system.host_id import read_host_id
+from podium.system.identity import read_host_id
 from podium.values.event import RunResumed, RunStarted
 
 from ..actors import ADA

@@ -14,7 +14,7 @@ from podium import App
 from podium.schedules.schedule_firing import ScheduleFiring
 from podium.store.reader import StoreReader
 from podium.store.schedule_rows import Schedule, Schedules
-from podium.system.host_id import get_username, read_host_id
+from podium.system.identity import get_username, read_host_id
 from podium.values.event import RunStarted
 from podium.workers.commander_socket import commander_socket_path, is_commander_listening
 

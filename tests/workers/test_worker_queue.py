@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from podium.values.phase import Phase
 from podium.values.worker_task import WorkerTask
-from podium.workers.worker_queue import plan_worker_starts
+from podium.workers.unfinished_workers import plan_worker_starts
 
 
 def make_task(*, after: tuple[str, ...] = (), parent: str = "", root: str = "") -> WorkerTask:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from podium.core.placement import WorkerOptions
-from podium.system.host_id import read_host_id
+from podium.system.identity import read_host_id
 from podium.values.event import Entry, ToolAnswered, WorkPushed
 
 from .worker_lab import WorkerLab, wait_exited

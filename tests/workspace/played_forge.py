@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from podium.system.atomic_file import replace_file
+from podium.system.whole_file import replace_file
 
 PROGRAM = """#!{python}
 import json, os, pathlib, signal, sys, time

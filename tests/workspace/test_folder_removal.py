@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.system.folder_removal import remove_folder
+from podium.system.owned_files import remove_folder
 from podium.values.errors import OutsideFailed
 
 NOBODY = 65534

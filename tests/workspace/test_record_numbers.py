@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from podium.values.event import DecisionCommitted, DecisionProposed, Entry, Event, VoteClosed
-from podium.views.adr_files import ADR_FOLDER, render_adr_files
-from podium.views.decision_record import collect_decisions
+from podium.views.decision_record import ADR_FOLDER, collect_decisions, render_adr_files
 from podium.workspace.merging.fast_forward import fast_forward
 from podium.workspace.merging.merge_train import Train, build_train
 

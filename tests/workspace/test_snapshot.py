@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from podium.system.folder_removal import WRITTEN, make_owned_name
+from podium.system.owned_files import WRITTEN, make_owned_name
 from podium.testing import make_repository, run_git
 from podium.values.errors import Mistake
 from podium.workspace.git.repository import Repository

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..system import atomic_file as bounded_file
+from ..system import whole_file as bounded_file
 from ..system.locations import escape_file_name, format_path
 from ..values.agent import Agent, Source
 from ..values.errors import Diagnostic

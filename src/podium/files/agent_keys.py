@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from ..policy.rule_keys import RULE_KINDS
-from ..system import atomic_file as bounded_file
+from ..system import whole_file as bounded_file
 from ..values.agent import DEFAULT_REQUIRE, Advisors, Agent, Permissions, Router, Source
 from ..values.field_reader import FieldReader, to_camel_case
 from ..values.hook import AGENT_HOOK_EVENTS

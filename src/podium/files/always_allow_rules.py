@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from ..system.atomic_file import replace_file
 from ..system.file_lock import hold_file_lock
+from ..system.whole_file import replace_file
 from ..values.errors import Mistake
 
 FILE = "allowed.json"

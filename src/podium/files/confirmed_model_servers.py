@@ -61,8 +61,8 @@ def save_confirmed_agent(home: Path, name: str) -> None:
 
 def _change_confirmed(home: Path, change: Callable[[Confirmed], Confirmed]) -> None:
     # Imported here to keep start-up fast: every command reads this file, but few write it.
-    from ..system.atomic_file import replace_file
     from ..system.file_lock import hold_file_lock
+    from ..system.whole_file import replace_file
 
     path = home / NAME
     with hold_file_lock(home / LOCK, protects=path):

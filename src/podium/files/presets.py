@@ -14,9 +14,9 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct, structs
 
-from ..system.atomic_file import replace_file
 from ..system.file_lock import hold_file_lock
 from ..system.locations import format_path
+from ..system.whole_file import replace_file
 from ..values.errors import Diagnostic, Mistake
 from ..values.field_reader import FieldReader, ParseContext
 from ..values.located_yaml import ListNode, LocatedNode, MappingNode, ScalarNode, quote_text

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-from ..system.atomic_file import UnreadableFile, decode_text, read_file_bytes, replace_file
 from ..system.locations import format_path
+from ..system.whole_file import UnreadableFile, decode_text, read_file_bytes, replace_file
 from ..values.errors import Mistake, filter_errors
 from .settings_document import NOTIFY_WORDS, SettingsDocument
 from .settings_reading import parse_settings_text

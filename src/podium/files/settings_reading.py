@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from ..system.atomic_file import UnreadableFile, read_text_file
+from ..system.whole_file import UnreadableFile, read_text_file
 from ..values.errors import Diagnostic
 from ..values.field_reader import FieldReader, ParseContext
 from ..values.located_yaml import (

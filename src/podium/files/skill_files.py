@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..system.atomic_file import UnreadableFile, read_text_file
 from ..system.locations import escape_file_name, format_path, is_inside, is_same_file
+from ..system.whole_file import UnreadableFile, read_text_file
 from ..values.errors import Diagnostic
 from ..values.guidance import Skill
 from ..values.located_yaml import MalformedText, to_plain_value

@@ -15,8 +15,8 @@ from typing import Literal
 import msgspec
 from msgspec import Struct, structs
 
-from ..system.atomic_file import replace_file
 from ..system.file_lock import hold_file_lock
+from ..system.whole_file import replace_file
 from ..values.errors import Mistake
 
 FILE = "trust.json"

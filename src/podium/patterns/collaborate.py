@@ -23,8 +23,7 @@ from ..values.event import Noticed, PlanCommitted, PlanStepBlocked, WorkEnded, W
 from ..values.operation_path import PLAN_STEP
 from ..values.plan import PlanStep, UndoneStep, WorkState
 from ..values.request import Answer, Part, Request, quote_lines
-from ..views.adr_files import ADR_FOLDER, render_adr_files
-from ..views.decision_record import collect_decisions
+from ..views.decision_record import ADR_FOLDER, collect_decisions, render_adr_files
 from .collaboration_team import CollaborationTeam
 from .plan_drafting import PlanDrafting, find_approved_rules
 from .step_work import StepWork

@@ -17,12 +17,7 @@ from ..values.event import Broadcast, DiscussionEnded, Noticed, RoundEnded, Tool
 from ..values.request import Answer, Part, Request, quote_lines
 from ..values.team_options import DiscussOptions
 from .answer_check import require_answer
-from .in_worker import runs_in_worker
-from .member_tasks import add_shared_context, get_team_options, make_team_failure, resolve_members, run_members
-from .stall import StallDetector
-from .team_prompts import TASK_HEADING, render_prompt
-from .verdict import neutralise
-from .written_message import (
+from .discussion_messages import (
     DECIDER_TOOLS,
     MODERATOR_TOOLS,
     TOOL_NAMES,
@@ -32,6 +27,11 @@ from .written_message import (
     make_member_vote_tool,
     repeats_part,
 )
+from .in_worker import runs_in_worker
+from .member_tasks import add_shared_context, get_team_options, make_team_failure, resolve_members, run_members
+from .stall import StallDetector
+from .team_prompts import TASK_HEADING, render_prompt
+from .verdict import neutralise
 
 EndReason = Literal["consensus", "max_rounds", "coordinator", "stalled", "nobody_left", "budget", "stopped"]
 FALLBACK = "[the coordinator gave no answer; the discussion follows]"

@@ -22,7 +22,7 @@ from .delegation_tools import make_delegation_tools
 from .in_worker import run_in_worker, runs_in_worker
 from .json_output import ask_with_schema
 from .member_tasks import make_subagent_tools
-from .shared_changes import must_have_changed, record_start
+from .step_changes import must_have_changed, record_start
 from .step_tools import make_step_tools
 
 if TYPE_CHECKING:

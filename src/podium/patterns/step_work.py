@@ -39,7 +39,7 @@ from .collaboration_team import CollaborationTeam
 from .decision import list_weights, run_decision
 from .in_worker import find_worker_result, runs_in_worker
 from .member_tasks import as_worker
-from .shared_changes import describe_shared_changes
+from .step_changes import describe_shared_changes
 from .step_review import StepReview, format_criteria, format_description, format_findings
 from .step_tools import make_step_agent, make_step_budget
 from .team_prompts import SHARED, render_prompt

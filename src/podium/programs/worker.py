@@ -82,7 +82,7 @@ async def resume_run(run: str, config: WorkerConfig, on_waiting: Callable[[str],
 async def _record_machine(app: App, driver: RunDriver, task: WorkerTask) -> None:
     """Record the checkout of a run that can move between machines. If the run was moved, record the move too."""
     # Imported here to keep start-up fast: most workers stay on their machine.
-    from ..system.host_id import read_host_id
+    from ..system.identity import read_host_id
     from ..workers.work_takeover import record_move
 
     host = read_host_id(app.settings.home)

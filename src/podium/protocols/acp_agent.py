@@ -23,7 +23,7 @@ from msgspec import Struct
 from .. import __version__
 from ..core.open_requests import Asked
 from ..files.settings import Settings
-from ..system.host_id import get_local_actor
+from ..system.identity import get_local_actor
 from ..system.json_rpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,

@@ -24,7 +24,7 @@ from ..app import App, RunOptions
 from ..core.open_requests import Asked
 from ..files.settings import Settings
 from ..runs.answers import NewAnswer, answer_request, get_shown
-from ..runs.queries.inbox import WorkerRequestWatcher
+from ..runs.queries.request_details import WorkerRequestWatcher
 from ..runs.run_handle import Run
 from ..runs.run_notices import follow_with_notices
 from ..runs.run_start import start_run

@@ -1,6 +1,9 @@
 """Answer a request from an agent: a permission request, a question, or a plan, a decision or a review to approve.
 
 An answer is a message in the run's mailbox with the request's id as its `ref`, so only the first answer counts.
+
+An "always" answer saves a rule. For a run without a repository, the rule is saved only if the user wants it for all
+repositories. Otherwise, it applies only for the rest of that run.
 """
 
 from __future__ import annotations
@@ -12,17 +15,21 @@ from pathlib import Path
 from msgspec import UNSET, Struct, UnsetType
 
 from ..core.open_requests import Answered, Asked
-from ..files.always_allow_rules import AllowedRule
+from ..files.always_allow_rules import AllowedRule, identify_repo, load_allowed_rules, save_allowed_rule
+from ..policy import generalised
 from ..store.mailbox import post_to_mailbox
 from ..store.open_requests import as_answered_error, find_posted_answer
+from ..store.reader import StoreReader
+from ..store.run_creators import find_person_run
+from ..store.saved_rules import PublishedRule, publish_rules
+from ..system.identity import read_host_id
 from ..values.actor import Actor, act
 from ..values.errors import Mistake
-from ..values.event import Decision, PermissionAnswered, PermissionAsked, QuestionAnswered, QuestionAsked
+from ..values.event import KINDS, Decision, PermissionAnswered, PermissionAsked, QuestionAnswered, QuestionAsked
 from ..values.plain_text import truncate_text
 from ..values.plan import WorkPlan
 from ..values.request import replace_surrogates
-from ..values.store_address import StoreAddress
-from .always_answer import save_always_answer
+from ..values.store_address import PostgresAddress, StoreAddress
 
 
 class NewAnswer(Struct, forbid_unknown_fields=True):
@@ -140,3 +147,55 @@ def resolve_choice(asked: QuestionAsked, text: str) -> str:
         what = f"{truncate_text(word)!r} is not one of the choices for {asked.id}"
         raise Mistake(f"{what}; choose from {there_are}{or_text}")
     return asked.choices[int(word) - 1]
+
+
+def save_always_answer(
+    home: Path, store: StoreAddress, *, rule: str, run: str, by: str, is_everywhere: bool = False
+) -> AllowedRule | None:
+    """Save the rule from an "always" answer, and return the saved rule.
+
+    If the run has no repository, save nothing and return None, unless `is_everywhere` is set. Raise Mistake if the run
+    asked with a rule that does not follow from the action: a host of a fleet can write anything into its requests.
+    """
+    if isinstance(store, PostgresAddress):
+        _require_derived_rule(store, rule, run)
+    repo = "" if is_everywhere else _find_run_repo(store, run)
+    if not repo and not is_everywhere:
+        return None
+    saved = AllowedRule(rule=rule, at=time.time(), by=by, run=run, repo=repo)
+    save_allowed_rule(home, saved)
+    publish_saved_rules(home, store)
+    return saved
+
+
+def _require_derived_rule(store: PostgresAddress, rule: str, run: str) -> None:
+    with StoreReader(store) as reader:
+        events = [entry.event for entry in reader.read_entries(run, kinds=(KINDS[PermissionAsked],))]
+    if not any(isinstance(one, PermissionAsked) and generalised(one.action) == rule for one in events):
+        raise Mistake(
+            f"the rule {rule} was not saved, because it does not follow from any action that run {run} asked for; if "
+            "you want it, add it to your settings"
+        )
+
+
+def publish_saved_rules(home: Path, store: StoreAddress) -> None:
+    """Publish this machine's saved rules in a PostgreSQL store.
+
+    The rules then also apply to workers on other hosts whose tasks were delegated from this machine.
+    """
+    if isinstance(store, PostgresAddress):
+        rules = [PublishedRule(one.rule, one.repo) for one in load_allowed_rules(home)]
+        publish_rules(store, read_host_id(home), rules)
+
+
+def _find_run_repo(store: StoreAddress, run: str) -> str:
+    """Return the repository of a run. For a worker, this is the repository that its checkout belongs to.
+
+    For a worker that a host delegated, it is the repository of the person's run that led to it.
+    """
+    if not (run := find_person_run(store, run)):
+        return ""
+    with StoreReader(store) as reader:
+        started = reader.read_summary(run).started
+    folder = started.errand.root if started.errand is not None else started.repo
+    return identify_repo(Path(folder)) if folder else ""

@@ -15,8 +15,8 @@ from pathlib import Path
 from anyio import to_thread
 
 from ..core.journal_rows import JournalRow
-from ..system.folder_removal import remove_stale_in
-from ..system.host_id import read_machine_boot
+from ..system.identity import read_machine_boot
+from ..system.owned_files import remove_stale_in
 from ..values.errors import PodiumError
 from ..values.event import (
     KINDS,

@@ -18,7 +18,7 @@ from ..values.actor import Actor, act
 from ..values.agent import Agent
 from ..values.errors import Mistake
 from ..values.event import DecisionProposed
-from .queries.decision_lookup import find_decision, find_decision_repo
+from .queries.repository_decisions import find_decision, find_decision_repo
 from .run_handle import Run
 from .run_start import start_run
 from .runs import Runs

@@ -14,13 +14,12 @@ from ..engines.model.providers import LOCAL, PROVIDERS, REHEARSAL, without_crede
 from ..engines.model_probes import MOST_TOKENS, PROMPT_TOKENS, ProbeResult
 from ..files.model_role import resolve_models
 from ..files.settings import Settings
-from ..files.tested_models import AbilityRecord, save_ability_record
+from ..files.tested_models import AbilityRecord, describe_test, save_ability_record
 from ..values.column import Document
 from ..values.errors import Mistake
 from ..values.model_abilities import ModelAbilities
 from ..values.usage import Usage
 from .model_choice import ask_server, choose_model
-from .queries.ability_summary import describe_test
 
 MOST_CALLS = 9
 """The maximum number of calls in a test of a paid model, used to estimate the maximum cost."""

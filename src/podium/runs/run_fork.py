@@ -16,7 +16,7 @@ from pathlib import Path
 from anyio import to_thread
 from msgspec import Struct, structs
 
-from ..files.agent_servers import digest_servers
+from ..files.agent_trust import digest_servers
 from ..store.reader import StoreReader
 from ..store.run_creators import find_foreign_creator
 from ..store.run_integrity import require_intact_run
@@ -38,11 +38,16 @@ from ..values.event import (
 from ..values.store_address import StoreAddress
 from ..views.run_state.tree import map_member_names
 from .assembly.preflight import validate_request
-from .fork_checkout import ForkCheckout, create_fork_checkout
-from .fork_position import DecisionChange, find_decision_change, find_fork_position, find_retry_position
-from .fork_selection import ForkedEntries, select_entries
+from .fork_checkouts import ForkCheckout, create_fork_checkout, note_fork, remove_unfinished_forks
+from .fork_position import (
+    DecisionChange,
+    ForkedEntries,
+    find_decision_change,
+    find_fork_position,
+    find_retry_position,
+    select_entries,
+)
 from .runs import Runs
-from .unfinished_forks import note_fork, remove_unfinished_forks
 
 
 class NewFork(Struct, forbid_unknown_fields=True):

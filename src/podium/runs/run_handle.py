@@ -14,7 +14,7 @@ from anyio import create_task_group, get_cancelled_exc_class, to_thread
 from ..core.open_requests import Asked
 from ..store.follower import Follower
 from ..store.reader import RunSummary, StoreReader
-from ..system.host_id import get_local_actor
+from ..system.identity import get_local_actor
 from ..values.actor import Actor
 from ..values.agent import Budget
 from ..values.errors import AlreadyAnswered, Mistake, PodiumError

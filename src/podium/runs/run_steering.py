@@ -1,4 +1,4 @@
-"""Steer a run: send a message to an agent, pause or stop the run, or change its budget or one of its members.
+"""Steer a run: send a message to an agent, pause or stop the run and wait for that, or change its budget or a member.
 
 Each act records who asked for it, and through which interface. An act applies to a run of any process: it is posted to
 the run's mailbox, which the process that works on the run reads. The functions whose names start with `post_` are for
@@ -13,8 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from anyio import to_thread
+from anyio import move_on_after, to_thread
 
+from ..store.follower import Follower
 from ..store.mailbox import post_to_mailbox
 from ..store.reader import RunSummary, StoreReader
 from ..store.worker_index import WorkerIndex
@@ -29,6 +30,8 @@ from ..values.event import (
     OperationEnded,
     OperationStarted,
     PauseAsked,
+    RunEnded,
+    RunPaused,
     StopAsked,
 )
 from ..values.phase import Phase
@@ -38,8 +41,11 @@ from ..values.store_address import StoreAddress
 from ..views.run_state.sent_workers import SentWorkers
 from .assembly.preflight import require_not_ended, validate_budget
 from .queries.run_lookup import resolve_recipient
+from .queries.team_states import StateReader
 from .runs import Runs
-from .team_states import StateReader
+
+POLL_SECONDS = 1.0
+
 
 MOST_LEVELS = 10
 """How many levels of nested workers are searched for an agent."""
@@ -77,8 +83,6 @@ class Steered:
 
 
 # Messages
-
-
 @act("act")
 def send_message(store: StoreAddress, summary: RunSummary, message: NewMessage, *, by: Actor) -> Steered:
     """Send a message to an agent of a run.
@@ -141,8 +145,6 @@ def forward_message(
 
 
 # Pausing and stopping
-
-
 @act("act")
 async def pause_run(runs: Runs, run: str, *, by: Actor) -> Steered:
     """Pause a run. If a process is working on it, its current steps finish first. Raise Mistake if it has ended."""
@@ -193,8 +195,6 @@ def post_stop(store: StoreAddress, run: str, *, by: Actor) -> None:
 
 
 # Changes
-
-
 @act("act")
 def change_budget(store: StoreAddress, summary: RunSummary, limits: Budget, *, by: Actor) -> Steered:
     """Change limits of a run; limits that are not set do not change. Raise Mistake if a limit cannot be changed.
@@ -256,8 +256,6 @@ def _require_not_first_agent(name: str, summary: RunSummary) -> None:
 
 
 # Receivers
-
-
 class _OpenWorker(NamedTuple):
     """A worker that has not ended. `operation` is the operation of whose agent it does the work, if it does that."""
 
@@ -312,3 +310,19 @@ def _has_finished(reader: StoreReader, run: str, agent: str) -> bool | None:
 def _read_summary(store: StoreAddress, run: str) -> RunSummary:
     with StoreReader(store) as reader:
         return reader.read_summary(run)
+
+
+async def wait_for_end_or_pause(store: StoreAddress, run: str) -> RunEnded | RunPaused | None:
+    """Wait for the event that ends or pauses a run, and return it. Return None if no process is working on it."""
+    with StoreReader(store) as reader:
+        while True:
+            summary = await to_thread.run_sync(reader.read_summary, run)
+            if isinstance(summary.last.event, RunEnded | RunPaused):
+                return summary.last.event
+            if summary.phase in ("queued", "resumable"):
+                return None
+            # New entries wake this process, but the exit of the run's process does not, so poll for that.
+            with move_on_after(POLL_SECONDS), Follower(store, run, summary.last.seq) as entries:
+                async for entry in entries:
+                    if isinstance(entry.event, RunEnded | RunPaused):
+                        break

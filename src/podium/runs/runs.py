@@ -22,7 +22,7 @@ from ..core.journal_rows import JournalRow
 from ..core.redaction import Redaction
 from ..core.timeline import Timeline
 from ..engines.model.providers import REHEARSAL, find_key_names, read_provider_variables, without_credentials
-from ..files.agent_servers import digest_servers, require_same_servers
+from ..files.agent_trust import digest_servers, require_same_servers
 from ..files.settings import Settings
 from ..patterns.registry import OnDiscussion, Pattern, Patterns, find_pattern
 from ..store.attachment_rows import build_attachment_copy
@@ -31,7 +31,7 @@ from ..store.run_integrity import require_intact_run
 from ..store.run_store import RunLease
 from ..store.sql_connection import Statement
 from ..store.worker_index import build_worker_insert
-from ..system.host_id import read_machine_boot
+from ..system.identity import read_machine_boot
 from ..system.locations import find_repo
 from ..values.actor import Actor
 from ..values.agent import Agent, Budget
@@ -53,7 +53,6 @@ from ..values.request import Request
 from ..values.worker_task import WorkerTask
 from ..views.phase import is_startable
 from ..workspace.git.stored_credentials import read_stored_credentials
-from .assembly.decision_context import describe_decisions_in_force
 from .assembly.preflight import (
     add_constraints,
     apply_run_mode,
@@ -65,13 +64,13 @@ from .assembly.preflight import (
     without_traces,
 )
 from .assembly.run_agents import RunAgents, extract_functions, index_patterns
-from .assembly.run_assembly import OwnParts, RunParts
+from .assembly.run_assembly import OwnParts, RunParts, locate_run
 from .assembly.run_guidance import read_guidance
 from .assembly.run_hook_table import describe_untrusted_hooks
 from .assembly.run_tools import wrap_functions
-from .assembly.work_location import locate_run
 from .driver import RunDriver
 from .limit_wakeup import describe_late_wakeup
+from .queries.repository_decisions import describe_decisions_in_force
 from .run_authority import load_run_start, make_powerless
 from .run_options import RunOptions, apply_options, require_known_options
 

@@ -18,7 +18,7 @@ from ..files.settings import RECORDED_FIELDS
 from ..patterns.member_tasks import list_members
 from ..patterns.plan_drafting import find_approved_rules
 from ..store.reader import StoreReader
-from ..system.host_id import read_host_id
+from ..system.identity import read_host_id
 from ..values.agent import Agent, Budget, Permissions
 from ..values.errors import Mistake
 from ..values.event import (

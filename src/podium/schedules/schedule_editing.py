@@ -14,7 +14,7 @@ from ..files.discovery import load_roster
 from ..files.settings import Settings
 from ..store.schedule_rows import Schedule, Schedules, publish_schedule_key
 from ..store.wakeup import send_wakeup
-from ..system.host_id import read_host_id
+from ..system.identity import read_host_id
 from ..system.time_zone import find_local_zone, load_zone
 from ..values.actor import Actor, act
 from ..values.cron_expression import CronExpression

@@ -19,15 +19,15 @@ from ..core.clock import CHECK_SECONDS
 from ..files.settings import Settings
 from ..runs.runs import Runs
 from ..store.schedule_rows import Schedule, Schedules, has_host_on_this_machine, read_schedule_secret
-from ..store.store_lock import hold_store_lock
-from ..system.host_id import read_host_id
+from ..store.store_connection import hold_store_lock
+from ..system.identity import read_host_id
 from ..values.actor import Actor
 from ..values.cron_expression import CronExpression
 from ..values.errors import Mistake, PodiumError, StoreFailed
 from ..values.fleet_job import FleetJob, HostOffer
 from ..values.plain_text import escape_unprintable, format_count, truncate_text
-from ..workers.background_run import BackgroundRun, write_background_run
 from ..workers.commander_socket import commander_socket_path, is_commander_listening
+from ..workers.delegation import BackgroundRun, write_background_run
 from ..workers.fleet_jobs import HERE, WorkerPlace
 from ..workers.settings_cache import SettingsCache
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from ..core.journal_rows import JournalRow
-from ..system.folder_removal import make_private_folder
+from ..system.owned_files import make_private_folder
 from ..values.errors import StoreCorrupt, StoreFailed
 from ..values.store_address import StoreAddress, make_local_path
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from ..system.host_id import read_machine_boot
+from ..system.identity import read_machine_boot
 from ..values.errors import NoSuchRun, RunHeld
 from .sql_connection import SqlConnection, write_transaction
 from .write_statements import DELETE_OLD_OWNERS, RENEW_OWNER, TAKE_OVER_RUN

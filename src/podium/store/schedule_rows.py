@@ -20,9 +20,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from ..system.atomic_file import replace_file
 from ..system.file_lock import hold_file_lock
-from ..system.host_id import read_host_id
+from ..system.identity import read_host_id
+from ..system.whole_file import replace_file
 from ..values.errors import Mistake, StoreFailed
 from ..values.store_address import PostgresAddress, StoreAddress
 from .store_connection import open_connection, open_for_reading, translate_errors

@@ -26,7 +26,7 @@ import msgspec
 from msgspec import Struct
 
 from .. import __version__
-from ..system.atomic_file import open_replacement
+from ..system.whole_file import open_replacement
 from ..values.errors import Mistake, StoreCorrupt
 from ..values.store_address import StoreAddress
 from .progress_files import Progress, record_progress

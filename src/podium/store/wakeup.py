@@ -18,7 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Literal, Protocol
 
-from ..system.folder_removal import make_private_folder
+from ..system.owned_files import make_private_folder
 from ..values.errors import StoreFailed
 from ..values.store_address import StoreAddress, make_local_path
 

@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from urllib.parse import unquote
 
-from .atomic_file import UnreadableFile, read_file_bytes
+from .whole_file import UnreadableFile, read_file_bytes
 
 MOST_LINKS = 40
 MOST_WORKTREES = 1000

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from ..values.errors import Mistake
-from .folder_removal import make_private_folder
+from .owned_files import make_private_folder
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from msgspec import structs
 
 from ..app import App
 from ..cli.output.entry_lines import format_entry
-from ..engines.model.model_candidates import RetryPolicy
+from ..engines.model.failed_calls import RetryPolicy
 from ..engines.model.model_wire import Model, ModelCall, ReplyPart, add_zero_cost
 from ..engines.model.provider_throttle import ProviderThrottle
 from ..engines.model.tool_loop import ModelEngine

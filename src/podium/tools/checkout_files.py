@@ -22,7 +22,7 @@ from typing import Literal
 
 from ..core.gate import InvalidCall
 from ..system import openat2
-from ..system.folder_removal import WRITTEN, make_owned_name
+from ..system.owned_files import WRITTEN, make_owned_name
 
 LONGEST_NAME = 255
 LONGEST_PATH = 4096

@@ -7,21 +7,99 @@ their own way.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct, structs
 
 from ..values.agent import Budget
-from ..values.event import Entry, PermissionAsked, QuestionAsked, ReflectEnd, Trigger
-from ..values.usage import Usage
-from .report_parts import ChangedFile, DiscussionReport, OpenPoint, ReflectionReport, ReportPart, State
+from ..values.event import (
+    AdjustmentProposed,
+    Broadcast,
+    Checked,
+    Entry,
+    Evaluated,
+    PermissionAsked,
+    QuestionAsked,
+    ReflectEnd,
+    Trigger,
+    Voted,
+)
+from ..values.request import Outcome
+from ..values.usage import NO_USAGE, Usage
 from .run_state.results import RunResults
 from .run_state.tree import OperationNode
 
+State = Outcome | Literal["unfinished", "not_begun"]
+
+
+class ReportPart(Struct, frozen=True, kw_only=True):
+    """The result of one operation.
+
+    `number` is the iteration of a loop or the round of a discussion, otherwise 0. `depth` is the number
+    of reported operations above this one. `usage` includes the operations below it.
+    """
+
+    agent: str
+    state: State
+    operation: str = ""
+    trigger: Trigger = "member"
+    number: int = 0
+    depth: int = 0
+    seconds: float = 0.0
+    usage: Usage = NO_USAGE
+    text: str = ""
+    why: str = ""
+    """Why the part failed, if it did."""
+
+
+class ReflectionReport(Struct, frozen=True, kw_only=True):
+    """The results of a loop of planning, work and evaluation. `end` is None while the loop may continue."""
+
+    lead: str
+    operation: str
+    goal: str
+    end: ReflectEnd | None
+    iterations: int
+    most: int
+    seconds: float
+    score: float
+    evaluations: tuple[Evaluated, ...]
+    checks: tuple[Checked, ...]
+    proposals: tuple[AdjustmentProposed, ...]
+    """The proposed changes that were not applied."""
+
+
+class DiscussionReport(Struct, frozen=True, kw_only=True):
+    """The messages and votes of a discussion. `end` is None while the discussion may continue."""
+
+    lead: str
+    operation: str
+    end: str | None
+    rounds: int
+    said: tuple[Broadcast, ...]
+    votes: tuple[Voted, ...]
+    """The last vote of each member."""
+
+
+class OpenPoint(Struct, frozen=True, kw_only=True):
+    """An unanswered request or question, an undelivered message, or a rejected claim of completion."""
+
+    kind: Literal["request", "question", "message", "claim"]
+    agent: str
+    text: str
+    id: str = ""
+
+
+class ChangedFile(Struct, frozen=True, kw_only=True):
+    """A file that agents changed with file tools. Changes made by commands are not tracked."""
+
+    path: str
+    agents: tuple[str, ...]
+
+
 DEFAULT_MAX_ITERATIONS = 5
 """The maximum number of iterations if neither the event `ReflectEnded` nor the team's options specify one."""
-
 _PHASES: dict[Trigger, int] = {"advice": 0, "handoff": 2}
 """The order of an agent's children: advice comes before its own work, and a handoff after it."""
 

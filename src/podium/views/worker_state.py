@@ -2,6 +2,8 @@
 
 Like the run view, the state is computed from the timeline of the worker's run. The timeline does not show whether a
 process is working on the run, so the caller passes this information.
+
+A summary of several workers is built only from the timelines; it does not check whether the branches merge cleanly.
 """
 
 from __future__ import annotations
@@ -24,13 +26,66 @@ from ..values.event import (
     WorkerPlaced,
 )
 from ..values.phase import FINAL_PHASES, Activity, Lease, Phase
-from ..values.usage import NO_USAGE, Usage
+from ..values.usage import NO_USAGE, Usage, sum_usage
 from ..values.worker_task import WorkerTask
 from .run_state import RunState
 from .run_state.model_usage import ContextUse, RunUsage
 from .run_state.sent_workers import SentWorkers
 from .run_state.tree import RunView
 from .run_state.worker_record import CheckRun, WorkerRecord
+
+
+class SharedFile(Struct, frozen=True, kw_only=True):
+    """A file that more than one worker changed."""
+
+    path: str
+    workers: tuple[str, ...]
+
+
+class WorkersSummary(Struct, frozen=True, kw_only=True):
+    """Workers, in the order in which they were passed to `from_workers`, and their totals.
+
+    `seconds` is the time from the first worker's start to the last known entry of any worker.
+    """
+
+    workers: tuple[WorkerState, ...]
+    shared: tuple[SharedFile, ...] = ()
+    added: int = 0
+    removed: int = 0
+    usage: Usage = NO_USAGE
+    seconds: float = 0.0
+
+    @classmethod
+    def from_workers(cls, workers: Iterable[WorkerState]) -> WorkersSummary:
+        """Build the summary of these workers."""
+        all_workers = tuple(workers)
+        counted = {run for worker in all_workers for run in worker.counts}
+        begun = [worker for worker in all_workers if worker.begun_at]
+        # Each worker reports all changes on its branch, so only the latest worker of each branch is counted.
+        last = {worker.name: worker for worker in sorted(all_workers, key=lambda one: one.at)}.values()
+        by_file: dict[str, dict[str, None]] = {}
+        for worker in all_workers:
+            for file in worker.files:
+                by_file.setdefault(file, {})[worker.name] = None
+        return cls(
+            workers=all_workers,
+            shared=tuple(
+                SharedFile(path=path, workers=tuple(names)) for path, names in sorted(by_file.items()) if len(names) > 1
+            ),
+            added=sum(worker.added for worker in last),
+            removed=sum(worker.removed for worker in last),
+            usage=sum_usage(worker.usage for worker in all_workers if worker.run not in counted),
+            seconds=max(worker.at for worker in begun) - min(worker.begun_at for worker in begun) if begun else 0.0,
+        )
+
+    def list_branches(self) -> dict[str, str]:
+        """Return the branches that have commits, each with the base commit of the last worker that committed to it."""
+        return {
+            worker.worker_task.branch: worker.base
+            for worker in self.workers
+            if worker.worker_task.has_checkout and worker.base and worker.works[0].commits
+        }
+
 
 WorkerStatus = Literal[
     "queued",
@@ -51,7 +106,6 @@ WorkerStatus = Literal[
 A worker in `waiting_limit` continues by itself when a provider's limit resets. A `queued` worker has not started;
 a `resumable` one has started, but no process is working on it.
 """
-
 PHASE_STATUSES: dict[Phase, WorkerStatus] = {
     "queued": "queued",
     "waiting": "waiting_limit",
@@ -63,7 +117,6 @@ PHASE_STATUSES: dict[Phase, WorkerStatus] = {
     "cancelled": "cancelled",
 }
 """The status of a worker in each phase of its run except `running`, in which the worker's activity is its status."""
-
 ACTIVITY_STATUSES: dict[Activity, WorkerStatus] = {
     "waiting": "waiting_permission",
     "tool": "tool_call",
@@ -72,7 +125,6 @@ ACTIVITY_STATUSES: dict[Activity, WorkerStatus] = {
     "idle": "idle",
     "starting": "starting",
 }
-
 REASONS: dict[WorkerStatus, str] = {
     "complete": "",
     "failed": "it failed",
@@ -83,7 +135,6 @@ REASONS: dict[WorkerStatus, str] = {
     "waiting_permission": "it is waiting for your answer",
 }
 """Why a worker has no answer, unless more is known."""
-
 WORKERS_TOOL = "workers"
 """The tool name that is shown for a worker while it waits for workers that it started."""
 

@@ -27,8 +27,7 @@ from ..values.agent import Agent
 from ..values.errors import Mistake, OutsideFailed
 from ..values.plain_text import cut_middle, escape_for_terminal, fence_output, format_count
 from ..views.worker_state import WorkerState
-from ..workers.background_run import BackgroundRun, enqueue_background_run
-from ..workers.delegation import NewWorker, delegate
+from ..workers.delegation import BackgroundRun, NewWorker, delegate, enqueue_background_run
 from ..workspace.git.repository import Repository
 from .issue_triage import build_triage_request, build_work_request, can_change_files, make_triage_team
 from .sources.issue_source import IssueSource

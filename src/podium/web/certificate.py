@@ -20,9 +20,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from ..system.atomic_file import replace_file
 from ..system.file_lock import hold_file_lock
-from ..system.folder_removal import make_private_folder
+from ..system.owned_files import make_private_folder
+from ..system.whole_file import replace_file
 from ..values.errors import Mistake
 
 FILE_NAME = "serve-certificate.pem"

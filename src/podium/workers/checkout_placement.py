@@ -1,9 +1,11 @@
-"""Choose the paths of a new worker's checkouts, in its repository and in additional ones, before any is created."""
+"""Choose the branch and the paths of a new worker's checkouts before any is created, and record where its code is."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 from anyio import to_thread
@@ -13,13 +15,16 @@ from ..files.settings import Settings, merge_restrictions
 from ..store.reader import RunSummary, StoreReader
 from ..store.worker_index import WorkerIndex
 from ..store.worktree_ledger import Ledger
-from ..values.errors import Mistake, StoreCorrupt
+from ..system.identity import read_host_id
+from ..values.errors import Mistake, OutsideFailed, StoreCorrupt
 from ..values.store_address import StoreAddress
-from ..values.worker_task import RunCheckout, WorkerTask, list_folders
-from ..workspace.git.branch import must_not_overlap_branches
-from ..workspace.git.repository import Repository
-from ..workspace.git.revision import must_contain_commits
+from ..values.worker_task import RepositoryOrigin, RunCheckout, WorkerTask, list_folders
+from ..workspace.git.branch import list_branches, must_not_overlap_branches
+from ..workspace.git.repository import Repository, read_git_output
+from ..workspace.git.revision import SHORT, must_contain_commits
 from ..workspace.git.snapshot import resolve_commit
+from ..workspace.travel.remote_url import Remote, find_remote
+from ..workspace.travel.repository_cache import RepositoryCache, run_ref
 from ..workspace.worktrees.worktree import Worktrees
 from ..workspace.worktrees.worktree_folder import DEFAULT_FOLDER_PATTERN
 
@@ -189,3 +194,53 @@ def _list_other_tasks(store: StoreAddress, worker_index: WorkerIndex, root: str,
                 if (worker_task.root, worker_task.branch) != (root, branch):
                     found.append(worker_task)
     return found
+
+
+async def make_origin(repository: Repository, run: str, base: str, home: Path) -> RepositoryOrigin:
+    """Return the origin of a run that may move between machines. Push its base if no remote branch contains it.
+
+    Raise Mistake if the repository's remote cannot be used, or if the base cannot be pushed.
+    """
+    remote = await find_remote(repository)
+    if remote is not None and base and not await _is_on_remote_branch(repository, remote, base):
+        await _push_base(repository, remote, run, base, home)
+    return RepositoryOrigin(
+        path=str(repository.main_folder),
+        host=read_host_id(home),
+        remote="" if remote is None else remote.url.text,
+        base=base,
+    )
+
+
+async def _is_on_remote_branch(repository: Repository, remote: Remote, base: str) -> bool:
+    """Return whether a branch on the remote contains a commit, as far as the repository knows."""
+    branches = f"refs/remotes/{remote.name}/"
+    asked = ("for-each-ref", "--count=1", "--format=%(refname)", f"--contains={base}", branches)
+    return bool(await read_git_output(repository, *asked))
+
+
+async def _push_base(repository: Repository, remote: Remote, run: str, base: str, home: Path) -> None:
+    mirror = RepositoryCache(home=home).open_mirror(remote.url)
+    try:
+        await mirror.push(repository.common_dir / "objects", base, run_ref(run, "base"))
+    except OutsideFailed as error:
+        raise Mistake(
+            f"the work starts at commit {base[:SHORT]}, which is not on any branch of {remote.name} and could not be "
+            f"pushed: {error}; push a branch that contains it, and delegate again"
+        ) from error
+
+
+async def choose_branch_name(repository: Repository, worker_index: WorkerIndex, branch: str, suffix: str) -> str:
+    """Return `branch` with the suffix, and with a number if an existing branch or worker has that name.
+
+    A branch that already has the suffix gets the next number.
+    """
+    stem = re.sub(rf"{suffix}(-\d+)?$", "", branch) + suffix
+    there = set(await list_branches(repository))
+    root = str(repository.main_folder)
+
+    def find_free_name() -> str:
+        names = (stem if number == 1 else f"{stem}-{number}" for number in count(1))
+        return next(name for name in names if name not in there and not worker_index.find_by_name(root, name))
+
+    return await to_thread.run_sync(find_free_name)

@@ -50,8 +50,7 @@ from .wire.worker_connection import WorkerTokens, serve_workers
 from .work_push import LAST_PUSH_SECONDS
 from .work_takeover import remove_pushed_clone
 from .worker_checkout import ensure_checkouts, record_checkout_size
-from .worker_logs import WorkerLogs
-from .worker_notifications import WorkerNotifications
+from .worker_notifications import WorkerLogs, WorkerNotifications
 from .worker_process import EXIT_RUN_HELD, ProcessEnding, StartupMessage, WorkerConfig, describe_exit, without_secrets
 
 POLL_SECONDS = 1.0

@@ -7,7 +7,7 @@ import secrets
 import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -17,13 +17,13 @@ from msgspec import structs
 from ..core.placement import DEFAULT_OPTIONS, WorkerOptions
 from ..files.discovery import load_roster
 from ..files.settings import Settings
-from ..runs.always_answer import publish_saved_rules
+from ..runs.answers import publish_saved_rules
 from ..runs.run_options import RunOptions
 from ..runs.runs import Runs
 from ..store.reader import StoreReader
 from ..store.wakeup import send_wakeup
 from ..store.worker_index import WorkerIndex
-from ..system.folder_removal import make_private_folder
+from ..system.owned_files import make_private_folder
 from ..system.trace_parent import trace_parent
 from ..values.actor import Actor, act
 from ..values.agent import Agent
@@ -31,12 +31,31 @@ from ..values.errors import Mistake
 from ..values.store_address import StoreAddress, format_store_setting
 from ..values.worker_task import DEFAULT_WORKER_AGENT, WorkerTask
 from ..workspace.git.repository import Repository
-from .best_of_team import Choose, make_best_of_team
-from .checkout_placement import place_checkouts
+from .checkout_placement import make_origin, place_checkouts
 from .fleet_jobs import HERE, WorkerPlace, choose_place, find_fleet, submit_job
 from .provider_keys import KeyDelivery, announce_keys, send_keys
-from .work_origin import make_origin
-from .worker_options import apply_options_to_agent, apply_options_to_settings, require_known_tools
+from .worker_options import (
+    Choose,
+    apply_options_to_agent,
+    apply_options_to_settings,
+    make_best_of_team,
+    require_known_tools,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackgroundRun:
+    """A request to an agent in the folder `place`.
+
+    `endpoint` is where a client of the server asked for it, such as `a2a/lead`.
+    """
+
+    agent: str | Agent
+    request: str
+    place: Path
+    options: RunOptions = field(default_factory=RunOptions)
+    is_unattended: bool = False
+    endpoint: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,3 +277,35 @@ def start_commander(
     )
     # If the commander exits before this process, this process has to reap it.
     threading.Thread(target=os.waitpid, args=(pid, 0), name="podium-commander", daemon=True).start()
+
+
+@act("act")
+async def enqueue_background_run(
+    runs: Runs, settings: Settings, new: BackgroundRun, *, by: Actor, run: str = ""
+) -> str:
+    """Queue a run, make sure that a commander is running, and return the id of the run.
+
+    `run` is an id chosen in advance; if that run exists, it is not queued again.
+    """
+    with announce_keys(settings.store, run) as delivery:
+        queued = await write_background_run(runs, settings, new, by=by, run=delivery.run)
+        start_commander(settings, delivery=delivery)
+    return queued
+
+
+async def write_background_run(
+    runs: Runs, settings: Settings, new: BackgroundRun, *, by: Actor, run: str, place: WorkerPlace = HERE
+) -> str:
+    """Write a run to the store, for the commander or the host that `place` names, and return its id."""
+    worker_task = WorkerTask(
+        root=str(new.place),
+        path=str(new.place),
+        is_here=True,
+        is_unattended=new.is_unattended,
+        endpoint=new.endpoint,
+        max_restarts=settings.max_restarts,
+    )
+    options: RunOptions = {**new.options, "repo": new.place}
+    return await enqueue_worker_run(
+        runs, settings, new.agent, new.request, worker_task, options, by=by, run=run, place=place
+    )

@@ -17,7 +17,7 @@ from typing import NoReturn
 import msgspec
 from msgspec import Struct
 
-from .wire.frame import MAX_FRAME_BYTES, FrameDecoder
+from .wire.line_socket import MAX_FRAME_BYTES, FrameDecoder
 from .wire.link import unwrap_line
 from .worker_process import EXIT_FAILED
 

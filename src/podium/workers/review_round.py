@@ -22,7 +22,7 @@ from ..values.store_address import StoreAddress
 from ..views.worker_state import WorkerState
 from ..workspace.git.repository import Repository
 from ..workspace.git.revision import branch_tip
-from .branch_name import choose_branch_name
+from .checkout_placement import choose_branch_name
 from .delegation import NewWorker, delegate
 from .queries.worker_diff import require_own_branch
 from .queries.worker_lookup import load_worker_states

@@ -33,8 +33,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from ..system.process_group import ChildProcess, ProgramNotStarted, start_process
 from ..values.errors import OutsideFailed
 from .fork_server import Exited, KillRequest, Spawned, SpawnRequest
-from .wire.frame import MAX_FRAME_BYTES
-from .wire.line_socket import ConnectionClosed, LineStream
+from .wire.line_socket import MAX_FRAME_BYTES, ConnectionClosed, LineStream
 from .wire.link import unwrap_line
 
 CAN_FORK = sys.platform == "linux"

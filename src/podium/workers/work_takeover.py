@@ -13,8 +13,8 @@ from anyio import to_thread
 from ..core.timeline import Timeline
 from ..runs.runs import Runs
 from ..store.worktree_ledger import Ledger
-from ..system.folder_removal import remove_folder
-from ..system.host_id import read_host_id
+from ..system.identity import read_host_id
+from ..system.owned_files import remove_folder
 from ..values.errors import Mistake
 from ..values.event import Entry, MessageReceived, Noticed, RunEnded, WorkCommitted, WorkMoved
 from ..values.worker_task import RepositoryOrigin, WorkerTask

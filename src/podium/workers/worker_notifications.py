@@ -1,4 +1,4 @@
-"""Notify the user when a background worker needs an answer, finishes or fails.
+"""Notify the user when a background worker needs an answer, finishes or fails, and keep the logs of workers.
 
 Only the commander sends these notifications, so that the user gets each of them once, even if several processes
 follow the worker.
@@ -7,15 +7,52 @@ follow the worker.
 from __future__ import annotations
 
 import time
+from collections import deque
+from contextlib import suppress
+from pathlib import Path
 
 from anyio import to_thread
 
 from ..runs.notifier import Notifier
 from ..store.reader import StoreReader
+from ..system.owned_files import make_private_folder
 from ..values.errors import PodiumError
+from ..values.plain_text import escape_unprintable, truncate_text
 from ..values.store_address import StoreAddress
 from ..views.notification import Notification, notify_of_end
-from .worker_logs import WorkerLogs
+
+FOLDER = "logs"
+TAIL_LINES = 8
+LONGEST_TAIL = 2000
+
+
+class WorkerLogs:
+    """The logs in Podium's home directory, one for each run."""
+
+    def __init__(self, home: Path) -> None:
+        self._folder = home / FOLDER
+
+    def make_folder(self) -> None:
+        """Create the log folder, accessible only to its owner."""
+        make_private_folder(self._folder)
+
+    def log_path(self, run: str) -> Path:
+        """Return the path of a run's log."""
+        return self._folder / f"{run}.log"
+
+    def write_line(self, run: str, text: str) -> None:
+        """Write a line to a run's log. Errors are ignored, so that a failure to log never stops a worker."""
+        with suppress(OSError), self.log_path(run).open("a", encoding="utf-8") as log:
+            log.write(f"{time.strftime('%H:%M:%S')} {escape_unprintable(text)}\n")
+
+    def read_tail(self, run: str) -> str:
+        """Return the last lines of a run's log, joined into one line."""
+        try:
+            with self.log_path(run).open(encoding="utf-8", errors="replace") as log:
+                lines = deque(log, maxlen=TAIL_LINES)
+        except OSError:
+            return "no log found"
+        return truncate_text(" / ".join(escape_unprintable(line.strip()) for line in lines), LONGEST_TAIL)
 
 
 class WorkerNotifications:

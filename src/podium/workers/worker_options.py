@@ -1,9 +1,10 @@
-"""Apply a worker's options to its agent and its settings."""
+"""Apply a worker's options to its agent and its settings. An option makes a team of several attempts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from msgspec import structs
 
@@ -11,9 +12,14 @@ from ..core.budget import override_limits
 from ..core.placement import WorkerOptions
 from ..files.model_role import ROLES, Role
 from ..files.settings import Settings
-from ..values.agent import Agent, Budget
+from ..values.agent import Agent, Budget, Member, Team
 from ..values.errors import Mistake
 from ..values.tool_table import AGENT_RULE, DELEGATING_TOOLS, RULE_NAMES, TOOLS
+
+Choose = Literal["checks", "judge", "person"]
+LEAD = "best-of"
+MOST_TIMES = 10
+PROMPT = "You compare several attempts at the same task, and judge each by its result and its quality."
 
 
 def apply_options_to_agent(options: WorkerOptions, agent: Agent, settings: Settings) -> Agent:
@@ -78,3 +84,41 @@ def require_known_tools(rules: Sequence[str]) -> None:
             f"unknown tool in --auto-approve: {', '.join(unknown)}; available: {there_are}, and "
             "mcp__SERVER__TOOL for tools from MCP servers"
         )
+
+
+def make_best_of_team(
+    agent: Agent, times: int, choose: Choose | None, settings: Settings, options: WorkerOptions
+) -> tuple[Agent, Agent]:
+    """Return the lead of a team whose members all do the same task, and the agent that every member runs.
+
+    The team first runs the checks in the settings, if any, on each result. `choose` says how to choose the best of the
+    results that pass; by default, a judge chooses. Raise Mistake if `choose` is `checks` and the settings have no
+    checks.
+    """
+    checks = _format_checks(settings.checks)
+    if choose == "checks" and not checks:
+        raise Mistake(
+            "--choose checks requires at least one check, but the settings define none; add one, for example "
+            "checks: {tests: pytest -q}, or use --choose judge"
+        )
+    member = apply_options_to_agent(structs.replace(options, budget=None, timeout=None), agent, settings)
+    team_options: dict[str, Any] = {"choose": choose or "judge", "worktrees": "each"}
+    if checks:
+        team_options["checks"] = checks
+    if options.timeout is not None:
+        team_options |= {"worker_timeout": options.timeout, "collection_timeout": options.timeout}
+    members = tuple(Member(agent=agent.name, name=f"{agent.name}-{number}") for number in range(1, times + 1))
+    lead = Agent(
+        name=LEAD,
+        description=f"Has {agent.name} do a task {times} times, and keeps the best result.",
+        prompt=PROMPT,
+        model=member.model,
+        engine=member.engine,
+        team=Team(mode="broadcast", members=members, options=team_options),
+    )
+    return lead, structs.replace(member, isolation="process")
+
+
+def _format_checks(checks: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the checks from the settings as command lines, as a team's `checks` option expects them."""
+    return [argv[2] if list(argv[:2]) == ["sh", "-c"] else shlex.join(argv) for argv in checks.values()]

@@ -12,8 +12,7 @@ from msgspec import structs
 from podium import Settings
 from podium.engines.acp.agent_program import AGENT_PROGRAMS
 from podium.policy import Rules
-from podium.runs.assembly.agent_programs import list_agent_programs
-from podium.runs.assembly.agent_sandbox import choose_agent_sandbox
+from podium.runs.assembly.agent_sandbox import choose_agent_sandbox, list_agent_programs
 from podium.runs.queries.engine_listing import list_open_points
 from podium.testing import make_repository
 from podium.values.errors import AgentFailed, Mistake

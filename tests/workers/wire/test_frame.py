@@ -5,7 +5,7 @@ from itertools import takewhile
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.workers.wire.frame import FrameDecoder, FrameTooLong, Line
+from podium.workers.wire.line_socket import FrameDecoder, FrameTooLong, Line
 
 
 def decode_pieces(pieces: list[bytes], limit: int) -> list[bytes | str]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.workers.wire.frame import BadFrame
+from podium.workers.wire.line_socket import BadFrame
 from podium.workers.wire.wire_message import (
     Cancel,
     FromCommander,

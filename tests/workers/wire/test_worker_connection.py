@@ -24,8 +24,7 @@ from anyio import (
     to_thread,
 )
 
-from podium.workers.wire.frame import MAX_FRAME_BYTES, BadFrame, FrameTooLong
-from podium.workers.wire.line_socket import ConnectionClosed
+from podium.workers.wire.line_socket import MAX_FRAME_BYTES, BadFrame, ConnectionClosed, FrameTooLong
 from podium.workers.wire.link import HandshakeRejected, Link, LinkLimits
 from podium.workers.wire.wire_message import (
     Cancel,

@@ -19,11 +19,11 @@ from anyio.abc import TaskGroup
 from ...app import App, RunOptions
 from ...files.discovery import load_roster
 from ...files.settings import Settings
-from ...runs.queries.inbox import RequestListeners, WorkerRequestWatcher
+from ...runs.queries.request_details import RequestListeners, WorkerRequestWatcher
 from ...runs.run_handle import Run
 from ...runs.run_notices import RunNotices
 from ...runs.run_start import start_run
-from ...system.host_id import get_local_actor
+from ...system.identity import get_local_actor
 from ...values.errors import Mistake, PodiumError, find_first_error
 from ...values.event import Entry, MessageReceived, MessagesDelivered, PermissionAsked, QuestionAsked
 from ...values.plain_text import format_count

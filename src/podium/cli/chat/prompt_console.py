@@ -29,7 +29,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from ...system.folder_removal import make_private_folder
+from ...system.owned_files import make_private_folder
 from ..output.agent_text import format_agent_text
 from ..output.request_prompt import PAUSE_SECONDS
 from ..output.text import escape_for_terminal, format_duration

@@ -15,8 +15,7 @@ from ...files.settings import Settings
 from ...files.settings_diagnostics import check_settings
 from ...runs.assembly.agent_diagnostics import make_agent_check
 from ...runs.assembly.run_guidance import check_guidance
-from ...runs.queries.health_checks import collect_facts
-from ...runs.queries.store_health import Fact
+from ...runs.queries.health_checks import Fact, collect_facts
 from ...store.store_connection import has_current_tables
 from ...system.locations import find_home_folder, find_repo
 from ...values.errors import Diagnostic, PodiumError, filter_errors

@@ -12,7 +12,7 @@ import click
 
 from ...files.settings import Settings
 from ...runs import find
-from ...runs.queries.run_cost import build_cost_tree, list_costs, node_usage, read_run_cost
+from ...runs.queries.cost_overview import build_cost_tree, list_costs, node_usage, read_run_cost
 from ...runs.queries.run_listing import RunRow
 from ...runs.queries.run_lookup import NO_RUNS, open_reader
 from ...store.reader import DamagedRun

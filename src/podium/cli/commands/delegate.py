@@ -23,7 +23,7 @@ from ..output.terminal_input import is_input_disabled, no_input_option
 from ..output.text import as_json, print_to_stderr
 
 if TYPE_CHECKING:
-    from ...workers.best_of_team import Choose
+    from ...workers.worker_options import Choose
 
 
 class FiniteSeconds(click.FloatRange):

@@ -266,8 +266,7 @@ def end_runs_and_wait(settings: Settings, runs: Sequence[str]) -> None:
     import anyio
 
     from ...app import App  # imported here to keep start-up fast: only deleting a group ends runs
-    from ...runs.run_steering import stop_run
-    from ...runs.run_wait import wait_for_end_or_pause
+    from ...runs.run_steering import stop_run, wait_for_end_or_pause
     from ...store.reader import StoreReader
     from ...values.event import RunEnded
 

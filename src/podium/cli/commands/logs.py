@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any, Literal
 
 import anyio
 import click
+from msgspec import Struct
 
 from ...files.settings import Settings
 from ...runs import find
@@ -22,15 +24,46 @@ from ...store.reader import StoreReader
 from ...store.run_integrity import describe_undetectable_loss
 from ...store.store_check import find_damage
 from ...values.errors import NoSuchRun, StoreCorrupt
-from ...values.event import KINDS, SCHEMA, Entry, decode_entry
+from ...values.event import (
+    KINDS,
+    SCHEMA,
+    ActionBegan,
+    ActionRefused,
+    Entry,
+    PermissionAnswered,
+    PermissionAsked,
+    ToolAnswered,
+    decode_entry,
+)
+from ...values.operation_path import parse_agent_name
 from ...values.store_address import StoreAddress
-from ...views.audit import AuditedAction, audit_actions
 from ...views.entry_filter import EntryFilter
 from ..output import exit_codes
 from ..output.entry_lines import format_entry, format_entry_json
 from ..output.run_file import file_option, open_run
 from ..output.terminal_notifier import make_terminal_notifier
 from ..output.text import as_json, escape_for_terminal, print_to_stderr, truncate_line
+
+
+class AuditedAction(Struct, kw_only=True):
+    """An action that was allowed or refused. `by` is the person or rule that decided.
+
+    The outcome of an allowed action is `unknown` until the tool answers.
+    """
+
+    seq: int
+    at: float
+    agent: str
+    tool: str
+    arguments: dict[str, Any]
+    action: str
+    decision: Literal["allowed", "refused"]
+    by: str
+    requests: list[str]
+    answers: list[PermissionAnswered]
+    channel: str
+    outcome: Literal["unknown", "done", "failed"] | None
+
 
 MOST_NEWEST = 100
 """The default number of entries to print if no run is given."""
@@ -270,3 +303,39 @@ def verify_command(run: str, file: Path | None, is_json: bool) -> int:
     else:
         click.echo(f"run {id} has been altered or damaged: {escape_for_terminal(damage)}")
     return exit_codes.GOAL_MET if damage is None else exit_codes.INTEGRITY
+
+
+def audit_actions(entries: Iterable[Entry]) -> Iterator[AuditedAction]:
+    """Yield each action that was allowed or refused. The outcome of an action can change after it is yielded."""
+    asked: dict[str, list[PermissionAsked]] = {}
+    answers: dict[str, PermissionAnswered] = {}
+    open_acts: dict[str, AuditedAction] = {}
+    for entry in entries:
+        match entry.event:
+            case PermissionAsked() as event:
+                asked.setdefault(entry.scope, []).append(event)
+            case PermissionAnswered() as event:
+                answers.setdefault(event.id, event)
+            case ActionBegan(action=action, allowed_by=by) | ActionRefused(action=action, reason=by):
+                requests = [one.id for one in asked.get(entry.scope, [])]
+                given = [answers[id] for id in requests if id in answers]
+                is_allowed = isinstance(entry.event, ActionBegan)
+                act = AuditedAction(
+                    seq=entry.seq,
+                    at=entry.at,
+                    agent=parse_agent_name(entry.operation),
+                    tool=action.tool,
+                    arguments=action.arguments,
+                    action=action.id,
+                    decision="allowed" if is_allowed else "refused",
+                    by=by,
+                    requests=requests,
+                    answers=given,
+                    channel=given[-1].channel if given else "",
+                    outcome="unknown" if is_allowed else None,
+                )
+                if is_allowed:
+                    open_acts[entry.scope] = act
+                yield act
+            case ToolAnswered() as event if entry.scope in open_acts:
+                open_acts.pop(entry.scope).outcome = "failed" if event.is_error else "done"

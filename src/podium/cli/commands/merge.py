@@ -14,7 +14,7 @@ import click
 from msgspec import structs
 
 from ...files.discovery import load_roster
-from ...system.host_id import get_local_actor
+from ...system.identity import get_local_actor
 from ...values.agent import Agent
 from ...values.errors import PodiumError
 from ...values.event import SCHEMA

@@ -17,7 +17,7 @@ from ...files.squad.decision_inbox import merge_inbox
 from ...runs import find
 from ...runs.answers import NewAnswer, get_shown
 from ...runs.plan_document import find_team_members, parse_plan_document, render_plan_document
-from ...runs.queries.decision_lookup import find_decision, find_decision_repo, list_decisions
+from ...runs.queries.repository_decisions import find_decision, find_decision_repo, list_decisions
 from ...runs.queries.run_lookup import open_reader
 from ...runs.queries.work_lookup import WorkRun, list_work_runs
 from ...store.open_requests import OpenRequest, list_run_requests

@@ -24,7 +24,7 @@ from ...policy import Mode, Rules, Verdict, check, generalised, narrow_rules
 from ...policy.rule_entry import find_rule_entries, parse_rule_entry
 from ...policy.rule_evaluation import Decision
 from ...policy.shell_command import parse_command as read_command
-from ...runs.always_answer import publish_saved_rules
+from ...runs.answers import publish_saved_rules
 from ...system.locations import find_home_folder, find_repo, format_path
 from ...values.action import Action
 from ...values.column import DocumentPart
@@ -372,7 +372,7 @@ def _find_rule_files(home: Path, repo: Path | None) -> Iterator[tuple[Path, Path
 def _read_mapping(path: Path, root: Path | None) -> MappingNode:
     """Parse a settings file, or the frontmatter of an agent file, and return its mapping."""
     from ...files import agent_file  # imported here to keep start-up fast: only `policy test` reads files
-    from ...system import atomic_file as bounded_file
+    from ...system import whole_file as bounded_file
     from ...values.yaml_parser import parse_yaml_mapping
 
     try:

@@ -18,8 +18,7 @@ from ...values.event import SCHEMA, Evaluated, ReflectEnd
 from ...values.phase import FINAL_PHASES, IDLE_PHASES, Phase
 from ...values.plain_text import format_count, join_some
 from ...views.quoted_markdown import escape_inline, format_bullets, quote_block
-from ...views.report_parts import DiscussionReport, OpenPoint, ReflectionReport, ReportPart
-from ...views.run_report import Report
+from ...views.run_report import DiscussionReport, OpenPoint, ReflectionReport, Report, ReportPart
 from ...views.worker_state import WorkerState
 from ...workers.queries.worker_listing import NO_WORKERS, format_line_count
 from ...workers.queries.worker_lookup import RepoContext

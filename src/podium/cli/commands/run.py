@@ -19,7 +19,7 @@ from ...runs.queries.dry_run_estimate import RunEstimate, estimate_dry_run
 from ...runs.queries.run_lookup import open_reader
 from ...runs.run_notices import RunNotices
 from ...runs.run_start import start_run
-from ...runs.run_wait import POLL_SECONDS
+from ...runs.run_steering import POLL_SECONDS
 from ...store.follower import Follower
 from ...store.reader import StoreReader
 from ...system.locations import find_repo
@@ -206,7 +206,7 @@ def start_detached_run(
 async def _enqueue_run(settings: Settings, place: Path, agent: str, request: str, run_options: RunOptions) -> str:
     """Queue a run that the commander starts in the repository itself, not in a worktree. Return the run's id."""
     from ...app import App  # imported here for start-up time: the help does not need it
-    from ...workers.background_run import BackgroundRun, enqueue_background_run
+    from ...workers.delegation import BackgroundRun, enqueue_background_run
 
     new = BackgroundRun(
         agent=agent, request=request, place=place, options=run_options, is_unattended=is_input_disabled()

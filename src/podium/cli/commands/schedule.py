@@ -11,7 +11,7 @@ import click
 
 from ...files.settings import Settings
 from ...store.schedule_rows import Schedule, Schedules
-from ...system.host_id import read_host_id
+from ...system.identity import read_host_id
 from ...system.locations import find_repo
 from ...system.time_zone import load_zone
 from ...values.column import Column, encode_row, encode_rows

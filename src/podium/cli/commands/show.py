@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from ...core.open_requests import Answered, Asked
-from ...system.atomic_file import replace_file
+from ...system.whole_file import replace_file
 from ...values.column import Document, DocumentPart
 from ...values.errors import Failure
 from ...values.event import Entry, RunStarted, Trigger

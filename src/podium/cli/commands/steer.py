@@ -16,8 +16,16 @@ from ...files.settings import Settings
 from ...runs import find
 from ...runs.queries.run_lookup import open_reader
 from ...runs.run_snapshot import take_run_snapshot
-from ...runs.run_steering import NewMessage, change_budget, describe_effective_time, pause_run, send_message, stop_run
-from ...runs.run_wait import POLL_SECONDS, wait_for_end_or_pause
+from ...runs.run_steering import (
+    POLL_SECONDS,
+    NewMessage,
+    change_budget,
+    describe_effective_time,
+    pause_run,
+    send_message,
+    stop_run,
+    wait_for_end_or_pause,
+)
 from ...store.follower import Follower
 from ...store.reader import RunSummary, StoreReader
 from ...values.actor import Actor

@@ -15,7 +15,7 @@ from pathlib import Path
 import anyio
 import click
 
-from ...files.agent_servers import SERVERS
+from ...files.agent_trust import SERVERS
 from ...files.discovery import load_roster
 from ...files.repo_proposal import SERVER
 from ...files.settings_files import read_settings_files

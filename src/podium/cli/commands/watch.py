@@ -18,7 +18,7 @@ import click
 
 from ...files.settings import Settings
 from ...store.issue_rows import IssueClaims
-from ...system.host_id import get_local_actor, read_host_id
+from ...system.identity import get_local_actor, read_host_id
 from ...system.locations import find_repo
 from ...values.errors import Mistake, PodiumError
 from ...watch.sources.forge_issues import USABLE, choose_source, find_own_source

@@ -10,7 +10,7 @@ import click
 from anyio import current_time, move_on_after, to_thread, wait_readable
 
 from ...files.settings import Settings
-from ...runs.team_states import StateReader
+from ...runs.queries.team_states import StateReader
 from ...store.reader import StoreReader
 from ...store.wakeup import open_wakeup, send_wakeup
 from ...store.worker_index import WorkerIndex
@@ -23,7 +23,7 @@ from ...views.worker_state import WorkerRunState, WorkerState, WorkerStatus
 from ...workers.commander_socket import commander_socket_path, is_commander_listening
 from ...workers.queries.worker_listing import WORKER_COLUMNS, make_worker_rows
 from ...workers.queries.worker_lookup import RepoContext
-from ...workers.worker_queue import plan_worker_starts
+from ...workers.unfinished_workers import plan_worker_starts
 from ..output import exit_codes
 from ..output.command_options import json_option
 from ..output.terminal_notifier import TerminalNotifier, make_terminal_notifier

@@ -11,7 +11,7 @@ import anyio
 import click
 
 from ...files.settings import Settings
-from ...runs.unfinished_forks import FORK_BRANCHES, remove_unfinished_forks
+from ...runs.fork_checkouts import FORK_BRANCHES, remove_unfinished_forks
 from ...system.locations import find_home_folder
 from ...values.column import encode_rows
 from ...values.errors import Mistake

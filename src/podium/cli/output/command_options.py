@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from ...files.settings_document import MODES
-from ...system.host_id import get_local_actor
+from ...system.identity import get_local_actor
 from ...values.actor import Actor, Channel
 from ...values.errors import Mistake
 

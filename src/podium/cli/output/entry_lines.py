@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import structs, to_builtins
 
-from ...system.host_id import get_username
+from ...system.identity import get_username
 from ...values.event import (
     CallFailed,
     Entry,

@@ -19,7 +19,7 @@ from anyio.lowlevel import checkpoint
 
 from ...app import App
 from ...files.settings import Settings
-from ...runs.queries.inbox import RequestListeners, WorkerRequestWatcher
+from ...runs.queries.request_details import RequestListeners, WorkerRequestWatcher
 from ...runs.run_handle import Run
 from ...runs.run_notices import RunNotices
 from ...values.errors import Failure, find_first_error

@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import click
 
-from ...system.host_id import get_local_actor
+from ...system.identity import get_local_actor
 from ...values.errors import Mistake, PodiumError
 from ...workers.merging.merge import (
     AppliedMerge,

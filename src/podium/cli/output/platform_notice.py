@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from ...system.folder_removal import make_private_folder
 from ...system.locations import find_home_folder
+from ...system.owned_files import make_private_folder
 from ...values.errors import PodiumError
 from .text import print_to_stderr
 

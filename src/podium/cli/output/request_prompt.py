@@ -26,7 +26,7 @@ from anyio import CancelScope, move_on_after, sleep, to_thread, wait_readable
 from ...core.open_requests import Asked, describe_closing
 from ...policy.rule_examples import find_rule_examples
 from ...runs.answers import GivenAnswer, NewAnswer, answer_request, get_shown, resolve_choice
-from ...system.host_id import get_local_actor
+from ...system.identity import get_local_actor
 from ...values.errors import AlreadyAnswered, Mistake
 from ...values.event import (
     Channel,

@@ -23,7 +23,7 @@ from ...runs.answers import NewAnswer, answer_request, get_shown, resolve_choice
 from ...runs.queries.overview import Overview, OverviewReader, OverviewRow
 from ...store.open_requests import OpenRequest
 from ...store.wakeup import open_wakeup
-from ...system.host_id import get_local_actor
+from ...system.identity import get_local_actor
 from ...values.errors import Mistake, PodiumError
 from ...values.event import PermissionAnswered, PermissionAsked, QuestionAsked
 from ...values.plain_text import format_count, truncate_text

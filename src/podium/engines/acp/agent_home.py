@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from ...system.child_process import build_environment
-from ...system.folder_removal import make_private_folder, remove_folder
+from ...system.owned_files import make_private_folder, remove_folder
 from ...values.errors import OutsideFailed
 from .agent_program import AgentProgram
 

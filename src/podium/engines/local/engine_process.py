@@ -30,11 +30,11 @@ import msgspec
 from anyio import fail_after, sleep, wait_readable
 from msgspec import Struct
 
-from ...system.atomic_file import replace_file
 from ...system.child_process import build_environment
 from ...system.file_lock import open_file_lock
-from ...system.folder_removal import make_private_folder
 from ...system.machine_capacity import measure_capacity
+from ...system.owned_files import make_private_folder
+from ...system.whole_file import replace_file
 from ...values.errors import DependencyMissing, OutsideFailed
 from ...values.fleet_job import format_install_commands
 from ...values.plain_text import format_size

@@ -24,9 +24,9 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 from msgspec import structs
 
-from ...system.atomic_file import replace_file
 from ...system.file_lock import hold_file_lock
 from ...system.machine_capacity import MachineCapacity
+from ...system.whole_file import replace_file
 from ...values.errors import ChecksumMismatch, Mistake
 from ...values.plain_text import format_size
 from .model_folder import (

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
-from ...system.atomic_file import replace_file
+from ...system.whole_file import replace_file
 from ...values.errors import Mistake, OutsideFailed
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from yarl import URL
 
 from ...core.engine import Reasoning, Text
 from ...values.errors import Mistake, OutsideFailed
-from .model_candidates import parse_error_body
+from .failed_calls import parse_error_body
 from .model_prices import suggest_models
 from .model_wire import ModelCall, ReplyPart, estimate_call_size
 from .providers import LOCAL, describe_stopped_server

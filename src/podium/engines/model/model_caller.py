@@ -27,7 +27,7 @@ from ...values.event import CallFailed, LimitReached, ModelReplied, Noticed, Too
 from ...values.plain_text import format_count, format_utc_time
 from ...values.usage import NO_CALL_LIMITS, CallLimits, Usage
 from .conversation import Conversation
-from .model_candidates import ModelCandidates, RetryPolicy
+from .failed_calls import ModelCandidates, RetryPolicy
 from .model_wire import Model, ModelCall, make_call_key
 from .not_done import NOT_DONE
 from .provider_throttle import LONGEST_LIMIT, ModelLimit

@@ -33,7 +33,7 @@ from pathlib import Path
 
 import msgspec
 
-from ...system.atomic_file import replace_file
+from ...system.whole_file import replace_file
 from ...values.errors import Mistake
 
 MAX_MODELS = 200

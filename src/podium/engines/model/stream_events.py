@@ -15,7 +15,7 @@ from msgspec import Struct
 from ...core.engine import Reasoning, Text
 from ...values.event import ToolUse
 from ...values.usage import Usage
-from .model_candidates import NOT_JSON, FailureFactory, make_stream_failure
+from .failed_calls import NOT_JSON, FailureFactory, make_stream_failure
 from .model_wire import LONGEST_REPLY, ReplyEnd, ReplyPart, ToolCallPart
 
 LONGEST_LINE = 16 * 2**20

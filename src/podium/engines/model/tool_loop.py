@@ -34,8 +34,8 @@ from ...values.errors import AgentFailed, Failure, find_first_error
 from ...values.event import KINDS, ContextCompacted, ModelAskedAgain, ModelReplied, ToolAnswered, ToolUse
 from .answer_progress import AnswerProgress, RepeatedCalls
 from .conversation import CHARACTERS_A_TOKEN, Conversation
+from .failed_calls import RetryPolicy
 from .model_caller import ContextTooLong, ModelCaller
-from .model_candidates import RetryPolicy
 from .model_wire import Model
 
 COMPACTION_THRESHOLD = 0.8

@@ -12,9 +12,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from ...system.atomic_file import UnreadableFile, decode_text, read_file_bytes, replace_file
 from ...system.file_lock import hold_file_lock
 from ...system.locations import format_path, is_inside
+from ...system.whole_file import UnreadableFile, decode_text, read_file_bytes, replace_file
 from ...values.errors import Mistake
 from ...views.decision_record import DecisionRecord, list_participants
 from ...views.quoted_markdown import escape_inline, quote_block

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from msgspec import Struct, structs
 
-from ...system import atomic_file as bounded_file
-from ...system.atomic_file import UnreadableFile
+from ...system import whole_file as bounded_file
 from ...system.locations import format_path, is_inside
+from ...system.whole_file import UnreadableFile
 from ...values.located_yaml import quote_text
 from .charter import Charter, parse_charter, render_generic_charter, split_charter
 from .squad_team import (

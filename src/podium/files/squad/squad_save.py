@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ...system.atomic_file import MAX_FILE_BYTES, UnreadableFile
 from ...system.locations import format_path, is_inside
+from ...system.whole_file import MAX_FILE_BYTES, UnreadableFile
 from ...values.errors import Mistake
 from ..agent_name import make_unique_name
 from . import charter

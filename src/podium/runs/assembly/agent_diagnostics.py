@@ -18,7 +18,7 @@ from ...patterns.registry import find_pattern
 from ...tools.toolset import Toolbox
 from ...values.agent import Agent
 from ...values.errors import Diagnostic, Mistake, Severity
-from .agent_programs import list_agent_programs
+from .agent_sandbox import list_agent_programs
 from .engine_lookup import find_engine, list_models
 from .fallback_models import apply_team_fallbacks, choose_available_models, describe_unlisted_model
 
@@ -50,7 +50,7 @@ class AgentDiagnostics:
         if not agent.other.get("hooks"):
             return
         # Imported here to keep start-up fast: few agents have hooks.
-        from ...files.agent_hooks import NOT_TRUSTED, iter_untrusted
+        from ...files.agent_trust import NOT_TRUSTED, iter_untrusted
 
         for _ in iter_untrusted([agent], self._repo, self._settings.home):
             yield _diagnose(agent, "hooks", NOT_TRUSTED, "warning")
@@ -60,7 +60,7 @@ class AgentDiagnostics:
         if not any(entry.startswith("mcp__") for entry in agent.tools or ()):
             return
         # Imported here to keep start-up fast: few agents use servers.
-        from ...files.agent_servers import find_own_servers, iter_untrusted_servers
+        from ...files.agent_trust import find_own_servers, iter_untrusted_servers
         from ...files.trust import Trust
 
         own = find_own_servers(self._settings.mcp_servers.values())

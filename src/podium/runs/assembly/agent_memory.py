@@ -16,7 +16,7 @@ from ...core.engine import Tool, ToolAnswer
 from ...core.operation import Operation
 from ...core.scope import Scope
 from ...files.settings import Settings
-from ...system.atomic_file import UnreadableFile, read_text_file
+from ...system.whole_file import UnreadableFile, read_text_file
 from ...values.agent import Agent
 from ...values.event import ActionBegan, MemoryChanged, ToolUse
 from ...values.guidance import Memory

@@ -1,4 +1,6 @@
-"""Decide whether a coding agent runs in a sandbox. Inside the sandbox, it reaches the network through a relay.
+"""Find the coding agents that can be used as engines, and decide whether each runs in a sandbox.
+
+Inside the sandbox, it reaches the network through a relay.
 
 If Podium chooses the agent's model, the API key for the model stays outside the sandbox. An agent that uses its own
 login can also reach the hosts that are listed for it. On operating systems other than Linux, or if the user's settings
@@ -23,6 +25,13 @@ if TYPE_CHECKING:
     from ...engines.coordination.coordination_router import CoordinationRouter
     from ...system.process_group import ChildProcess
     from ...workspace.relay.sandbox_relay import ModelEndpoint
+import os
+
+from msgspec import structs
+
+from ...engines.acp.agent_program import AGENT_PROGRAMS
+from ...files.settings_document import Launch
+from ...values.errors import Mistake
 
 NO_SANDBOX_NOTICE = (
     "runs without a sandbox: any action that it takes without asking can affect everything that you can access."
@@ -137,3 +146,33 @@ def _make_endpoint(model: AgentModel) -> ModelEndpoint:
     elif url.user:
         headers = {"Authorization": BasicAuth(url.user, url.password or "").encode()}
     return ModelEndpoint(url=str(url.with_user(None)), headers=headers, proxy=find_proxy(model.url))
+
+
+def list_agent_programs(settings: Settings) -> dict[str, AgentProgram]:
+    """Return the coding agents, keyed by name. An entry in the settings replaces the command of a known agent.
+
+    Raise Mistake if an entry has no command and its name is not that of a known agent.
+    """
+    own = {name: _combine(name, launch) for name, launch in settings.engines.items()}
+    return {**AGENT_PROGRAMS, **own}
+
+
+def _combine(name: str, launch: Launch) -> AgentProgram:
+    """Return the coding agent that an entry in the settings defines, based on the known agent of that name, if any."""
+    known = AGENT_PROGRAMS.get(name)
+    if known is None and not launch.command:
+        raise Mistake(
+            f"engines.{name} in your settings has no command, and {name} is not a coding agent that Podium knows; "
+            "add command: PROGRAM"
+        )
+    known = known or AgentProgram(name=name, command=(launch.command,))
+    return structs.replace(
+        known,
+        command=(launch.command or known.command[0], *(launch.args or known.command[1:])),
+        env={**known.env, **launch.env},
+        mode=launch.mode or known.mode,
+        hosts=(*known.hosts, *launch.hosts),
+        readable=tuple(map(os.path.expanduser, launch.readable)),
+        is_sandboxed=launch.sandbox,
+        is_own=bool(launch.command),
+    )

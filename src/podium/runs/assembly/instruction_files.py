@@ -14,8 +14,8 @@ from pathlib import Path
 
 from anyio import to_thread
 
-from ...system.atomic_file import UnreadableFile, read_text_file
 from ...system.locations import REPO_MARKERS, escape_file_name
+from ...system.whole_file import UnreadableFile, read_text_file
 from ...values.errors import Diagnostic
 from ...values.plain_text import escape_for_terminal, escape_unprintable, join_some
 from ...values.request import quote_lines

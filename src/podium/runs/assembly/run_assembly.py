@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from pathlib import Path
+from typing import Protocol
 
+from anyio import to_thread
 from anyio.abc import TaskGroup
+from msgspec import structs
 
 from ...core.budget import Allowance
+from ...core.decision_state import DECISION_EVENTS
 from ...core.engine import Engine, PastTurn
 from ...core.engine_sessions import EngineSessionTasks
 from ...core.gate import ActingTool, SavedRules
@@ -21,23 +26,66 @@ from ...core.timeline import Timeline
 from ...files.settings import Settings
 from ...patterns.registry import PATTERNS, Patterns
 from ...policy import Rules
+from ...store.mailbox import post_to_mailbox
 from ...store.run_store import RunLease, RunStore
 from ...values.agent import Agent
-from ...values.event import Entry, Noticed, RunStarted
+from ...values.errors import PodiumError
+from ...values.event import Entry, MessageAcknowledged, MessageReceived, Noticed, RunStarted
+from ...values.plain_text import join_words
 from ...values.request import replace_surrogates
 from ...values.store_address import PostgresAddress
 from ...values.usage import TurnLimits, Unattended
 from ...values.worker_task import WorkerTask
+from ...views.decision_record import collect_decisions
 from ..driver import EndStep, RunDriver
+from ..queries.repository_decisions import make_repository_decisions
 from .checkout_saving import CheckoutSaving
 from .day_usage import DayUsage, find_repository
-from .decision_context import make_repository_decisions
 from .run_guidance import build_agent_prompt
 from .run_hook_table import make_run_hooks
 from .run_tools import RunTools
-from .squad_inbox import write_decisions, writes_inbox
-from .store_links import StoreLinks
-from .work_location import Push, can_be_pushed, locate_run
+
+
+class Push(Protocol):
+    """Pushes a worker's files to its remote."""
+
+    def push_during(self, tools: AbstractAsyncContextManager[object]) -> AbstractAsyncContextManager[object]:
+        """Return a context manager that opens `tools` and, while they are open, pushes the files after every step."""
+        ...
+
+    async def push(self) -> None:
+        """Push the current files, and record the result."""
+        ...
+
+
+class StoreLinks:
+    """The links of a run whose lease this process holds. Requests that wait for an answer go to `report_waiting`."""
+
+    def __init__(
+        self, store: RunStore, lease: RunLease, *, report_waiting: Callable[[str], object] | None = None
+    ) -> None:
+        self._store = store
+        self._lease = lease
+        self._report_waiting = report_waiting
+
+    def read_attachment(self, digest: str) -> bytes | None:
+        return self._store.read_attachment(self._lease.run, digest)
+
+    def store_artifact(self, digest: str, data: bytes) -> None:
+        self._store.store_artifact(self._lease, digest, data)
+
+    async def acknowledge(self, messages: Iterable[MessageReceived], *, is_delivered: bool = True) -> None:
+        for message in messages:
+            if message.sender:
+                receipt = MessageAcknowledged(id=message.id, to=message.to, is_delivered=is_delivered)
+                with suppress(PodiumError):  # the run continues without the receipt; the store reports its failure
+                    send = partial(post_to_mailbox, self._store.path, message.sender, receipt)
+                    await to_thread.run_sync(partial(send, ref=f"receipt:{message.id}"))
+
+    def report_waiting(self, request: str) -> None:
+        if self._report_waiting is not None:
+            self._report_waiting(request)
+
 
 EngineFor = Callable[[Settings, Agent], Engine]
 CommitWork = Callable[[Timeline, RunStarted, Settings, bool], Awaitable[str]]
@@ -47,11 +95,8 @@ Returns an error message if the commit fails, otherwise an empty string.
 """
 MakePush = Callable[[Timeline, Settings, TaskGroup, WorkerTask], Push]
 """Returns an object that pushes a worker's files. The pushes run in the given task group."""
-
-
 TraceRun = Callable[[Entry], Callable[[Entry], None]]
 """Starts a trace of a run from its first entry. Returns a function that is called with each later entry."""
-
 PlaceWorkers = Callable[[Settings, str, RunStarted, Unattended | None], Placement]
 """Returns the placement for a run's workers.
 
@@ -265,3 +310,53 @@ def _open_work(directory: Path, run: str) -> TeamWork:
     from .git_work import GitWork  # imported here to keep start-up fast: most runs do not need it
 
     return GitWork(directory, run)
+
+
+def writes_inbox(settings: Settings, started: RunStarted) -> bool:
+    """Return whether the decisions made in a run are written to the squad's inbox."""
+    leads = [agent for agent in started.agents if agent.team is not None and _is_from_squad(agent)]
+    asked = settings.squad_inbox or any(one.team is not None and one.team.options.get("adr") for one in leads)
+    return bool(leads and asked and started.repo)
+
+
+def _is_from_squad(agent: Agent) -> bool:
+    from ...files.squad.squad_folder import LEGACY_SQUAD_FOLDER, SQUAD_FOLDER  # for start-up time: few runs have a team
+
+    return agent.path.split("/")[0] in (SQUAD_FOLDER, LEGACY_SQUAD_FOLDER)
+
+
+async def write_decisions(timeline: Timeline, started: RunStarted) -> None:
+    """Write the decisions made in the run, and record a notice about the new files or about the error."""
+    decisions = collect_decisions(timeline.find_entries_below(started.agent, *DECISION_EVENTS))
+    if not decisions:
+        return
+    from ...files.squad.decision_inbox import write_inbox_decisions  # for start-up time: few runs have a squad
+
+    try:
+        written = await to_thread.run_sync(partial(write_inbox_decisions, Path(started.repo), decisions))
+    except (PodiumError, OSError) as error:
+        timeline.append(Noticed(text=f"The decisions were not written to the squad's inbox: {error}"), scope="")
+        return
+    if written:
+        names = join_words([path.name for path in written])
+        text = f"Written to the squad's inbox: {names}; run podium decisions merge-inbox to add them to decisions.md."
+        timeline.append(Noticed(text=text), scope="")
+
+
+def locate_run(first: Entry, home: Path) -> Entry:
+    """Return the first entry of a run, with its paths replaced by those on this machine.
+
+    If the run cannot move to another machine, the entry is unchanged.
+    """
+    started = first.event
+    if not isinstance(started, RunStarted) or started.errand is None or started.errand.origin is None:
+        return first
+    from ...workspace.travel.run_location import locate_task  # imported here to keep start-up fast: few runs can move
+
+    task = locate_task(started.errand, first.run, home)
+    return structs.replace(first, event=structs.replace(started, errand=task, repo=task.path))
+
+
+def can_be_pushed(task: WorkerTask) -> bool:
+    """Return whether a worker's files are pushed to a remote, so that another machine can continue the work."""
+    return task.has_checkout and task.origin is not None and bool(task.origin.remote)

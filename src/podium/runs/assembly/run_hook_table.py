@@ -24,7 +24,7 @@ def make_run_hooks(settings: Settings, timeline: Timeline, started: RunStarted) 
         return None
     # For start-up time.
     from ...core.run_hooks import RunHooks
-    from ...files.agent_hooks import TrustedHooks
+    from ...files.agent_trust import TrustedHooks
     from .hook_calls import HookCalls
 
     calls = HookCalls(settings, started.checkouts)
@@ -44,7 +44,7 @@ def describe_untrusted_hooks(agents: Iterable[Agent], repo: Path | None, home: P
     with_hooks = list(filter(_has_hooks, agents))
     if not with_hooks or repo is None:
         return []
-    from ...files.agent_hooks import NOT_TRUSTED, iter_untrusted  # for start-up time
+    from ...files.agent_trust import NOT_TRUSTED, iter_untrusted  # for start-up time
 
     return [f"{agent.name}: {NOT_TRUSTED}." for agent in iter_untrusted(with_hooks, repo, home)]
 

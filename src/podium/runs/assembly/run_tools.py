@@ -30,9 +30,8 @@ from ...values.guidance import Guidance
 from ...values.usage import Unattended
 from ...values.worker_task import RunCheckout
 from .agent_memory import can_update_memory, make_memory_tool
-from .hidden_files import make_hidden_test
 from .install_choice import find_install_settings, must_ask_for_installs
-from .run_guidance import can_load_skills
+from .run_guidance import can_load_skills, make_hidden_test
 
 if TYPE_CHECKING:
     from ...mcp_client.run_servers import Servers
@@ -254,7 +253,7 @@ class RunTools:
     def _select_tools(self, agent: Agent) -> Sequence[str]:
         """Return an agent's list of tools, without those of the user's servers that the agent may not start."""
         # Imported here to keep start-up fast: most runs use no servers.
-        from ...files.agent_servers import find_own_servers, select_trusted_tools
+        from ...files.agent_trust import find_own_servers, select_trusted_tools
         from ...files.trust import Trust
 
         own = find_own_servers(self._settings.mcp_servers.values())
@@ -282,7 +281,7 @@ class RunTools:
         """Return the sandbox for servers that use files of the checkout, or None if commands run without one too."""
         if self._directory is None or not self._settings.sandbox or sys.platform != "linux":
             return None
-        from .server_sandbox import ServerSandbox  # imported here to keep start-up fast: most runs do not need it
+        from .sandbox_choice import ServerSandbox  # imported here to keep start-up fast: most runs do not need it
 
         checkouts = tuple(Path(one.path) for one in self._checkouts)
         return ServerSandbox(settings=self._settings, checkouts=checkouts, report=self._notice_once).open_program

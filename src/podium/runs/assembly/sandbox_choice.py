@@ -1,20 +1,61 @@
-"""Choose the sandbox for a checkout. Commands run without one if it is turned off, or if the system is not Linux."""
+"""Choose the sandbox for a checkout, in which commands and MCP servers run. Commands run without one if it is turned
+off, or if the system is not Linux.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from ...core.gate import InvalidCall
+from ...files.settings import Settings
 from ...files.settings_document import InstallSettings
+from ...system.checkouts import Checkouts
+from ...system.process_group import ChildProcess
 from ...system.program_folders import describe_changed_programs, list_changed_programs, read_programs
+from ...system.unsandboxed_program import open_start_folder
 from ...tools.command_sandbox import CommandSandbox, InstallSandbox
 from ...values.errors import Mistake
 from ...values.store_address import StoreAddress, make_local_path
 from ...workspace.relay.host_grant import HostGrant
+from ...workspace.relay.sandbox_relay import RelayConfiguration
+from ...workspace.sandbox.agent_process import start_agent
 from ...workspace.sandbox.bubblewrap import Sandbox
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSandbox:
+    """The sandbox for the servers of a run: that of its agents' commands, with an empty home folder for each server."""
+
+    settings: Settings
+    checkouts: tuple[Path, ...]
+    report: Callable[[str], object] = lambda text: None
+
+    @asynccontextmanager
+    async def open_program(
+        self, command: Sequence[str], *, env: Mapping[str, str], directory: Path, readable: Sequence[Path]
+    ) -> AsyncIterator[ChildProcess]:
+        """Start a program for the duration of the block. Raise Mistake if there is no sandbox."""
+        settings = self.settings
+        sandbox = await Sandbox.find(
+            *self.checkouts,
+            home=settings.home,
+            store=find_local_store(settings.store),
+            profile="read-only" if settings.permission_mode == "plan" else "workspace",
+            report=self.report,
+        )
+        relay = RelayConfiguration(hosts=tuple(map(HostGrant.parse, settings.network)), report=self.report)
+        outside = [path for path in readable if not path.is_relative_to(sandbox.checkout)]
+        with open_start_folder(settings.home, Checkouts()) as home:
+            async with start_agent(
+                sandbox, command, home=home, relay=relay, env=env, readable=outside, directory=directory
+            ) as process:
+                yield process
+
 
 PROGRAMS_GUARD = "it can change the programs in your checkout, which you run without looking at them"
 NO_SANDBOX_NOTICE = "Commands run without a sandbox: every allowed command can access everything that you can access."

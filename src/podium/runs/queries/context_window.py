@@ -13,7 +13,7 @@ from ...files.model_role import resolve_models
 from ...files.settings import Settings
 from ...values.errors import Mistake
 from ...views.run_state.model_usage import ContextUse
-from ..assembly.call_options import find_call_options
+from ..assembly.engine_lookup import find_call_options
 from .overview import ShownContext
 
 

@@ -1,22 +1,125 @@
-"""Read the costs of runs over time, by agent and by model."""
+"""Read the costs of runs: in total, by operation, over time, by agent and by model.
+
+Every amount is a sum of the usage that entries record, so the
+totals equal those of all other views.
+"""
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from math import ceil
 from threading import Lock
 
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
 from ...store.reader import DamagedRun, RunSummary, StoreReader
 from ...values.agent import Budget
-from ...values.column import Document, DocumentPart
+from ...values.column import Document, DocumentPart, encode_rows
+from ...values.phase import Activity, Phase
 from ...values.plain_text import format_count
+from ...values.request import Outcome
 from ...values.usage import NO_USAGE, FullUsage, Usage, sum_usage
-from ...views.cost_history import CostHistory, CostState, TimeSplit
-from ...views.run_state.model_usage import UsagePoint
-from ..team_states import read_team_states
+from ...views.run_state import RunState
+from ...views.run_state.activity import PERIOD_KINDS, Period, RunActivity
+from ...views.run_state.model_usage import USAGE_KINDS, RunUsage, UsagePoint, usage_of_event
+from ...views.run_state.tree import OperationNode, RunBudget, RunView
+from .run_listing import RUN_COLUMNS, RunRow, RunTotals, make_run_row
+from .team_states import read_team_states
+
+ACTIVITIES: Sequence[Activity] = ("thinking", "tool", "waiting", "workers", "idle", "starting")
+"""The activities by precedence: if agents do different things at once, the run's time counts as the first of these."""
+OTHER: Sequence[Activity] = ("workers", "idle", "starting")
+"""The activities whose time is reported as `other`."""
+_Seconds = defaultdict[Activity, float]
+
+
+class TimeSplit(Struct, frozen=True, kw_only=True):
+    """Seconds by activity."""
+
+    thinking: float = 0.0
+    tool: float = 0.0
+    waiting: float = 0.0
+    other: float = 0.0
+
+    def __add__(self, more: TimeSplit) -> TimeSplit:
+        return TimeSplit(**{name: getattr(self, name) + getattr(more, name) for name in self.__struct_fields__})
+
+
+class CostHistory(Struct, frozen=True, kw_only=True):
+    """The costs of one run over time. `wall` breaks down the time from `started_at` to `until` by activity."""
+
+    started_at: float
+    until: float
+    points: tuple[UsagePoint, ...] = ()
+    models: dict[str, Usage] = {}
+    wall: TimeSplit = TimeSplit()
+    agents: dict[str, TimeSplit] = {}
+    budget: Budget = Budget()
+    worker_runs: tuple[str, ...] = ()
+    """The runs of the workers that the run started. Their usage is in their own histories."""
+
+
+class CostState(RunState):
+    """The parts of a run's state that its cost history needs."""
+
+    KINDS = (*RunUsage.KINDS, *PERIOD_KINDS, *RunBudget.KINDS)
+
+    activity: RunActivity = field(default_factory=RunActivity)
+    usage: RunUsage = field(default_factory=RunUsage)
+    budget: RunBudget = field(default_factory=RunBudget)
+
+    def build_history(self, *, now: float | None = None) -> CostHistory:
+        """Return the history up to the last entry or, if the run is active, up to `now`."""
+        until = self.activity.at if now is None else max(now, self.activity.at)
+        periods = list(self.activity.iter_periods(until))
+        agents: dict[str, _Seconds] = {}
+        for agent, activity, start, end in periods:
+            agents.setdefault(agent, defaultdict(float))[activity] += max(0.0, end - start)
+        return CostHistory(
+            started_at=self.usage.started_at,
+            until=until,
+            points=tuple(self.usage.points),
+            models=dict(self.usage.models),
+            wall=_to_time_split(_measure_wall(periods, self.usage.started_at, until)),
+            agents={name: _to_time_split(spent) for name, spent in agents.items()},
+            budget=self.budget.current or Budget(),
+            worker_runs=tuple(worker.run for worker in self.activity.workers),
+        )
+
+
+class CostList(Document, frozen=True, kw_only=True):
+    """The costs of runs, individually and in total, and the runs that cannot be read."""
+
+    runs: list[dict[str, object]]
+    usage: FullUsage
+    damaged: Sequence[DamagedRun]
+
+
+class CostNode(DocumentPart, frozen=True, kw_only=True):
+    """An operation with its own usage, and its total usage, which includes that of the operations below it."""
+
+    path: str
+    agent: str
+    trigger: str
+    engine: str
+    outcome: Outcome | None
+    own: FullUsage
+    total: FullUsage
+    children: list[CostNode]
+
+
+class CostTree(Document, frozen=True, kw_only=True):
+    """The costs of one run by operation."""
+
+    run: str
+    state: Phase
+    agent: str
+    started_at: float
+    usage: FullUsage
+    tree: CostNode | None
+
 
 MOST_BUCKETS = 96
 MOST_SERIES = 8
@@ -222,3 +325,65 @@ def project_exhaustion(points: Sequence[UsagePoint], total: Usage, budget: Budge
         now + max(0.0, limit - used) * seconds / rate for limit, used, rate in limits if limit is not None and rate > 0
     ]
     return min(times, default=None)
+
+
+def list_costs(runs: Sequence[RunRow], damaged: Sequence[DamagedRun] = ()) -> CostList:
+    """Return the costs of runs, individually and in total."""
+    total = FullUsage.of(sum_usage(run.usage for run in runs))
+    return CostList(runs=encode_rows(runs, RUN_COLUMNS), usage=total, damaged=damaged)
+
+
+def build_cost_tree(run_view: RunView, *, state: Phase, now: float) -> CostTree:
+    """Return the costs of one run by operation."""
+    started = run_view.started
+    assert started is not None
+    usage = structs.replace(run_view.usage, seconds=now - run_view.started_at)
+    tree = None if run_view.root is None else _build_cost_node(run_view.root, now)
+    return CostTree.of(run_view, state=state, agent=started.agent, usage=usage, tree=tree)
+
+
+def _build_cost_node(node: OperationNode, now: float) -> CostNode:
+    children = [_build_cost_node(child, now) for child in node.children]
+    return CostNode.of(node, own=node.own_usage, total=node_usage(node, now), children=children)
+
+
+def make_cost_row(summary: RunSummary, usages: Iterable[Usage], *, now: float) -> RunRow:
+    """Return a run as a row with the sum of these usages, with `seconds` set to the run's duration."""
+    row = make_run_row(summary, now=now)
+    usage = structs.replace(sum_usage(usages), seconds=row.seconds)
+    return structs.replace(row, totals=RunTotals(usage=usage))
+
+
+def read_run_cost(reader: StoreReader, summary: RunSummary, *, now: float) -> RunRow:
+    """Return a run with its usage, excluding that of its workers. Only the entries that record usage are decoded.
+
+    Entries that a fork shares with another run count only in that run.
+    """
+    entries = reader.read_entries(summary.id, summary.first.seq + summary.started.shared, kinds=tuple(USAGE_KINDS))
+    return make_cost_row(summary, (usage_of_event(entry.event) for entry in entries), now=now)
+
+
+def node_usage(node: OperationNode, now: float) -> Usage:
+    """Return the usage of an operation and of all operations below it."""
+    return structs.replace(node.usage, seconds=(now if node.ended is None else node.ended) - node.started)
+
+
+def _measure_wall(periods: Iterable[Period], since: float, until: float) -> _Seconds:
+    """Return the seconds in which each activity was the first in `ACTIVITIES` that any agent was doing."""
+    changes = sorted(
+        change
+        for _, activity, start, end in periods
+        for change in ((start, 1, activity), (max(start, end), -1, activity))
+    )
+    wall: _Seconds = defaultdict(float)
+    active: Counter[Activity] = Counter()
+    for at, number, activity in [*changes, (until, 0, ACTIVITIES[-1])]:
+        wall[next((one for one in ACTIVITIES if active[one]), ACTIVITIES[-1])] += max(0.0, at - since)
+        since = max(since, at)
+        active[activity] += number
+    return wall
+
+
+def _to_time_split(seconds: _Seconds) -> TimeSplit:
+    other = sum(seconds.get(one, 0.0) for one in OTHER)
+    return TimeSplit(thinking=seconds["thinking"], tool=seconds["tool"], waiting=seconds["waiting"], other=other)

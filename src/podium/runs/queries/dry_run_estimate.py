@@ -18,7 +18,7 @@ from ...values.usage import Usage
 from ...views.run_state.model_usage import usage_of_event
 from ...views.run_state.tree import OperationNode, RunView, map_member_names
 from ..assembly.engine_lookup import list_models
-from ..team_states import read_team_states
+from .team_states import read_team_states
 
 
 class ModelEstimate(Struct, frozen=True, kw_only=True):

@@ -15,9 +15,8 @@ from ...files.settings import Settings
 from ...system.child_process import OutputBuffer, build_environment, run_process
 from ...values.column import Document, DocumentPart
 from ...values.errors import Mistake
-from ..assembly.agent_consent import is_agreed
-from ..assembly.agent_programs import list_agent_programs
-from ..assembly.agent_sandbox import is_in_sandbox
+from ..assembly.agent_sandbox import is_in_sandbox, list_agent_programs
+from ..assembly.consent import is_agreed
 
 VERSION_SECONDS = 10.0
 LARGEST_VERSION = 4096

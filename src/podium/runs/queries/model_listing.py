@@ -12,11 +12,10 @@ from ...engines.model.providers import ALIASES, LOCAL, PROVIDERS, Provider, reso
 from ...files.confirmed_model_servers import load_confirmed_servers
 from ...files.model_role import resolve_models
 from ...files.settings import Settings
-from ...files.tested_models import AbilityRecord, load_ability_records
+from ...files.tested_models import AbilityRecord, describe_test, load_ability_records
 from ...values.column import Column, Document, PageColumn, encode_rows, list_page_columns
 from ...values.plain_text import format_size, join_some
 from ..model_choice import MOST_NAMES, DefaultModel, describe_default_model
-from .ability_summary import describe_test
 
 
 class ProviderRow(Struct, frozen=True, kw_only=True):

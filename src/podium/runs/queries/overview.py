@@ -26,9 +26,9 @@ from ...views.run_state.model_usage import RunUsage
 from ...views.run_state.plans import TeamWork
 from ...views.run_state.tree import OperationNode, RunView
 from ...views.run_state.worker_record import CheckRun, WorkerRecord
-from ..team_states import StateReader, read_team_states
 from .request_details import WaitingRequest, list_request
 from .run_lookup import find_wakeup_time
+from .team_states import StateReader, read_team_states
 from .work_lookup import TeamWorkState, is_team_worker
 
 MOST_ENDED = 10

@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from ...files.agent_hooks import propose_agent_hooks, read_agent_hooks
-from ...files.agent_servers import find_own_servers, propose_agent_servers
+from ...files.agent_trust import find_own_servers, propose_agent_hooks, propose_agent_servers, read_agent_hooks
 from ...files.repo_proposal import OWN, list_own_hooks, list_own_servers, list_proposals, trust_id_for_key
 from ...files.settings_document import merge_documents
 from ...files.settings_files import SettingsFiles

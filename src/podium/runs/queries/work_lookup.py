@@ -21,7 +21,7 @@ from ...values.plan import Criterion, Finding, StepPolicy, StepState, WorkPlan, 
 from ...views.run_state import RunState
 from ...views.run_state.plans import RunPlans, StepUse, TeamWork
 from ...views.run_state.sent_workers import SentWorkers
-from ..team_states import StateReader, read_team_states
+from .team_states import StateReader, read_team_states
 
 
 class PlanStepState(DocumentPart, frozen=True, kw_only=True):

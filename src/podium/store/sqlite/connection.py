@@ -14,7 +14,7 @@ from typing import ClassVar
 from urllib.parse import quote
 
 from ... import __version__
-from ...system.folder_removal import make_private_folder
+from ...system.owned_files import make_private_folder
 from ...values.errors import LeaseLost, StoreCorrupt, StoreFailed
 from ..progress_files import find_recorded_run
 from ..sql_connection import LOCK_SECONDS

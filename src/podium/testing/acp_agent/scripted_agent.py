@@ -22,10 +22,10 @@ from msgspec import Struct
 
 from ...engines.model.model_wire import Message
 from ...engines.script import Move, MoveAttempt, Script, ToolCall, find_script, first_line, parse_script, split_text
-from ...system.atomic_file import replace_file
 from ...system.child_process import OutputBuffer, run_process
 from ...system.json_rpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, JsonRpcPeer, Params, RpcError
 from ...system.line_stream import DescriptorStream
+from ...system.whole_file import replace_file
 from .tool_server import ToolServer, connect_server
 
 AfterDenial = Literal["goes_on", "ends_turn", "ignores"]

@@ -20,8 +20,8 @@ from typing import Any, Protocol
 
 from anyio import to_thread
 
-from ...system.atomic_file import UnreadableFile, read_text_file
 from ...system.locations import escape_file_name
+from ...system.whole_file import UnreadableFile, read_text_file
 from ...values.errors import OutsideFailed
 from ...values.located_yaml import MalformedText, to_plain_value
 from ...values.plain_text import cut_middle, escape_for_terminal, escape_unprintable, truncate_text

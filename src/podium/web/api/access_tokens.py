@@ -17,9 +17,9 @@ from typing import Literal, get_args
 import msgspec
 from msgspec import Struct, structs
 
-from ...system.atomic_file import replace_file
 from ...system.file_lock import hold_file_lock
-from ...system.folder_removal import make_private_folder
+from ...system.owned_files import make_private_folder
+from ...system.whole_file import replace_file
 from ...values.actor import AccessScope
 from ...values.errors import Mistake
 

@@ -14,7 +14,7 @@ from posixpath import dirname, join, normpath
 
 from ...core.journal_rows import GENESIS
 from ...store.reader import StoreReader
-from ...system.host_id import get_username
+from ...system.identity import get_username
 from ...values.event import SCHEMA, decode_entry
 from ...views.run_state.page_state import PageState
 from ..api.sent_entry import add_sentence

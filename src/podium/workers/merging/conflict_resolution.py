@@ -31,7 +31,7 @@ from ...workspace.merging.merge_train import (
 )
 from ...workspace.merging.resolution_commit import commit_resolution_start, find_marked_files
 from ...workspace.merging.trial_merge import CleanMerge, Conflict, MergeSide, try_merge
-from ..branch_name import choose_branch_name
+from ..checkout_placement import choose_branch_name
 from ..delegation import NewWorker, delegate
 
 SUFFIX = "-resolved"

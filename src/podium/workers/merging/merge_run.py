@@ -1,4 +1,7 @@
-"""Merge workers' branches as a train, run the checks after each merge, and report the result."""
+"""Merge workers' branches as a train, run the checks after each merge, and report the result.
+
+A branch that a hook denies is left out.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +12,36 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
+import msgspec
+
 from ...core.gate import InvalidCall
+from ...core.run_hooks import describe_denial
 from ...files.settings import Settings
+from ...runs.assembly.hook_calls import HookCalls
 from ...runs.assembly.sandbox_choice import choose_sandbox
 from ...system.program_folders import select_programs
 from ...tools.run_checks import CHECK_OUTPUT_TAIL, CHECK_TIMEOUT, describe_hidden_exit, make_check_command
 from ...tools.shell import CommandOutput, run_command_line
 from ...values.actor import Actor
 from ...values.column import Document, DocumentPart
+from ...values.event import HookRan
+from ...values.worker_task import RunCheckout
 from ...workspace.git.repository import Repository
 from ...workspace.git.revision import HEADS, branch_tip
-from ...workspace.merging.merge_train import CheckResult, LeftOutBranch, MergedBranch, Train, TrainBranch, build_train
+from ...workspace.merging.merge_train import (
+    CheckResult,
+    LeftOutBranch,
+    MergedBranch,
+    Permit,
+    Train,
+    TrainBranch,
+    build_train,
+)
 from ...workspace.merging.overlap_forecast import BranchChanges, FileChange, Forecast, read_commit_changes
 from ...workspace.merging.trial_merge import name_integration_branch
 from .branch_forecast import ForecastReport, build_forecast_report, forecast_branches
 from .conflict_resolution import ResolverRun
 from .merge_candidates import MergeCandidate
-from .merge_hooks import make_merge_permit
 
 Checks = Mapping[str, Sequence[str]]
 
@@ -164,3 +180,40 @@ class CheckRunner:
         finally:
             sandbox.clean_up()
         return CheckResult(passed=True, checks=tuple(self._checks))
+
+
+def make_merge_permit(
+    settings: Settings, repository: Repository, target: str, tell: Callable[[str], object]
+) -> Permit | None:
+    """Return a function that asks the `before_merge` hooks whether a branch may be merged.
+
+    Return None if there are no such hooks. `tell` is called with any context that a hook adds.
+    """
+    hooks = settings.hooks.get("before_merge", ())
+    if not hooks:
+        return None
+
+    async def ask_hooks(train_branch: TrainBranch, onto: str) -> str:
+        """Return why a branch must not be merged, or an empty string if it may be merged."""
+        fields = {
+            "event": "before_merge",
+            "repo": str(repository.main_folder),
+            "branch": train_branch.branch,
+            "commit": train_branch.merged_commit,
+            "target": target,
+            "onto": onto,
+        }
+        calls = HookCalls(settings, [RunCheckout(root=fields["repo"], path=fields["repo"])])
+        try:
+            for hook in hooks:
+                result = await calls.call(hook, "before_merge", msgspec.json.encode(fields) + b"\n")
+                if result.outcome != "passed":
+                    ran = HookRan(event="before_merge", hook=hook.label, outcome=result.outcome, reason=result.reason)
+                    return describe_denial(ran)
+                if result.context:
+                    tell(f"{train_branch.branch}: {result.context}")
+        finally:
+            calls.close()
+        return ""
+
+    return ask_hooks

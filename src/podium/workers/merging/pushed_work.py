@@ -11,7 +11,7 @@ from anyio import to_thread
 
 from ...store.reader import StoreReader
 from ...store.run_creators import find_foreign_creator
-from ...system.host_id import read_host_id
+from ...system.identity import read_host_id
 from ...values.errors import Mistake, PodiumError
 from ...values.event import KINDS, PushFailed, WorkerPlaced, WorkMoved, WorkPushed
 from ...views.travelled_work import TravelledWork, derive_travelled_work

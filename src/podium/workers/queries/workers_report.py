@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 from msgspec import Struct, field
 
-from ...runs.team_states import StateReader, read_team_states
+from ...runs.queries.team_states import StateReader, read_team_states
 from ...store.reader import StoreReader
 from ...store.worker_index import WorkerIndex
 from ...values.column import DocumentPart, encode_rows
@@ -20,7 +20,7 @@ from ...values.errors import PodiumError
 from ...values.store_address import StoreAddress
 from ...values.usage import FullUsage
 from ...views.run_state.sent_workers import SentWorker, SentWorkers
-from ...views.workers_summary import SharedFile, WorkersSummary
+from ...views.worker_state import SharedFile, WorkersSummary
 from ...workspace.merging.overlap_forecast import Forecast
 from ...workspace.worktrees.worktree_status import WorktreeStatus
 from ..merging.branch_forecast import ForecastReport, build_forecast_report, forecast_branches

@@ -19,8 +19,7 @@ from anyio import Lock, create_task_group, move_on_after, sleep
 from anyio.lowlevel import checkpoint
 
 from ...values.plain_text import escape_unprintable, truncate_text
-from .frame import MAX_FRAME_BYTES, BadFrame, FrameTooLong, Line
-from .line_socket import ConnectionClosed, LineStream
+from .line_socket import MAX_FRAME_BYTES, BadFrame, ConnectionClosed, FrameTooLong, Line, LineStream
 from .wire_message import (
     FromCommander,
     FromWorker,

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta, Struct, structs
 
 from ...values.plain_text import escape_unprintable, truncate_text
-from .frame import BadFrame
+from .line_socket import BadFrame
 
 Id = Annotated[str, Meta(min_length=1, max_length=128)]
 

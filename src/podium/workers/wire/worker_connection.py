@@ -21,8 +21,7 @@ from anyio import CancelScope, create_task_group, fail_after, sleep, wait_readab
 from msgspec import structs
 
 from ...values.errors import PodiumError
-from .frame import BadFrame
-from .line_socket import ConnectionClosed, LineStream, read_peer_uid
+from .line_socket import BadFrame, ConnectionClosed, LineStream, read_peer_uid
 from .link import (
     DEFAULT_LIMITS,
     HandshakeRejected,

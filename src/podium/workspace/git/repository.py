@@ -20,8 +20,8 @@ from pathlib import Path
 
 from anyio import fail_after, to_thread
 
-from ...system.atomic_file import flush_paths
 from ...system.child_process import OutputBuffer, run_process
+from ...system.whole_file import flush_paths
 from ...values.errors import JournalMismatch, Mistake, OutsideFailed
 
 LARGEST_OUTPUT = 64 * 1024 * 1024

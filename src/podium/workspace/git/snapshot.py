@@ -22,10 +22,10 @@ from urllib.parse import quote
 
 from anyio import CancelScope, move_on_after, to_thread
 
-from ...system.atomic_file import flush_paths
 from ...system.child_process import OutputBuffer, build_environment, run_process
 from ...system.file_lock import lock_descriptor, try_lock_descriptor
-from ...system.folder_removal import is_own_name, remove_folder, remove_if_stale
+from ...system.owned_files import is_own_name, remove_folder, remove_if_stale
+from ...system.whole_file import flush_paths
 from ...values.errors import Mistake, OutsideFailed
 from .repository import (
     Checkout,

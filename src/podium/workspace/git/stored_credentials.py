@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from ...core.redaction import CREDENTIALS, is_unusual
-from ...system.atomic_file import UnreadableFile, read_file_bytes
+from ...system.whole_file import UnreadableFile, read_file_bytes
 from ...values.errors import Mistake, OutsideFailed
 from .repository import Repository
 

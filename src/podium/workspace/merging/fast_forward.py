@@ -12,7 +12,7 @@ from pathlib import Path
 
 from anyio import CancelScope, to_thread
 
-from ...system.atomic_file import flush_paths, write_out_files
+from ...system.whole_file import flush_paths, write_out_files
 from ...values.actor import Actor
 from ...values.errors import Mistake, OutsideFailed, PodiumError
 from ...values.plain_text import escape_unprintable, join_some, truncate_text

@@ -18,8 +18,8 @@ import msgspec
 from anyio import to_thread
 from msgspec import Struct
 
-from ...system.atomic_file import replace_file
 from ...system.file_lock import wait_file_lock
+from ...system.whole_file import replace_file
 from ...values.actor import Actor
 from ...values.errors import Mistake, PodiumError
 from ...values.plain_text import escape_unprintable

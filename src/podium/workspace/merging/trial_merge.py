@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from ...values.errors import OutsideFailed
 from ...values.plain_text import escape_unprintable, truncate_text
-from ...views.adr_files import ADR_FOLDER, link_adr_files, renumber_adr_files
+from ...views.decision_record import ADR_FOLDER, link_adr_files, renumber_adr_files
 from ..git.folder_files import list_folder_blobs, read_blobs
 from ..git.repository import GitLocation, call_git, read_git_output
 from ..git.revision import HEADS, decode_path, resolve_location, resolve_tree

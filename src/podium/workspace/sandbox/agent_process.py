@@ -17,7 +17,7 @@ from subprocess import PIPE
 from anyio import create_task_group
 
 from ...system.child_process import SandboxedCommand, build_environment, wait_for_breach
-from ...system.folder_removal import make_private_folder
+from ...system.owned_files import make_private_folder
 from ...system.process_group import GRACE, ChildProcess, start_process
 from ...values.errors import Mistake
 from ..relay.sandbox_relay import RelayConfiguration, SandboxRelay

@@ -23,7 +23,7 @@ from anyio import to_thread
 
 from ...policy.path_rules import PROTECTED, is_protected
 from ...system.child_process import SandboxedCommand, build_environment
-from ...system.folder_removal import make_private_folder, remove_stale_files
+from ...system.owned_files import make_private_folder, remove_stale_files
 from ...system.program_folders import PACKAGE_CACHES, PACKAGES, list_links
 from ...system.trace_parent import trace_variables
 from ...values.errors import Mistake

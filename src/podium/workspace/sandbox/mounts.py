@@ -24,7 +24,7 @@ from pathlib import Path, PurePosixPath
 from threading import Lock, Timer
 from typing import Literal
 
-from ...system.folder_removal import make_private_folder
+from ...system.owned_files import make_private_folder
 from ...values.errors import Mistake
 from ..git.repository import Repository
 

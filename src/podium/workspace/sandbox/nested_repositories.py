@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from ...system.folder_removal import make_private_folder
+from ...system.owned_files import make_private_folder
 from ...values.errors import Mistake
 from ...values.plain_text import escape_unprintable
 from ..git.repository import Repository

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...system.folder_removal import make_owned_name, make_private_folder
+from ...system.owned_files import make_owned_name, make_private_folder
 from .mounts import Mount
 
 

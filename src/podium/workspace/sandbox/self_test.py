@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...system.child_process import OutputBuffer, build_environment, run_process
-from ...system.folder_removal import make_owned_name
+from ...system.owned_files import make_owned_name
 
 if TYPE_CHECKING:
     from .bubblewrap import Sandbox

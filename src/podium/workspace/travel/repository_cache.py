@@ -21,7 +21,7 @@ from pathlib import Path
 from anyio import to_thread
 
 from ...system.file_lock import wait_file_lock
-from ...system.folder_removal import remove_folder
+from ...system.owned_files import remove_folder
 from ...values.errors import OutsideFailed
 from ..git.repository import Checkout, Repository, call_git, read_git_output, split_nul_paths
 from ..git.snapshot import SNAPSHOT_SECONDS, as_ref_name, find_nested_repositories, take_snapshot, write_commit

@@ -17,8 +17,8 @@ from pathlib import Path
 from anyio import to_thread
 from msgspec import structs
 
-from ...system.folder_removal import make_private_folder, remove_folder
-from ...system.host_id import read_host_id
+from ...system.identity import read_host_id
+from ...system.owned_files import make_private_folder, remove_folder
 from ...values.errors import Mistake, OutsideFailed
 from ...values.worker_task import WorkerTask
 from ..git.branch import HEADS, list_git_worktrees

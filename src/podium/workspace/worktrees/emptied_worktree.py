@@ -13,7 +13,7 @@ from pathlib import Path
 
 from anyio import to_thread
 
-from ...system.folder_removal import remove_folder
+from ...system.owned_files import remove_folder
 from ..git.branch import HEADS
 from ..git.repository import Checkout, read_git_output
 from ..git.snapshot import flush_worktree

@@ -16,7 +16,7 @@ from pathlib import Path
 from anyio import CancelScope, to_thread
 
 from ...store.worktree_ledger import Ledger, WorktreeRow
-from ...system.folder_removal import remove_folder
+from ...system.owned_files import remove_folder
 from ...values.errors import Mistake, OutsideFailed, PodiumError
 from ..git.branch import HEADS, list_branches, list_git_worktrees, must_be_branch_name, must_not_overlap_branches
 from ..git.repository import Checkout, Repository, call_git, read_git_output

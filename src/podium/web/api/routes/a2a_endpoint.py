@@ -44,7 +44,7 @@ from ....values.actor import Actor, get_scope
 from ....values.errors import NoSuchRun, PodiumError
 from ....values.phase import FINAL_PHASES, Phase
 from ....views.run_report import Report
-from ....workers.background_run import BackgroundRun, enqueue_background_run
+from ....workers.delegation import BackgroundRun, enqueue_background_run
 from ..event_stream import HEARTBEAT_SECONDS
 from ..route_parameters import Server
 from ..scopes import ApiRequest, get_token, may_read, require_scope

@@ -8,9 +8,8 @@ from contextvars import Context
 from litestar import get
 
 from ....files.settings import Settings
-from ....runs.queries.health_checks import collect_facts
+from ....runs.queries.health_checks import Fact, collect_facts
 from ....runs.queries.model_listing import ModelLists, encode_models, load_models
-from ....runs.queries.store_health import Fact
 from ....values.column import Document
 from ..route_parameters import RepoFolder, Server
 from ..scopes import ApiRequest, get_token, may_read

@@ -8,8 +8,13 @@ from litestar import get
 from msgspec import structs
 
 from ....runs import find
-from ....runs.queries.cost_overview import RunCostOverview, StoreCostOverview, build_cost_overview
-from ....runs.queries.run_cost import list_costs, make_cost_row
+from ....runs.queries.cost_overview import (
+    RunCostOverview,
+    StoreCostOverview,
+    build_cost_overview,
+    list_costs,
+    make_cost_row,
+)
 from ....runs.queries.run_listing import RUN_COLUMNS, make_run_row
 from ....runs.queries.run_lookup import open_reader
 from ....store.reader import DamagedRun, StoreReader

@@ -22,8 +22,7 @@ from ....workers.queries.worker_diff import read_worker_diff, require_own_branch
 from ....workers.queries.worker_lookup import RepoContext, load_worker_state
 from ....workers.review_round import ReviewRequest, SentReview, send_review
 from ....workspace.merging.partial_commit import ChosenFile
-from ..command_once import run_once
-from ..route_parameters import CurrentActor, IdempotencyKey, RunPrefix, Server
+from ..route_parameters import CurrentActor, IdempotencyKey, RunPrefix, Server, run_once
 from ..scopes import ApiRequest, may, may_read
 from ..server_context import ServerContext
 from .workers import EmptyMerge, MergePreview, must_allow_checks, preview_plan

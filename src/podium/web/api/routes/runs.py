@@ -15,7 +15,7 @@ from msgspec import Raw, Struct, convert
 from ....core.journal_rows import GENESIS
 from ....files.settings import Settings
 from ....runs import find, run_steering
-from ....runs.queries.run_cost import CostNode, build_cost_tree
+from ....runs.queries.cost_overview import CostNode, build_cost_tree
 from ....runs.queries.run_listing import RUN_COLUMNS, make_run_row
 from ....runs.queries.run_lookup import open_reader
 from ....runs.queries.run_states import MOST_CHANGES
@@ -34,9 +34,8 @@ from ....values.request import as_attached_files
 from ....values.team_options import Mode
 from ....values.usage import FullUsage
 from ....views.run_state.tree import RunView
-from ....workers.background_run import BackgroundRun, enqueue_background_run
-from ..command_once import run_once
-from ..route_parameters import CurrentActor, IdempotencyKey, RunPrefix, Server
+from ....workers.delegation import BackgroundRun, enqueue_background_run
+from ..route_parameters import CurrentActor, IdempotencyKey, RunPrefix, Server, run_once
 from ..scopes import ApiRequest, get_token, may, may_read, require_scope
 from ..sent_entry import StoredEntries, StoredEntry, add_sentence
 from ..server_context import ServerContext

@@ -11,7 +11,7 @@ from litestar.response import Response
 from msgspec import Struct
 
 from ....runs import find
-from ....runs.queries.decision_lookup import find_decision, find_decision_repo, list_decisions
+from ....runs.queries.repository_decisions import find_decision, find_decision_repo, list_decisions
 from ....runs.queries.run_lookup import open_reader
 from ....runs.queries.work_lookup import TeamPlan, list_work_runs
 from ....store.reader import StoreReader

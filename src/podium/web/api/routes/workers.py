@@ -21,7 +21,6 @@ from ....values.errors import Mistake
 from ....values.plain_text import truncate_text
 from ....values.worker_task import DEFAULT_WORKER_AGENT
 from ....views.worker_state import WorkerState
-from ....workers.best_of_team import MOST_TIMES, Choose
 from ....workers.delegation import NewWorker, delegate
 from ....workers.merging.branch_forecast import (
     ForecastReport,
@@ -48,11 +47,11 @@ from ....workers.merging.merge_run import MergeReport
 from ....workers.queries.worker_listing import WORKER_COLUMNS, make_worker_rows
 from ....workers.queries.worker_lookup import RepoContext, load_readable_states, read_worktree_statuses
 from ....workers.queries.worktree_listing import WORKTREE_COLUMNS, WorktreeRow
+from ....workers.worker_options import MOST_TIMES, Choose
 from ....workspace.git.repository import Repository
 from ....workspace.merging.merge_train import LeftOutBranch, MergedBranch
 from ....workspace.worktrees.cleanup import list_worktrees
-from ..command_once import run_once
-from ..route_parameters import CurrentActor, IdempotencyKey, RepoFolder, Server
+from ..route_parameters import CurrentActor, IdempotencyKey, RepoFolder, Server, run_once
 from ..scopes import ApiRequest, get_token, may, may_read, require_scope
 from ..server_context import ServerContext
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Generic, Protocol, TypeVar
 
-from ..store.reader import StoreReader
-from ..views.run_state import RunState
+from ...store.reader import StoreReader
+from ...views.run_state import RunState
 
 
 class HasWorkers(Protocol):

@@ -1,4 +1,7 @@
-"""Require the user's consent to model servers on this machine.
+"""Require the user's consent before an installed coding agent or a model server on this machine is used.
+
+A coding agent uses the user's own login and can cost money, so neither a repository's files nor a model can choose it
+unless the user has confirmed it, or has defined it in their own settings.
 
 Any program can listen on a port. Therefore, neither a repository's files nor a model that delegates a task can have
 prompts sent to a local server unless the user has approved the server: by confirming it, by naming it in their
@@ -9,10 +12,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from ...engines.acp.agent_program import AgentProgram
 from ...engines.model.providers import PROVIDERS, resolve_base_url
+from ...files.confirmed_model_servers import load_confirmed
 from ...files.settings import Settings
+from ...values.agent import Agent
 from ...values.errors import Mistake
 from ...values.local_provider import find_local_provider, list_local_providers
+
+
+def is_agreed(program: AgentProgram, settings: Settings) -> bool:
+    """Return whether the user has agreed to the use of a coding agent."""
+    return program.is_own or program.name in load_confirmed(settings.home).agents
+
+
+def require_agent_consent(agent: Agent, program: AgentProgram, settings: Settings) -> None:
+    """Raise Mistake if an agent that the user did not write uses a coding agent without the user's consent."""
+    if agent.source not in ("user", "code") and not is_agreed(program, settings):
+        raise Mistake(
+            f"{agent.name} uses {program.name}, a coding agent that you have not confirmed; it uses your own login "
+            f"and can cost money; to confirm it, run podium engines use {program.name}"
+        )
 
 
 def require_consent(models: Iterable[str], settings: Settings, environ: Mapping[str, str], *, chooser: str) -> None:

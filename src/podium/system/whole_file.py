@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ..values.errors import Mistake
-from .folder_removal import make_private_folder
+from .owned_files import make_private_folder
 
 MAX_FILE_BYTES = 1024 * 1024
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from ..values.actor import Actor, Channel
 from ..values.errors import Mistake
-from .atomic_file import replace_file
 from .file_lock import hold_file_lock
+from .whole_file import replace_file
 
 VARIABLES = ("LOGNAME", "USER", "LNAME", "USERNAME")
 """The variables that `getpass.getuser` reads, in its order."""
