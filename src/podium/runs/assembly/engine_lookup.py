@@ -1,5 +1,6 @@
-"""Find the models, the engine and the options of calls for an agent. Roles are resolved; agents without a model use the
-default model.
+"""Find the models, the engine and the options of calls for an agent.
+
+Roles are resolved; agents without a model use the default model.
 """
 
 from __future__ import annotations

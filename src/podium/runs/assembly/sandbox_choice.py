@@ -1,5 +1,6 @@
-"""Choose the sandbox for a checkout, in which commands and MCP servers run. Commands run without one if it is turned
-off, or if the system is not Linux.
+"""Choose the sandbox for a checkout, in which commands and MCP servers run.
+
+Commands run without one if it is turned off, or if the system is not Linux.
 """
 
 from __future__ import annotations
