@@ -113,7 +113,7 @@ MOVING_COMMANDS = {"update-ref", "merge", "push", "branch", "reset"}
 """The git commands that move branches."""
 
 REMOVING_BRANCHES = {
-    "cli/commands/worktrees.py": {"update-ref", "remove_finished_refs"},  # removes only what is merged
+    "cli/workers/worktrees.py": {"update-ref", "remove_finished_refs"},  # removes only what is merged
 }
 """The modules of surfaces that remove branches."""
 

@@ -105,7 +105,6 @@ _SHARED_MODULES = {
     "commands.hosts": ("host",),
     "commands.local_models": ("models add", "models remove", "models test"),
     "commands.logs": ("audit", "verify"),
-    "commands.merge": ("workers merge",),
     "commands.plan": ("artifacts", "decisions"),
     "commands.run": ("follow",),
     "commands.serve": ("mcp", "acp"),
@@ -113,10 +112,13 @@ _SHARED_MODULES = {
     "commands.resume": ("workers resume",),
     "commands.team_set": ("team set",),
     "commands.teams": ("team",),
-    "commands.workers_wait": ("workers wait",),
-    "commands.worktrees": ("workers cleanup",),
     "chat.chat": ("chat",),
     "demo.demo": ("demo",),
+    "workers.delegate": ("delegate",),
+    "workers.merge": ("merge", "workers merge"),
+    "workers.workers": ("workers",),
+    "workers.workers_wait": ("workers wait",),
+    "workers.worktrees": ("worktrees", "workers cleanup"),
 }
 _MODULES = {name: module for module, names in _SHARED_MODULES.items() for name in names}
 

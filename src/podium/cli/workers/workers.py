@@ -28,6 +28,7 @@ from ...workers.queries.worker_listing import (
 )
 from ...workers.queries.worker_lookup import RepoContext, load_readable_states, read_worktree_statuses
 from ...workspace.worktrees.worktree_status import WorktreeStatus
+from ..commands import logs
 from ..lazy_group import LazyCommandGroup
 from ..output import exit_codes
 from ..output.agent_text import AgentText, format_agent_text, format_output
@@ -42,7 +43,6 @@ from ..output.text import (
     print_to_stderr,
     truncate_line,
 )
-from . import logs
 
 LONGEST_TASK = 300
 NAMES = ("status", "wait", "cancel", "logs", "output", "diff", "merge", "cleanup", "resume")

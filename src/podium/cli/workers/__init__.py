@@ -1,0 +1,1 @@
+"""The commands that delegate work to workers, inspect them and merge their branches."""
