@@ -144,7 +144,7 @@ Options:
 First steps: podium demo, then podium doctor."""
 
 
-def build_version_text() -> str:
+def _build_version_text() -> str:
     """Return the text of `podium --version`."""
     return f"podium {__version__}"
 
@@ -155,7 +155,7 @@ def answer_help_or_version(arguments: list[str]) -> str | None:
         case [] | ["--help" | "-h" | "help"]:
             return build_help_text()
         case ["--version"]:
-            return build_version_text()
+            return _build_version_text()
         case ["--debug", *rest]:
             return answer_help_or_version(rest)
     return None

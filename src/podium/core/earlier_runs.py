@@ -37,12 +37,12 @@ async def load_earlier_turns(run: str, read_rows: ReadRows) -> tuple[PastTurn, .
     while run:
         if not (rows := await read_rows(run)):
             raise Mistake(f"cannot continue from run {run!r}: not found; run podium ps to list the runs")
-        earlier = read_earlier_run(rows)
+        earlier = _read_earlier_run(rows)
         turns[:0], run = earlier.turns, earlier.after
     return tuple(turns)
 
 
-def read_earlier_run(rows: Sequence[JournalRow]) -> EarlierRun:
+def _read_earlier_run(rows: Sequence[JournalRow]) -> EarlierRun:
     """Read the turns of a run that has ended or has no owner."""
     started = decode_entry(rows[0].line).started
     return EarlierRun(list(_iter_past_turns(rows, started)), started.after)

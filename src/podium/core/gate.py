@@ -240,7 +240,7 @@ class Gate:
                 action,
                 reason=verdict.reason,
                 shown=prepared.shown,
-                agent_reason=find_agent_reason(place.timeline.index.last_replies.get(place.operation), call),
+                agent_reason=_find_agent_reason(place.timeline.index.last_replies.get(place.operation), call),
                 can_be_rule=not opens_more,
             )
             if not answered.is_allowed:
@@ -425,7 +425,7 @@ def _add_context(answer: ToolAnswer, context: str) -> ToolAnswer:
     return replace(answer, text=f"{answer.text}\n{context}") if context else answer
 
 
-def find_agent_reason(reply: ModelReplied | None, call: ToolUse) -> str:
+def _find_agent_reason(reply: ModelReplied | None, call: ToolUse) -> str:
     """Return the agent's own reason for a call as one line, or an empty string if the reply does not contain the call.
 
     The reason is the end of the reply's text or, if the reply has no text, the end of its reasoning.

@@ -83,7 +83,7 @@ class Redaction:
         """Return the text with secrets replaced, and with the credentials in its URLs replaced."""
         if self._pattern is not None:
             text = self._pattern.sub(lambda found: self._names[found[0]], text)
-        return redact_url_users(text)
+        return _redact_url_users(text)
 
     def redact_line(self, line: bytes, *, with_urls: bool = True) -> bytes:
         """Return a line of JSON with secrets replaced, and with the credentials in its URLs replaced if `with_urls`."""
@@ -116,7 +116,7 @@ def is_unusual(text: str) -> bool:
 NO_REDACTION = Redaction()
 
 
-def redact_url_users(text: str) -> str:
+def _redact_url_users(text: str) -> str:
     """Return the text with the credentials in its URLs replaced: the user of a web page, or any user's password."""
     if "@" not in text and "40" not in text:
         return text

@@ -92,7 +92,7 @@ class RunHooks:
 
     def select_hooks(self, event: HookEvent, tool: str) -> list[Hook]:
         """Return the hooks in the settings for this event and this tool."""
-        return [hook for hook in self._hooks.get(event, ()) if is_hook_for(hook, tool)]
+        return [hook for hook in self._hooks.get(event, ()) if _is_hook_for(hook, tool)]
 
     async def call(
         self,
@@ -192,11 +192,11 @@ class ActionHooks:
         """
         return [
             *((hook, "") for hook in self._run_hooks.select_hooks(event, tool)),
-            *((hook, self._agent) for hook in self._own.get(event, ()) if is_hook_for(hook, tool)),
+            *((hook, self._agent) for hook in self._own.get(event, ()) if _is_hook_for(hook, tool)),
         ]
 
 
-def is_hook_for(hook: Hook, tool: str) -> bool:
+def _is_hook_for(hook: Hook, tool: str) -> bool:
     """Return whether a hook is called for a tool. Tools can be given as patterns such as `mcp__*`."""
     name = normalise_tool_name(tool)
     return not hook.tools or any(

@@ -132,7 +132,7 @@ def parse_arguments(call: ToolUse, arguments_type: type[T]) -> T:
     if call.unreadable:
         raise InvalidCall(
             f"The arguments for {call.name} are not a JSON object; give an object with "
-            f"{format_names(arguments_type.__struct_fields__)}."
+            f"{_format_names(arguments_type.__struct_fields__)}."
         )
     try:
         return msgspec.convert(call.arguments, arguments_type)
@@ -144,12 +144,12 @@ def _explain_invalid_arguments(tool: str, arguments_type: type[Struct], message:
     if missing := _MISSING.match(message):
         return (
             f"{tool} was called without the required argument {_format_argument(missing)}; the tool takes "
-            f"{format_names(arguments_type.__struct_fields__)}."
+            f"{_format_names(arguments_type.__struct_fields__)}."
         )
     if unknown := _UNKNOWN.match(message):
         return (
             f"{tool} has no argument {_format_argument(unknown)}; it takes "
-            f"{format_names(arguments_type.__struct_fields__)}."
+            f"{_format_names(arguments_type.__struct_fields__)}."
         )
     if wrong := _WRONG.match(message):
         return f"{tool} got an invalid `{wrong['at']}`: {wrong['what'][:1].lower()}{wrong['what'][1:]}."
@@ -161,7 +161,7 @@ def _format_argument(match: re.Match[str]) -> str:
     return f"`{at}.{match['name']}`" if at else f"`{match['name']}`"
 
 
-def format_names(names: Sequence[str]) -> str:
+def _format_names(names: Sequence[str]) -> str:
     """Join argument names for a message."""
     if not names:
         return "no arguments"

@@ -101,7 +101,7 @@ class ModelProber:
         """Measure a long reply. Return False if the server sent nothing in time: further probes would be useless."""
         self._announce(probes.STREAMING)
         limits = self._limits
-        reply = await measure_call(
+        reply = await _measure_call(
             self._wire, self._make_call(probes.STREAMING), seconds=limits.first_token, reading=limits.reading
         )
         if reply.error is not None and _is_final(reply.error):
@@ -197,7 +197,7 @@ class ModelProber:
     async def _call(self, probe: str) -> ProbeReply:
         if probe != probes.CONCURRENCY:
             self._announce(probe)
-        return await measure_call(self._wire, self._make_call(probe), seconds=self._limits.call)
+        return await _measure_call(self._wire, self._make_call(probe), seconds=self._limits.call)
 
     def _make_call(self, probe: str) -> ModelCall:
         return make_probe_call(self._address.model, probe)
@@ -208,7 +208,7 @@ class ModelProber:
         self._report(result)
 
 
-async def measure_call(wire: Wire, call: ModelCall, *, seconds: float, reading: float | None = None) -> ProbeReply:
+async def _measure_call(wire: Wire, call: ModelCall, *, seconds: float, reading: float | None = None) -> ProbeReply:
     """Make a call and return its reply with its timing, or with the error if the call failed. Stop after `seconds`.
 
     If `reading` is given, `seconds` limits only the wait for the first piece, and the rest of the reply is read for at

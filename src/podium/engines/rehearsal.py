@@ -46,18 +46,18 @@ class RehearsalWire:
     """The adapter that replies according to the rehearsal's rules."""
 
     def stream(self, call: ModelCall) -> AsyncGenerator[ReplyPart, None]:
-        move = cut_to_limit(choose_move(call), call)
+        move = cut_to_limit(_choose_move(call), call)
         return stream_move(lambda call: MoveAttempt(move=move, place=count_earlier_calls(call)), call)
 
 
-def choose_move(call: ModelCall) -> Move:
+def _choose_move(call: ModelCall) -> Move:
     """Return the rehearsal's reply to this call."""
     request = last_request(call)
     is_open = bool(call.messages) and call.messages[-1].role == "user"
     router = next((tool for tool in call.tools if tool.name == "route_to"), None)
     if router is not None and is_open:
         return choose_route(router, request)
-    if is_open and (team_move := choose_team_move(call, request)) is not None:
+    if is_open and (team_move := _choose_team_move(call, request)) is not None:
         return team_move
     helpers = [tool.name for tool in call.tools if tool.parameters.get("required") == ["request"]]
     if helpers and is_open:
@@ -71,12 +71,12 @@ def choose_move(call: ModelCall) -> Move:
     )
 
 
-def choose_team_move(call: ModelCall, request: str) -> Move | None:
+def _choose_team_move(call: ModelCall, request: str) -> Move | None:
     """Return the rehearsed reply of a team's lead, judge or member, or None if the call is for none of these roles.
 
     A lead assigns a task to every worker, asks for one more iteration and accepts the second result.
     """
-    if (move := choose_vote(call) or choose_work_move(call, request)) is not None:
+    if (move := _choose_vote(call) or _choose_work_move(call, request)) is not None:
         return move
     turns = sum(message.role == "assistant" for message in call.messages)
     if workers := _WORKERS.findall(request.partition("## Workers")[2].partition("## Rules")[0]):
@@ -102,7 +102,7 @@ def choose_team_move(call: ModelCall, request: str) -> Move | None:
     return None
 
 
-def choose_vote(call: ModelCall) -> Move | None:
+def _choose_vote(call: ModelCall) -> Move | None:
     """Return the vote of an agent that is asked to vote or to decide, or None if the call asks for neither."""
     for tool in call.tools:
         if tool.name in ("cast_ballot", "decide") and (options := tool.parameters["properties"]["option"].get("enum")):
@@ -157,13 +157,13 @@ def _quote_request(request: str) -> str:
     return line if len(line) <= LONGEST_QUOTE else f"{line[: LONGEST_QUOTE - 1]}…"
 
 
-def choose_work_move(call: ModelCall, request: str) -> Move | None:
+def _choose_work_move(call: ModelCall, request: str) -> Move | None:
     """Return the rehearsed reply of a planner, a reviewer, a step's owner or a lead that writes the final report.
 
     Return None for other calls.
     """
     if request.startswith("You plan a piece of work"):
-        return Move(says=make_rehearsed_plan(request))
+        return Move(says=_make_rehearsed_plan(request))
     if request.startswith("Review this plan"):
         return Move(says=f"ACCEPT: {LABEL} nothing was reviewed")
     if request.startswith("Review one step"):
@@ -181,7 +181,7 @@ def choose_work_move(call: ModelCall, request: str) -> Move | None:
     return None
 
 
-def make_rehearsed_plan(request: str) -> str:
+def _make_rehearsed_plan(request: str) -> str:
     """Return a plan with a step for each member except planners and reviewers.
 
     If there are two or more of these steps, a last step combines their results. The plan has at most `MOST_STEPS`

@@ -36,16 +36,16 @@ def check_agents(
     contains the names of agents whose files have errors; these agents do not count as missing.
     """
     found = [
-        *check_references(agents, known=known, broken=broken),
-        *check_combinations(agents),
-        *check_handoffs(agents),
+        *_check_references(agents, known=known, broken=broken),
+        *_check_combinations(agents),
+        *_check_handoffs(agents),
     ]
-    if round_trips := tuple(check_cycles(agents)):
+    if round_trips := tuple(_check_cycles(agents)):
         return (*found, *round_trips)
-    return (*found, *check_depth(agents))
+    return (*found, *_check_depth(agents))
 
 
-def check_references(
+def _check_references(
     agents: Agents, *, known: Collection[str] = (), broken: Collection[str] = ()
 ) -> Iterator[Diagnostic]:
     """Yield an error for each missing agent that an agent refers to.
@@ -63,13 +63,13 @@ def check_references(
         for reference in absent[:MAX_MISSING]:
             hint = f"; {suggest_names(reference.name, exist, but=agent.name)}" if hints < MAX_HINTS else ""
             hints += 1
-            key = find_reference_key(agent, reference)
+            key = _find_reference_key(agent, reference)
             yield _make_error(agent, key, f"agent {quote_text(reference.name)} not found{hint}")
         if len(absent) > MAX_MISSING:
             yield _make_error(agent, "", f"{len(absent) - MAX_MISSING} more agents listed here were not found")
 
 
-def check_combinations(agents: Agents) -> Iterator[Diagnostic]:
+def _check_combinations(agents: Agents) -> Iterator[Diagnostic]:
     """Yield an error for each conflict between the keys of an agent, and for each required key that is missing."""
     for agent in agents.values():
         if agent.advisors is not None:
@@ -119,7 +119,7 @@ def _check_team(agent: Agent) -> Iterator[Diagnostic]:
         yield _make_error(agent, "team.members", message)
 
 
-def check_handoffs(agents: Agents) -> Iterator[Diagnostic]:
+def _check_handoffs(agents: Agents) -> Iterator[Diagnostic]:
     """Yield an error for each handoff where the output might not match the input of the receiving agent."""
     for agent in agents.values():
         receiver = agents.get(agent.handoff or "")
@@ -139,22 +139,22 @@ def _find_output_agents(agents: Agents, agent: Agent) -> list[Agent]:
     return [agents[name] for name in names]
 
 
-def check_cycles(agents: Agents) -> Iterator[Diagnostic]:
-    """Yield an error for each cycle that `find_cycles` finds, with the whole path.
+def _check_cycles(agents: Agents) -> Iterator[Diagnostic]:
+    """Yield an error for each cycle that `_find_cycles` finds, with the whole path.
 
     After MAX_CYCLES cycles, one more error says that there are others.
     """
-    for number, path in enumerate(find_cycles(agents)):
+    for number, path in enumerate(_find_cycles(agents)):
         if number == MAX_CYCLES:
             yield _make_error(agents[path[0]], "", f"more than {MAX_CYCLES} cycles; break the reported ones first")
             return
         agent, following = agents[path[0]], path[1]
-        key = next((find_reference_key(agent, edge) for edge in iter_edges(agent) if edge.name == following), "")
+        key = next((_find_reference_key(agent, edge) for edge in iter_edges(agent) if edge.name == following), "")
         message = f"agents form a cycle: {' -> '.join(path)}; remove one of these references"
         yield _make_error(agent, key, message)
 
 
-def find_cycles(agents: Agents) -> Iterator[list[str]]:
+def _find_cycles(agents: Agents) -> Iterator[list[str]]:
     """Yield cycles, each as a path that starts and ends with the same agent.
 
     Each edge is followed only once, so if several cycles share edges, some of them may not be found.
@@ -180,7 +180,7 @@ def find_cycles(agents: Agents) -> Iterator[list[str]]:
                 del place[left]
 
 
-def check_depth(agents: Agents) -> Iterator[Diagnostic]:
+def _check_depth(agents: Agents) -> Iterator[Diagnostic]:
     """Yield an error for each top-level agent whose tree of agents is too deep."""
     needed = {name for agent in agents.values() for name in _list_dependencies(agents, agent.name)}
     levels = _count_levels(agents)
@@ -212,7 +212,7 @@ def _count_levels(agents: Agents) -> dict[str, int]:
     return levels
 
 
-def find_reference_key(agent: Agent, reference: Reference) -> str:
+def _find_reference_key(agent: Agent, reference: Reference) -> str:
     """Return the key in the agent's file that contains a reference."""
     if reference.kind == "tool":
         return "agents" if reference.name in agent.agents else "tools"
@@ -268,7 +268,7 @@ def find_schema_mismatches(output: object, needed: object, *, place: str = "", d
         return
     if any(word in schema for schema in (output, needed) for word in UNSUPPORTED_KEYWORDS):
         return
-    given, wanted = list_types(output), list_types(needed)
+    given, wanted = _list_types(output), _list_types(needed)
     if given and wanted and not given <= wanted:
         what = f"the property {quote_text(place)}" if place else "the output"
         yield f"{what} is {' or '.join(sorted(given))}, but must be {' or '.join(sorted(wanted))}"
@@ -295,7 +295,7 @@ def _compare_properties(output: dict[str, Any], needed: dict[str, Any], *, place
         yield from find_schema_mismatches(given.get(name), schema, place=path, depth=depth + 1)
 
 
-def list_types(schema: dict[str, Any]) -> frozenset[str]:
+def _list_types(schema: dict[str, Any]) -> frozenset[str]:
     """Return the types that a schema allows, or an empty set if it has no `type`. `number` includes `integer`."""
     named = schema.get("type")
     found = {named} if isinstance(named, str) else set(_as_names(named))

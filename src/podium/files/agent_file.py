@@ -94,7 +94,7 @@ def _parse_agent(context: ParseContext, data: bytes, *, source: Source) -> Agent
     else:
         sentence = extract_first_sentence(parts.prompt)
         found = read_keys(
-            top, stem=strip_agent_suffix(context.file), prompt=parts.prompt, description=sentence, source=source
+            top, stem=_strip_agent_suffix(context.file), prompt=parts.prompt, description=sentence, source=source
         )
         return _build_agent_file(context, found)
     return _build_agent_file(context)
@@ -102,7 +102,7 @@ def _parse_agent(context: ParseContext, data: bytes, *, source: Source) -> Agent
 
 def _build_agent_file(context: ParseContext, found: FrontmatterAgent | None = None) -> AgentFile:
     """Build an `AgentFile` from the diagnostics in `context` and the agent in `found`, if any."""
-    guess = strip_agent_suffix(context.file)
+    guess = _strip_agent_suffix(context.file)
     name = guess if is_agent_name(guess) else to_agent_name(guess) or context.display_path
     agent = None
     context.diagnostics.sort(key=lambda finding: finding.line or 0)
@@ -132,7 +132,7 @@ def split_frontmatter(text: str) -> FileParts | None:
     raise MalformedText("the frontmatter that starts here is not closed; add a line --- below its last key", line=1)
 
 
-def strip_agent_suffix(path: Path) -> str:
+def _strip_agent_suffix(path: Path) -> str:
     """Return the file's name without the suffix `.md` or `.agent.md`."""
     return escape_file_name(path.name).removesuffix(".md").removesuffix(".agent")
 

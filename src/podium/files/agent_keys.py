@@ -55,8 +55,8 @@ def read_keys(top: FieldReader, *, stem: str, prompt: str, description: str, sou
         fields["advisors"].add_warning("consult is an alias of advisors; use advisors")
     values = read_each({key: field for key, field in fields.items() if key != "name"}, AGENT_KEYS)
     other = {to_camel_case(key): value for key, value in read_each(fields, OTHER_KEYS).items()}
-    name, display_name = read_name(top, fields.get("name"), stem)
-    reject_duplicate_destinations(fields)
+    name, display_name = _read_name(top, fields.get("name"), stem)
+    _reject_duplicate_destinations(fields)
     if top.context.has_error:
         return FrontmatterAgent(name=name, agent=None)
     values["description"] = values.get("description") or description
@@ -69,7 +69,7 @@ def read_keys(top: FieldReader, *, stem: str, prompt: str, description: str, sou
     return FrontmatterAgent(name=name, agent=Agent(prompt=prompt, other=other, **identity, **values))
 
 
-def read_name(top: FieldReader, reader: FieldReader | None, stem: str) -> tuple[str, str]:
+def _read_name(top: FieldReader, reader: FieldReader | None, stem: str) -> tuple[str, str]:
     """Return the agent's name and its display name, which is empty unless the name was converted.
 
     An invalid name is converted if the file was written for another program; otherwise it is an error.
@@ -92,7 +92,7 @@ def read_name(top: FieldReader, reader: FieldReader | None, stem: str) -> tuple[
     return made, ""
 
 
-def reject_duplicate_destinations(fields: Mapping[str, FieldReader]) -> None:
+def _reject_duplicate_destinations(fields: Mapping[str, FieldReader]) -> None:
     """Add an error if both `router` and `agents` list destinations."""
     router, agents = fields.get("router"), fields.get("agents")
     if router and agents and isinstance(router.node, MappingNode) and "destinations" in router.node.fields:
@@ -101,7 +101,7 @@ def reject_duplicate_destinations(fields: Mapping[str, FieldReader]) -> None:
 
 
 @accepts({})
-def read_foreign_key(reader: FieldReader) -> Any:
+def _read_foreign_key(reader: FieldReader) -> Any:
     """Return the value of a key that belongs to another program, and warn that it has no effect."""
     reader.add_warning("this key has no effect in Podium")
     return to_plain_value(reader.node)
@@ -117,7 +117,7 @@ def read_agent_hooks(reader: FieldReader) -> Any:
 
 
 @accepts(STRINGS)
-def read_tools(reader: FieldReader) -> tuple[str, ...]:
+def _read_tools(reader: FieldReader) -> tuple[str, ...]:
     """Return the names of tools. `Agent(a, b)` is treated as `Agent(a)` and `Agent(b)`."""
     found: dict[str, None] = {}
     for word in reader.read_comma_list():
@@ -135,7 +135,7 @@ def read_tools(reader: FieldReader) -> tuple[str, ...]:
 
 
 @accepts({"type": "object"})
-def read_permissions(reader: FieldReader) -> Permissions:
+def _read_permissions(reader: FieldReader) -> Permissions:
     """Return the `allow`, `ask` and `deny` rules.
 
     `allow` rules have no effect, because agent files can only tighten permissions.
@@ -150,7 +150,7 @@ def read_permissions(reader: FieldReader) -> Permissions:
 
 
 @accepts(STRING)
-def read_handoff(reader: FieldReader) -> str:
+def _read_handoff(reader: FieldReader) -> str:
     """Return the name of the agent to hand off to. Lists are rejected: only one agent can give the final answer."""
     is_list = isinstance(reader.node, ListNode) or (isinstance(reader.node, ScalarNode) and "," in reader.node.raw)
     if is_list:
@@ -160,7 +160,7 @@ def read_handoff(reader: FieldReader) -> str:
 
 
 @accepts({"type": "boolean"})
-def read_router(reader: FieldReader) -> Router | bool:
+def _read_router(reader: FieldReader) -> Router | bool:
     """Return the value of the `router` key: a router if the value is a mapping, or else a boolean.
 
     True means that the agent is a router for the agents in `agents`.
@@ -174,7 +174,7 @@ def read_router(reader: FieldReader) -> Router | bool:
 
 
 @accepts(STRINGS)
-def read_advisors(reader: FieldReader) -> Advisors | None:
+def _read_advisors(reader: FieldReader) -> Advisors | None:
     """Return advisors from a list of agents, or from a mapping that can also have `require` and `timeout`."""
     if not isinstance(reader.node, MappingNode):
         names = read_agent_names(reader)
@@ -192,7 +192,7 @@ def read_advisors(reader: FieldReader) -> Advisors | None:
 
 
 @accepts({"anyOf": [{"enum": ["all", "any", "none"]}, {"type": "integer", "minimum": 0}]})
-def read_required_count(reader: FieldReader) -> Literal["all", "any", "none"] | int:
+def _read_required_count(reader: FieldReader) -> Literal["all", "any", "none"] | int:
     """Return how many advisors must succeed."""
     if isinstance(reader.node, ScalarNode) and reader.node.kind == "whole":
         return reader.read_int(least=0)
@@ -203,19 +203,19 @@ def read_required_count(reader: FieldReader) -> Literal["all", "any", "none"] | 
 
 
 @accepts({"type": ["string", "object"]})
-def read_data_format(reader: FieldReader) -> str | dict[str, Any]:
+def _read_data_format(reader: FieldReader) -> str | dict[str, Any]:
     """Return `text`, `markdown` or a JSON schema. The schema can be in a separate file."""
     if isinstance(reader.node, MappingNode):
-        return check_schema_type(reader, to_plain_value(reader.node))
+        return _check_schema_type(reader, to_plain_value(reader.node))
     word = reader.read_text(allow_blank=True)
     if word.endswith(".json"):
-        return read_schema_file(reader, word)
+        return _read_schema_file(reader, word)
     if word and word not in FORMATS:
         reader.add_error(f"unknown value {quote_text(word)}; expected text, markdown, a JSON schema or a .json file")
     return word or "text"
 
 
-def read_schema_file(reader: FieldReader, file_name: str) -> dict[str, Any]:
+def _read_schema_file(reader: FieldReader, file_name: str) -> dict[str, Any]:
     """Read a schema from a file. `file_name` is relative to the agent's file.
 
     If the agent's file is in a repository, the schema must be in the repository too.
@@ -230,12 +230,12 @@ def read_schema_file(reader: FieldReader, file_name: str) -> dict[str, Any]:
         reader.add_error(f"{quote_text(file_name)} is not valid JSON: {error}")
     else:
         if isinstance(found, dict):
-            return check_schema_type(reader, found)
+            return _check_schema_type(reader, found)
         reader.add_error(f"{quote_text(file_name)} is not a JSON schema; expected a JSON object")
     return {}
 
 
-def check_schema_type(reader: FieldReader, found: dict[str, Any]) -> dict[str, Any]:
+def _check_schema_type(reader: FieldReader, found: dict[str, Any]) -> dict[str, Any]:
     """Return `found` after checking its `type`. The rest of the schema is checked when a value is validated."""
     given = found.get("type", "object")
     for kind in given if isinstance(given, list) else [given]:
@@ -245,7 +245,7 @@ def check_schema_type(reader: FieldReader, found: dict[str, Any]) -> dict[str, A
 
 
 @accepts({"enum": [*PERMISSION_MODES, *WIDER_MODES]})
-def read_permission_mode(reader: FieldReader) -> str:
+def _read_permission_mode(reader: FieldReader) -> str:
     """Return the permission mode; empty means the run's mode.
 
     A mode that could permit more than the run's mode is an error. If the file was written for another program, such a
@@ -264,7 +264,7 @@ def read_permission_mode(reader: FieldReader) -> str:
 
 
 @accepts({"enum": ["project", "user", "local"]})
-def read_memory(reader: FieldReader) -> str:
+def _read_memory(reader: FieldReader) -> str:
     """Return the place of the agent's memory: `project` or `user`.
 
     The value `local` is treated as `project`, with a warning. In other programs, `local` means that the memory is not
@@ -281,16 +281,16 @@ def read_memory(reader: FieldReader) -> str:
 KINDS: Mapping[str, Reader] = {
     **TEAM_KINDS,
     **RULE_KINDS,
-    "tools": read_tools,
-    "agent permissions": read_permissions,
-    "handoff": read_handoff,
-    "router": read_router,
-    "advisors": read_advisors,
-    "required count": read_required_count,
+    "tools": _read_tools,
+    "agent permissions": _read_permissions,
+    "handoff": _read_handoff,
+    "router": _read_router,
+    "advisors": _read_advisors,
+    "required count": _read_required_count,
     "team": read_team,
-    "data format": read_data_format,
-    "permission mode": read_permission_mode,
-    "memory": read_memory,
+    "data format": _read_data_format,
+    "permission mode": _read_permission_mode,
+    "memory": _read_memory,
 }
 ROUTER_KEYS = list_keys(Router, KINDS)
 ADVISORS_KEYS = list_keys(Advisors, KINDS)
@@ -304,7 +304,7 @@ _HOOKS = Key(
 _FOREIGN = Key("a key that other programs use; Podium stores it with a warning, and it has no effect")
 OTHER_KEYS: Keys = {
     "hooks": FileKey(field="hooks", read=read_agent_hooks, key=_HOOKS, default="none"),
-    **{name: FileKey(field=name, read=read_foreign_key, key=_FOREIGN) for name in FOREIGN_KEYS},
+    **{name: FileKey(field=name, read=_read_foreign_key, key=_FOREIGN) for name in FOREIGN_KEYS},
 }
 """The keys whose values are stored with the agent under `other`."""
 KEYS: Keys = {**AGENT_KEYS, "team": msgspec.structs.replace(AGENT_KEYS["team"], keys=TEAM_KEYS), **OTHER_KEYS}

@@ -96,7 +96,7 @@ def select_trusted_tools(
     proposal = None if repo is None else propose_agent_servers(agent, own, repo)
     if proposal is None or trust.is_trusted(proposal.kind, proposal.name, proposal.digest):
         return entries, ""
-    return [entry for entry in entries if _read_server(entry) not in own], describe_untrusted_servers(agent, own)
+    return [entry for entry in entries if _read_server(entry) not in own], _describe_untrusted_servers(agent, own)
 
 
 def iter_untrusted_servers(
@@ -109,7 +109,7 @@ def iter_untrusted_servers(
             yield agent, notice
 
 
-def describe_untrusted_servers(agent: Agent, own: Collection[str]) -> str:
+def _describe_untrusted_servers(agent: Agent, own: Collection[str]) -> str:
     """Return the notice that an agent of a repository may not use the user's servers yet."""
     used = sorted({_read_server(entry) for entry in agent.tools or ()} & frozenset(own))
     return (

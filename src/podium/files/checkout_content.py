@@ -69,7 +69,7 @@ def plan_start(
     `env` contains the variables that the definition sets. `variables` are known to a shell that the command starts.
     `repo` is the folder to which a relative `cwd` refers.
     """
-    folder = resolve_cwd(cwd, repo)
+    folder = _resolve_cwd(cwd, repo)
     if folder is None:
         require_no_relative_path(command)
     known = {**variables, **env}
@@ -88,11 +88,11 @@ def plan_start(
         found.append(str(repo))
     paths = tuple(Path(path) for path in dict.fromkeys(found))
     is_dependent = bool(paths) or (folder is not None and checkouts.contain(folder))
-    content = {_name_path(path, checkouts): describe_content(path) for path in paths}
+    content = {_name_path(path, checkouts): _describe_content(path) for path in paths}
     return StartPlan(folder=folder, content=content, paths=paths, is_dependent=is_dependent)
 
 
-def resolve_cwd(cwd: str, repo: Path | None) -> Path | None:
+def _resolve_cwd(cwd: str, repo: Path | None) -> Path | None:
     """Return the folder that `cwd` names, or None if it is not set. Raise Mistake if there is no folder to refer to."""
     if not cwd:
         return None
@@ -169,7 +169,7 @@ def _name_path(path: Path, checkouts: Checkouts) -> str:
     return str(path)
 
 
-def describe_content(path: Path) -> str:
+def _describe_content(path: Path) -> str:
     """Return the SHA-256 hash of a regular file, or a word for what is there instead of one."""
     try:
         # Without blocking: a pipe must not hold the check up.

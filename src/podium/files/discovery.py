@@ -293,14 +293,14 @@ def read_folder(folder: Folder) -> AgentCollection:
     If the folder cannot be listed, the result contains an error.
     """
     try:
-        return collect_agents(folder.read_file(path) for path in list_agent_files(folder))
+        return _collect_agents(folder.read_file(path) for path in list_agent_files(folder))
     except OSError as error:
         message = f"cannot list this folder: {error.strerror or error}"
         diagnostic = Diagnostic(severity="error", path=folder.format_path(folder.path), message=message)
         return AgentCollection(entries={}, diagnostics=(diagnostic,), lines={})
 
 
-def collect_agents(reads: Iterable[AgentFile]) -> AgentCollection:
+def _collect_agents(reads: Iterable[AgentFile]) -> AgentCollection:
     """Collect agents, keyed by name. If several files use the same name, the entry for that name is broken."""
     diagnostics: list[Diagnostic] = []
     entries: dict[str, Agent | BrokenAgent] = {}
@@ -361,7 +361,7 @@ def check_path(path: Path, home: Path, check_more: CheckMore = lambda agents: ()
     repo = find_repo(inside, home=home)
     suffix = ".agent.md" if inside.parent.name == ".github" else ".md"
     folder = Folder(path=inside, source="repo", foreign=inside.parent.name in FOREIGN_FOLDERS, repo=repo, suffix=suffix)
-    collection = read_folder(folder) if path.is_dir() else collect_agents([folder.read_file(path)])
+    collection = read_folder(folder) if path.is_dir() else _collect_agents([folder.read_file(path)])
     roster = load_roster(repo, home).with_overrides(collection)
     agents = [entry for entry in collection.entries.values() if isinstance(entry, Agent)]
     more = map(roster.with_line, check_more(agents))

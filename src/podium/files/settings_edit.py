@@ -46,7 +46,7 @@ def set_notify_words(path: Path, words: Collection[str]) -> None:
 
     _edit_settings(
         path,
-        lambda text: replace_notify_words(text, chosen),
+        lambda text: _replace_notify_words(text, chosen),
         set_words,
         advice=f"edit the notify list yourself: {'; '.join(steps)}",
     )
@@ -75,7 +75,7 @@ def _edit_settings(
     replace_file(path, after.encode())
 
 
-def replace_notify_words(text: str, words: Sequence[str]) -> str:
+def _replace_notify_words(text: str, words: Sequence[str]) -> str:
     """Return `text` with the keywords from `NOTIFY_WORDS` in its `notify` list replaced by `words`.
 
     Other items of the list are kept. If `text` has no `notify` list, one with `words` is appended.

@@ -46,7 +46,7 @@ def find_scope(key: str) -> KeyScope:
 
 
 @accepts(STRING)
-def read_roles(reader: FieldReader) -> dict[str, Role]:
+def _read_roles(reader: FieldReader) -> dict[str, Role]:
     """Read roles, keyed by name. A string is short for a role that sets only `model`."""
     found: dict[str, Role] = {}
     for name, entry in reader.iter_entries("a mapping of names to roles, such as fast: openai:gpt-5-mini"):
@@ -62,7 +62,7 @@ def read_roles(reader: FieldReader) -> dict[str, Role]:
 
 
 @accepts(STRINGS)
-def read_role_rules(reader: FieldReader) -> tuple[str, ...]:
+def _read_role_rules(reader: FieldReader) -> tuple[str, ...]:
     """Read a role's allow rules. In a repository's file they have no effect."""
     if not reader.context.is_yours:
         reader.add_warning("ignored: a repository can only tighten permissions")
@@ -73,7 +73,7 @@ def read_role_rules(reader: FieldReader) -> tuple[str, ...]:
     return read_rules(reader, "allow")
 
 
-def read_engines(reader: FieldReader) -> dict[str, Launch]:
+def _read_engines(reader: FieldReader) -> dict[str, Launch]:
     """Read engines, keyed by name. Each has a command that starts it, or access settings for a known coding agent."""
     found: dict[str, Launch] = {}
     for name, entry in reader.iter_entries("a mapping of names to engines, such as mine: {command: PROGRAM}"):
@@ -85,7 +85,7 @@ def read_engines(reader: FieldReader) -> dict[str, Launch]:
     return found
 
 
-def read_mcp_servers(reader: FieldReader) -> dict[str, McpServer]:
+def _read_mcp_servers(reader: FieldReader) -> dict[str, McpServer]:
     """Read MCP servers, keyed by name. Each has either a command or a URL."""
     found: dict[str, McpServer] = {}
     for name, entry in reader.iter_entries("a mapping of names to MCP servers, such as files: {command: PROGRAM}"):
@@ -99,14 +99,14 @@ def read_mcp_servers(reader: FieldReader) -> dict[str, McpServer]:
         if ("command" in fields) == ("url" in fields):
             entry.add_error("this server needs either a command or a url; set one of them")
             continue
-        warn_unfilled_variable(fields)
+        _warn_unfilled_variable(fields)
         keys = SERVER_KEYS if "command" in fields else {key: SERVER_KEYS[key] for key in ("url", "headers")}
         values = read_each(fields, keys)
         found[name] = McpServer(name=name, source="user" if reader.context.is_yours else "repo", **values)
     return found
 
 
-def warn_unfilled_variable(fields: Mapping[str, FieldReader]) -> None:
+def _warn_unfilled_variable(fields: Mapping[str, FieldReader]) -> None:
     """Warn that a variable in `command` is not expanded: variables must not determine which program is started."""
     node = fields["command"].node if "command" in fields else None
     named = VARIABLE.search(node.raw) if isinstance(node, ScalarNode) else None
@@ -116,7 +116,7 @@ def warn_unfilled_variable(fields: Mapping[str, FieldReader]) -> None:
 
 
 @accepts(COMMAND_TABLE)
-def read_named_commands(reader: FieldReader) -> dict[str, tuple[str, ...]]:
+def _read_named_commands(reader: FieldReader) -> dict[str, tuple[str, ...]]:
     """Read commands, keyed by name."""
     return {
         name: read_command(entry)
@@ -125,7 +125,7 @@ def read_named_commands(reader: FieldReader) -> dict[str, tuple[str, ...]]:
 
 
 @accepts(STRING)
-def read_worktree_folder(reader: FieldReader) -> str:
+def _read_worktree_folder(reader: FieldReader) -> str:
     """Read the path pattern for a worker's worktree."""
     pattern = reader.read_text("a path such as ../{repo}-worker-{branch}")
     if pattern:
@@ -136,14 +136,14 @@ def read_worktree_folder(reader: FieldReader) -> str:
     return pattern
 
 
-def read_providers(reader: FieldReader) -> dict[str, ProviderLimits]:
+def _read_providers(reader: FieldReader) -> dict[str, ProviderLimits]:
     """Read the URLs, limits and tool call modes of providers, keyed by name in lower case."""
     entries = reader.iter_entries("a mapping of names to providers, such as openai: {concurrent: 8}")
     return {name.lower(): ProviderLimits(**read_values(entry, PROVIDER_KEYS)) for name, entry in entries}
 
 
 @accepts(STRING)
-def read_store(reader: FieldReader) -> str:
+def _read_store(reader: FieldReader) -> str:
     """Return `local`, a path or a PostgreSQL URL. It may contain a password, so it is never included in messages."""
     text = reader.read_secret().strip()
     if not text or ("://" in text and not is_postgres_url(text)):
@@ -152,7 +152,7 @@ def read_store(reader: FieldReader) -> str:
 
 
 @accepts(STRING)
-def read_queue(reader: FieldReader) -> str:
+def _read_queue(reader: FieldReader) -> str:
     """Return the name of a fleet's queue."""
     text = reader.read_secret().strip()
     try:
@@ -163,7 +163,7 @@ def read_queue(reader: FieldReader) -> str:
 
 
 @accepts(STRINGS)
-def read_hosts(reader: FieldReader) -> tuple[str, ...]:
+def _read_hosts(reader: FieldReader) -> tuple[str, ...]:
     """Read the list of hosts that commands in the sandbox can reach."""
     from ..workspace.relay.host_grant import HostGrant  # imported here to keep start-up fast: few files list hosts
 
@@ -177,7 +177,7 @@ def read_hosts(reader: FieldReader) -> tuple[str, ...]:
 
 
 @accepts(TARGETS)
-def read_notify_targets(reader: FieldReader) -> tuple[NotifyTarget, ...]:
+def _read_notify_targets(reader: FieldReader) -> tuple[NotifyTarget, ...]:
     """Read the list of notification targets: words such as `bell`, URLs to call, and commands to run."""
     return tuple(target for item in reader.iter_items() if (target := _read_notify_target(item)) is not None)
 
@@ -199,7 +199,7 @@ def _read_notify_target(reader: FieldReader) -> NotifyTarget | None:
 
 
 @accepts({"anyOf": [POSITIVE, {"const": "never"}]})
-def read_approval_timeout(reader: FieldReader) -> float:
+def _read_approval_timeout(reader: FieldReader) -> float:
     """Return the seconds after which a request is denied. `never` means no timeout."""
     if reader.text == "never":
         return math.inf
@@ -208,19 +208,19 @@ def read_approval_timeout(reader: FieldReader) -> float:
 
 KINDS: Mapping[str, Reader] = {
     **RULE_KINDS,
-    "roles": read_roles,
-    "role rules": read_role_rules,
-    "engines": read_engines,
+    "roles": _read_roles,
+    "role rules": _read_role_rules,
+    "engines": _read_engines,
     "hooks": read_hooks,
-    "servers": read_mcp_servers,
-    "providers": read_providers,
-    "named commands": read_named_commands,
-    "worktree folder": read_worktree_folder,
-    "approval timeout": read_approval_timeout,
-    "hosts": read_hosts,
-    "store": read_store,
-    "queue": read_queue,
-    "notify targets": read_notify_targets,
+    "servers": _read_mcp_servers,
+    "providers": _read_providers,
+    "named commands": _read_named_commands,
+    "worktree folder": _read_worktree_folder,
+    "approval timeout": _read_approval_timeout,
+    "hosts": _read_hosts,
+    "store": _read_store,
+    "queue": _read_queue,
+    "notify targets": _read_notify_targets,
     "tool patterns": read_tool_patterns,
     "hook sandbox": read_hook_sandbox,
 }

@@ -59,7 +59,7 @@ def read_settings_file(path: Path, *, path_shown: str, is_yours: bool, root: Pat
     context = ParseContext(
         file=path, display_path=path_shown, foreign=foreign, ignores_unknown_keys=foreign, is_yours=is_yours
     )
-    is_there = os.path.lexists(path) and (is_yours or not is_placeholder(path))
+    is_there = os.path.lexists(path) and (is_yours or not _is_placeholder(path))
     found = SettingsDocument()
     if is_there:
         try:
@@ -71,7 +71,7 @@ def read_settings_file(path: Path, *, path_shown: str, is_yours: bool, root: Pat
     return _build_content(context, found, is_there=is_there)
 
 
-def is_placeholder(path: Path) -> bool:
+def _is_placeholder(path: Path) -> bool:
     """Return whether `path` is an empty folder.
 
     The sandbox creates such a folder as a placeholder wherever commands must not create a file.
@@ -110,7 +110,7 @@ def _build_content(context: ParseContext, found: SettingsDocument, *, is_there: 
 def _parse_document(context: ParseContext, text: str) -> SettingsDocument:
     if not context.foreign:
         return read_document(FieldReader(context=context, node=parse_yaml_mapping(text)))
-    top = FieldReader(context=context, node=compose_json(text))
+    top = FieldReader(context=context, node=_compose_json(text))
     return make_document(**read_values(top, {"mcpServers": KEYS["mcpServers"]}))
 
 
@@ -118,7 +118,7 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.)*"(\s*:)?')
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
 
 
-def compose_json(text: str) -> MappingNode:
+def _compose_json(text: str) -> MappingNode:
     """Parse `text` as a JSON object. Raise MalformedText if that fails."""
     try:
         found = json.loads(text, object_pairs_hook=_Pairs, parse_constant=_refuse_constant)

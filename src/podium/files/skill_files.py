@@ -87,7 +87,7 @@ def _read_skill(place: _SkillPlace, folder: Path, diagnostics: list[Diagnostic])
     """Read the name and description of a skill. Return None if it is unusable, or if models must not use it."""
     path = folder / FILE_NAME
     try:
-        parts = split_skill(read_text_file(path, root=place.repo))
+        parts = _split_skill(read_text_file(path, root=place.repo))
         fields = _parse_frontmatter(parts)
     except UnreadableFile as error:
         _warn(diagnostics, place, path, str(error))
@@ -112,7 +112,7 @@ def _read_skill(place: _SkillPlace, folder: Path, diagnostics: list[Diagnostic])
     )
 
 
-def split_skill(text: str) -> FileParts:
+def _split_skill(text: str) -> FileParts:
     """Split a skill file into its frontmatter and its text. A file without frontmatter is all text.
 
     Raise MalformedText if the frontmatter is not closed.

@@ -152,7 +152,7 @@ def _make_extra_keys_error(lead: Agent, agent: Agent, keys: list[str]) -> Mistak
     )
 
 
-def squad_team_from_preset(preset: Preset, repo: Path) -> squad.Team:
+def _squad_team_from_preset(preset: Preset, repo: Path) -> squad.Team:
     """Convert a preset to a team that can be saved as this repository's squad."""
     # A copy of this repository's squad may be older than the squad's files, so saving the copy must not empty them.
     source = Path(preset.source) if preset.source and Path(preset.source).parent != repo.absolute() else None
@@ -209,7 +209,7 @@ def save_team(preset: Preset, *, repo: Path | None, home: Path, team: squad.Team
     """
     presets.load_presets(home)  # raises before anything is written
     presets.check_preset(preset)
-    folder = None if repo is None else squad.write(team or squad_team_from_preset(preset, repo), repo)
+    folder = None if repo is None else squad.write(team or _squad_team_from_preset(preset, repo), repo)
     presets.save_preset(home, preset if folder is None else structs.replace(preset, source=str(folder)))
     return folder
 

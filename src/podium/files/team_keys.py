@@ -21,7 +21,7 @@ TERMINATIONS_ELSEWHERE = {"maxRounds": "max_rounds", "coordinatorDecides": "coor
 
 
 @accepts({"enum": [*TERMINATIONS, *TERMINATIONS_ELSEWHERE]})
-def read_termination(reader: FieldReader) -> str:
+def _read_termination(reader: FieldReader) -> str:
     """Read when a discussion ends, which other programs spell in camelCase."""
     return reader.read_choice(TERMINATIONS, also=TERMINATIONS_ELSEWHERE)
 
@@ -45,20 +45,20 @@ def read_team(reader: FieldReader) -> Team:
         evaluator=options.pop("evaluator", None),
         options=options,
     )
-    warn_about_idle_keys(fields, team.mode)
+    _warn_about_idle_keys(fields, team.mode)
     return team
 
 
 @accepts(STRING)
-def read_mode(reader: FieldReader) -> str:
+def _read_mode(reader: FieldReader) -> str:
     """Read the mode of a team: one of Podium's own, or the name of a plug-in's pattern."""
     word = reader.text
-    if word and MODE_ALIASES.get(word, word) not in MODES and has_plugin_pattern(reader, word):
+    if word and MODE_ALIASES.get(word, word) not in MODES and _has_plugin_pattern(reader, word):
         return word
     return reader.read_choice(MODES, also=MODE_ALIASES)
 
 
-def has_plugin_pattern(reader: FieldReader, name: str) -> bool:
+def _has_plugin_pattern(reader: FieldReader, name: str) -> bool:
     """Return whether a plug-in has a pattern with this name. Warn about a plug-in that cannot be loaded."""
     # For start-up time: looking for plug-ins takes longer than reading most files.
     from ..system.installed_plugins import find_plugin_part
@@ -70,7 +70,7 @@ def has_plugin_pattern(reader: FieldReader, name: str) -> bool:
         return False
 
 
-def warn_about_idle_keys(fields: Mapping[str, FieldReader], mode: str) -> None:
+def _warn_about_idle_keys(fields: Mapping[str, FieldReader], mode: str) -> None:
     """Add a warning for each key that is checked and stored, but has no effect in this mode."""
     for key, reader in fields.items():
         if why := describe_idle_key(key, mode, fields):
@@ -93,7 +93,7 @@ def list_modes(key: str) -> list[str]:
 
 
 @accepts({"type": ["string", "array"]})
-def read_members(reader: FieldReader) -> tuple[Member, ...]:
+def _read_members(reader: FieldReader) -> tuple[Member, ...]:
     """Read the members. Each is an agent's name, or a mapping that also overrides some of the agent's fields."""
     if isinstance(reader.node, ScalarNode):
         return tuple(Member(agent=name) for name in read_agent_names(reader))
@@ -116,10 +116,10 @@ def read_member(reader: FieldReader) -> Member:
 KINDS: Mapping[str, Reader] = {
     "agent name": read_agent_name,
     "agent names": read_agent_names,
-    "mode": read_mode,
-    "members": read_members,
+    "mode": _read_mode,
+    "members": _read_members,
     "checks": read_commands,
-    "termination": read_termination,
+    "termination": _read_termination,
 }
 MEMBER_KEYS = list_keys(Member, KINDS)
 MODE_KEYS: Mapping[str, Keys] = {mode: list_keys(options, KINDS) for mode, options in MODES.items()}

@@ -64,10 +64,10 @@ def save_ability_record(home: Path, record: AbilityRecord) -> None:
 
 def describe_test(record: AbilityRecord) -> str:
     """Return the date of a model test and the abilities that it found."""
-    return f"{time.strftime('%Y-%m-%d', time.localtime(record.at))}: {describe_abilities(record.abilities)}"
+    return f"{time.strftime('%Y-%m-%d', time.localtime(record.at))}: {_describe_abilities(record.abilities)}"
 
 
-def describe_abilities(abilities: ModelAbilities) -> str:
+def _describe_abilities(abilities: ModelAbilities) -> str:
     """Describe the abilities that a model test found."""
     if abilities == UNTESTED:
         return "the test was inconclusive"

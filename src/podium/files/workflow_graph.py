@@ -107,7 +107,7 @@ def render_tree(agents: Agents, name: str) -> str:
             lines.append(f"{tree_line.start}{tree_line.name}{mark} ...")
         else:
             drawn.add(tree_line.name)
-            lines.append(f"{tree_line.start}{tree_line.name}{mark}{describe_agent_kind(agent)}")
+            lines.append(f"{tree_line.start}{tree_line.name}{mark}{_describe_agent_kind(agent)}")
             waiting.extend(reversed(_build_child_lines(agent, tree_line)))
     return "\n".join([*lines, "", LEGEND])
 
@@ -127,7 +127,7 @@ def _build_child_lines(agent: Agent, parent: TreeLine) -> list[TreeLine]:
     ]
 
 
-def describe_agent_kind(agent: Agent) -> str:
+def _describe_agent_kind(agent: Agent) -> str:
     """Return the suffix that marks a team or a router, or an empty string."""
     if agent.team is not None:
         return f"  [team: {agent.team.mode}]"
@@ -141,7 +141,7 @@ def render_mermaid(agents: Agents, name: str) -> str:
     lines = ["flowchart TD", f"    %% round ends: {LEGEND.removeprefix('* ')}"]
     for reached, node in ids.items():
         agent = agents.get(reached)
-        text = _escape_mermaid(reached + (describe_agent_kind(agent) if agent else " (missing)"))
+        text = _escape_mermaid(reached + (_describe_agent_kind(agent) if agent else " (missing)"))
         lines.append(f'    {node}(["{text}"])' if reached in owners else f'    {node}["{text}"]')
     for reached, node in ids.items():
         if (agent := agents.get(reached)) is not None:
@@ -194,7 +194,7 @@ def _layout_boxes(agents: Agents, name: str) -> Iterator[Box]:
         box = waiting.pop()
         agent = agents.get(box.name)
         again = " (see above)" if box.name in met else ""
-        yield box._replace(text=box.name + (" (missing)" if agent is None else again or describe_agent_kind(agent)))
+        yield box._replace(text=box.name + (" (missing)" if agent is None else again or _describe_agent_kind(agent)))
         if agent is not None and not again and box.depth < MAX_DRAWN_DEPTH:
             below = [
                 Box(edge.name, "", format_edge_label(agent, edge), box.depth + 1, row) for edge in iter_edges(agent)

@@ -123,7 +123,7 @@ class DatabaseConnection:
             connection, _ = await self.open()
             # The watchdog shuts down the socket. A timeout would instead cancel the statement, and cancelling waits for
             # a server that may not answer.
-            watchdog = asyncio.get_running_loop().call_later(self._answer_seconds, cut_connection, connection)
+            watchdog = asyncio.get_running_loop().call_later(self._answer_seconds, _cut_connection, connection)
             try:
                 cursor = AsyncRawCursor(connection, row_factory=dict_row)
                 await cursor.execute(query, values or None)
@@ -360,7 +360,7 @@ def _is_paused(line: object) -> bool:
     return not isinstance(event, RunPaused) or not is_startable(event, now=time.time())
 
 
-def cut_connection(connection: AsyncConnection[Any]) -> None:
+def _cut_connection(connection: AsyncConnection[Any]) -> None:
     """Shut down the socket of a connection, so that anything waiting for an answer fails at once."""
     with suppress(psycopg.Error, OSError), socket.socket(fileno=os.dup(connection.fileno())) as raw:
         raw.shutdown(socket.SHUT_RDWR)

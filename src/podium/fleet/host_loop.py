@@ -183,7 +183,7 @@ async def read_no_limits() -> FullLimits:
     return FullLimits()
 
 
-async def find_none_waiting(runs: Sequence[str]) -> frozenset[str]:
+async def _find_none_waiting(runs: Sequence[str]) -> frozenset[str]:
     """Return an empty set, which means that no run is waiting for workers."""
     return frozenset()
 
@@ -224,7 +224,7 @@ class HostLoop:
         leases: RunLeases,
         report: Callable[[str], None],
         read_limits: ReadLimits = read_no_limits,
-        find_waiting: FindWaiting = find_none_waiting,
+        find_waiting: FindWaiting = _find_none_waiting,
     ) -> None:
         self._placement = placement
         self._offer = offer

@@ -194,7 +194,7 @@ class Connection:
                 return None
             if self._client is None:
                 raise await self._explain_unavailable()
-            return self._redact_answer(convert_result(await self._client.call_tool(tool, dict(arguments))))
+            return self._redact_answer(_convert_result(await self._client.call_tool(tool, dict(arguments))))
         except MCPError as error:
             if error.code == CONNECTION_CLOSED or self._is_session_lost or self._end_requested.is_set():
                 raise await self._explain_unavailable() from error
@@ -251,7 +251,7 @@ class Connection:
             ):
                 yield streams
             return
-        opening = self._place.open_program(server, filter_environment(self._place.environ))
+        opening = self._place.open_program(server, _filter_environment(self._place.environ))
         async with launch_server_process(
             opening, grace=self._limits.grace, on_disconnect=self._end_requested.set
         ) as program:
@@ -268,7 +268,7 @@ class Connection:
             self._is_session_lost, self._end_reason = True, "it has ended the session"
 
 
-def filter_environment(environ: Mapping[str, str]) -> dict[str, str]:
+def _filter_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the few environment variables that a server program inherits. They contain no keys or tokens."""
     return {
         name: environ[name]
@@ -320,7 +320,7 @@ def _explain_end(error: Exception) -> str:
 LONGEST = 256 * 1024
 
 
-def convert_result(result: CallToolResult) -> ToolAnswer:
+def _convert_result(result: CallToolResult) -> ToolAnswer:
     """Convert a result to an answer. Images, audio and resources are described instead of included."""
     parts = [_describe_block(block) for block in result.content]
     has_text = any(isinstance(block, TextContent) and block.text for block in result.content)

@@ -26,10 +26,11 @@ async def gather_advice(op: Operation, request: Request) -> Request:
     unavailable = tuple(part for part in parts if part.failure is not None)
     heard = tuple(part.agent for part in parts if part.failure is None)
     op.scope.record(Advised(heard=heard, unavailable=unavailable))
-    if len(heard) < count_required(advisors):
+    if len(heard) < _count_required(advisors):
         reasons = format_failures(part.failure for part in unavailable if part.failure is not None)
         raise op.make_error(
-            "advice", f"{len(heard)} of {len(parts)} advisors answered; {count_required(advisors)} required ({reasons})"
+            "advice",
+            f"{len(heard)} of {len(parts)} advisors answered; {_count_required(advisors)} required ({reasons})",
         )
     return structs.replace(request, text=format_advised_request(request.text, parts), origin=request.original)
 
@@ -48,7 +49,7 @@ async def run_advisors(op: Operation, names: Sequence[str], request: Request, *,
     return [parts[place] for place in range(len(children))]
 
 
-def count_required(advisors: Advisors) -> int:
+def _count_required(advisors: Advisors) -> int:
     """Return how many advisors must answer."""
     match advisors.require:
         case "all":

@@ -33,7 +33,7 @@ class CollaborationTeam:
         if not members:
             raise op.make_error("failed", "its team has no members; add some under team.members")
         lead = structs.replace(op.agent, team=None, advisors=None, handoff=None, router=None)
-        planner = next((agent for agent in members.values() if has_role(agent, "planner")), lead)
+        planner = next((agent for agent in members.values() if _has_role(agent, "planner")), lead)
         return cls(
             lead=lead, members=members, own=get_team_options(op, CollaborateOptions), request=request, planner=planner
         )
@@ -99,7 +99,7 @@ class CollaborationTeam:
         A lead that has the same name as a member does not review, because the two could not be told apart.
         """
         others = [agent for name, agent in self.members.items() if name not in authors]
-        ranked = sorted(others, key=lambda agent: not has_role(agent, "reviewer"))
+        ranked = sorted(others, key=lambda agent: not _has_role(agent, "reviewer"))
         return ranked if self.lead.name in self.members else [*ranked, self.lead]
 
     def find_replacement(self, authors: Iterable[str], owner: str) -> str:
@@ -107,10 +107,10 @@ class CollaborationTeam:
         taken = set(authors)
         others = [name for name in self.members if name not in taken]
         same = [name for name in others if self.members[name].role == self.members[owner].role]
-        workers = [name for name in others if not has_role(self.members[name], "reviewer", "planner")]
+        workers = [name for name in others if not _has_role(self.members[name], "reviewer", "planner")]
         return next(iter((*same, *workers, *others)), owner)
 
 
-def has_role(agent: Agent, *roles: str) -> bool:
+def _has_role(agent: Agent, *roles: str) -> bool:
     """Return whether an agent has one of these roles."""
     return agent.role.casefold() in roles

@@ -159,7 +159,7 @@ class _DecisionRun:
         """Ask all members to vote, hold a second pass if the first is inconclusive, and close the vote."""
         until = current_time() + self._proposal.window
         first = {name: self._make_voter(name, 1) for name in self._voters}
-        request = make_vote_request(self._proposal)
+        request = _make_vote_request(self._proposal)
         is_late = await self._run_pass(1, first, dict.fromkeys(first, request), until)
         if not is_late and self._needs_second_pass():
             is_late = await self._run_second_pass(first, until)
@@ -185,7 +185,7 @@ class _DecisionRun:
         again = self._op.child(as_writer(self._voters[name]), "vote", at=place, after=voter)
         again.is_correction = True
         self._offer_ballot(name, again)
-        request = make_correction_request(self._proposal)
+        request = _make_correction_request(self._proposal)
         part = await again.run_as_part(request, timeout=max(0.0, until - current_time()))
         self._read_written_ballot(name, again, part)
 
@@ -211,7 +211,7 @@ class _DecisionRun:
         missing = find_result(state).missing
         second = {name: self._make_voter(name, 2, after=voter) for name, voter in first.items()}
         requests = {
-            name: make_second_request(
+            name: _make_second_request(
                 self._proposal,
                 state.ballots.values(),
                 missing=missing,
@@ -260,7 +260,7 @@ class _DecisionRun:
         if result.option is not None:
             reasons = _join_reasons(state, result.option)
             return self._make_commit(state, Ballot(result.option, reasons), how=self._proposal.rule)
-        why = describe_situation(state, result)
+        why = _describe_situation(state, result)
         if self._proposal.decide_by == "person" or self._lead is None:
             if (chosen := await self._ask_person(state)) is not None:
                 by, option = chosen
@@ -292,7 +292,7 @@ class _DecisionRun:
         options = result.leading if result.is_tie else self._proposal.options
         tool = make_decide_tool(options)
         lead.coordination_tools, lead.reply_format = (tool,), ReplyFormat(schema=tool.parameters, tool=tool.name)
-        request = make_lead_request(state, options, missing=result.missing)
+        request = _make_lead_request(state, options, missing=result.missing)
         part = await lead.run_as_part(request, timeout=self._proposal.window)
         said = _find_choice(lead, part, options)
         if said is not None:
@@ -324,7 +324,7 @@ def find_root(op: Operation) -> Operation:
     return op if op.parent is None else find_root(op.parent)
 
 
-def describe_situation(state: DecisionState, result: VoteResult) -> str:
+def _describe_situation(state: DecisionState, result: VoteResult) -> str:
     """Return why a vote is inconclusive: `timeout`, `tie` or `no result`, or an empty string if there was no vote."""
     if not state.proposal.eligible:
         return ""
@@ -357,18 +357,18 @@ def _find_choice(lead: Operation, part: Part, options: Sequence[str]) -> Ballot 
     return None
 
 
-def make_vote_request(proposal: DecisionProposed) -> Request:
+def _make_vote_request(proposal: DecisionProposed) -> Request:
     """Build the request for a member's ballot."""
     text = VOTE.format(subject=_format_subject(proposal, proposal.options), abstain=ABSTAIN)
     return Request(text=text, origin=proposal.topic, notes=_list_evidence(proposal))
 
 
-def make_correction_request(proposal: DecisionProposed) -> Request:
+def _make_correction_request(proposal: DecisionProposed) -> Request:
     """Build the request that follows a reply without a ballot."""
     return Request(text=NO_BALLOT.format(abstain=ABSTAIN), origin=proposal.topic)
 
 
-def make_second_request(
+def _make_second_request(
     proposal: DecisionProposed, ballots: Iterable[BallotCast], *, missing: str, has_evidence: bool
 ) -> Request:
     """Build the request for a second ballot, with all members' ballots and reasons."""
@@ -377,7 +377,7 @@ def make_second_request(
     return Request(text=text, origin=proposal.topic, notes=(*evidence, *_list_ballots(ballots)))
 
 
-def make_lead_request(state: DecisionState, options: Sequence[str], *, missing: str) -> Request:
+def _make_lead_request(state: DecisionState, options: Sequence[str], *, missing: str) -> Request:
     """Build the request that asks the lead to decide between these options."""
     has_vote = bool(state.proposal.eligible)
     situation = f"The vote of your team has no result. Missing: {missing}. You decide." if has_vote else "You decide."

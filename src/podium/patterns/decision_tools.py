@@ -70,12 +70,12 @@ class Electorate(NamedTuple):
     decide_by: Literal["lead", "person"]
 
 
-def find_electorate(op: Operation) -> Electorate:
+def _find_electorate(op: Operation) -> Electorate:
     """Return the agents that vote on a proposal by the operation's agent, and the rules of the vote.
 
     The voters are the members of the agent's team. If the agent has no team, all agents of the run vote.
     """
-    lead = find_lead(op)
+    lead = _find_lead(op)
     if lead is not None and lead.team is not None:
         own = read_team_options(lead)
         members = list_members(lead, op.agents)
@@ -85,7 +85,7 @@ def find_electorate(op: Operation) -> Electorate:
     return Electorate(voters, {}, find_root(op).agent, DEFAULT_OPTIONS, "lead" if voters else "person")
 
 
-def find_lead(op: Operation) -> Agent | None:
+def _find_lead(op: Operation) -> Agent | None:
     """Return the lead of the team that the operation's agent leads or belongs to, or None if there is no such team.
 
     If several leads qualify, the agents of this operation and its ancestors take precedence over other agents.
@@ -113,7 +113,7 @@ def _make_proposal_tool(op: Operation) -> Tool:
             given = parse_arguments(call, ProposeDecisionArguments)
         except InvalidCall as error:
             return ToolAnswer(text=str(error), is_error=True)
-        electorate = find_electorate(op)
+        electorate = _find_electorate(op)
         proposal = shorten_proposal(
             DecisionProposed(
                 id="",

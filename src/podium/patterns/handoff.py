@@ -22,10 +22,10 @@ async def hand_off(op: Operation, request: Request, answer: Answer) -> Answer:
     if op.agent.handoff is None:
         return answer
     op.scope.record(HandedOff(sender=op.agent.name, receiver=op.agent.handoff))
-    return await op.child(op.agent.handoff, "handoff").run(next_request(request, answer, sender=op.agent))
+    return await op.child(op.agent.handoff, "handoff").run(_next_request(request, answer, sender=op.agent))
 
 
-def next_request(request: Request, answer: Answer, *, sender: Agent) -> Request:
+def _next_request(request: Request, answer: Answer, *, sender: Agent) -> Request:
     """Build the next agent's request: the answer verbatim, with the original request and the sender as context."""
     return Request(
         text=answer.text,
@@ -42,7 +42,7 @@ class Stage:
     total: int
 
 
-def find_stage(op: Operation) -> Stage:
+def _find_stage(op: Operation) -> Stage:
     """Return the operation's position in its chain. An operation outside any chain is stage 1 of 1."""
     number, place = 1, op
     while place.trigger == "handoff" and place.parent is not None:
@@ -55,7 +55,7 @@ def find_stage(op: Operation) -> Stage:
 
 def add_stage_to_failure(op: Operation, error: AgentFailed) -> AgentFailed:
     """Return the failure with the handoff stage in which it happened, or unchanged if there are no handoffs."""
-    place = find_stage(op)
+    place = _find_stage(op)
     if place.total == 1:
         return error
     name = op.agent.name

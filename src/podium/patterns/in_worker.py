@@ -37,11 +37,11 @@ def runs_in_worker(op: Operation) -> bool:
     if op.placement is None:
         return False
     if op.parent is None:
-        return has_team_checkout(op.agent) and not op.placement.is_worker
-    return op.agent.isolation != "shared" or has_team_checkout(op.agent)
+        return _has_team_checkout(op.agent) and not op.placement.is_worker
+    return op.agent.isolation != "shared" or _has_team_checkout(op.agent)
 
 
-def has_team_checkout(agent: Agent) -> bool:
+def _has_team_checkout(agent: Agent) -> bool:
     """Return whether the agent leads a team and, according to `worktrees`, works in a separate checkout."""
     return agent.team is not None and agent.team.options.get("worktrees") in ("team", "lead")
 

@@ -194,7 +194,7 @@ def _find_missing_evidence(
     """Return the reason to reject a claim of completion, or an empty string if the claim is accepted."""
     if not state.has_worked:
         return "no worker has done any work yet"
-    failed = describe_checks(checked) if checked is not None and not checked.passed else ""
+    failed = _describe_checks(checked) if checked is not None and not checked.passed else ""
     if not strip_verdict(state.synthesis):
         return f"the answer is empty; {failed}" if failed else "the answer is empty"
     missing = [name for name in members if name not in state.tried]
@@ -203,7 +203,7 @@ def _find_missing_evidence(
     return failed
 
 
-def describe_checks(checked: Checked) -> str:
+def _describe_checks(checked: Checked) -> str:
     """Return the outcome of the checks, with the output of those that failed."""
     return "the checks passed" if checked.passed else f"the checks did not pass:\n{neutralise(checked.output)}"
 
@@ -212,7 +212,7 @@ def _join_outcome(checked: Checked | None, judged: str) -> str:
     """Return the outcome of the checks, if they ran, and what the judge says."""
     if checked is None:
         return judged
-    return f"{describe_checks(checked)}; {judged}" if checked.passed else f"{describe_checks(checked)}\n\n{judged}"
+    return f"{_describe_checks(checked)}; {judged}" if checked.passed else f"{_describe_checks(checked)}\n\n{judged}"
 
 
 def _summarise(why: str) -> str:

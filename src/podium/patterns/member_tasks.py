@@ -189,7 +189,7 @@ async def run_assignments(
         for assignment in merged
     ]
     last.update(zip((assignment.worker for assignment in merged), children, strict=True))
-    requests = [make_task_request(own, request, assignment.task) for assignment in merged]
+    requests = [_make_task_request(own, request, assignment.task) for assignment in merged]
     parts = await run_members(
         children,
         requests,
@@ -264,7 +264,7 @@ def as_reader(agent: Agent, *, name: str = "") -> Agent:
     )
 
 
-def make_task_request(own: TeamOptions, request: Request, task: str) -> Request:
+def _make_task_request(own: TeamOptions, request: Request, task: str) -> Request:
     """Build a worker's request: its task, with the original request and the team's shared context."""
     shared = SHARED.format(shared=own.shared_context) if own.shared_context else ""
     text = render_prompt(own.prompts, "task", shared=shared, request=request.original, task=task)

@@ -103,14 +103,14 @@ async def ask_for_plan(
         reply = await lead.ask(words, reply_format=wanted)
         read = read_plan_reply(reply.text, list(workers), aliases=list_aliases(workers))
         if read.plan.assignments:
-            record_plan(op, read.plan, iteration=iteration)
+            _record_plan(op, read.plan, iteration=iteration)
             return read
         slips = describe_skipped(read.plan)
         if needs_iteration(reply.text):
             slips.append(UNASSIGNED)
         elif not is_first and not slips:
-            if read.claims_completion or was_claim_accepted(op, iteration):
-                record_plan(op, read.plan, iteration=iteration)
+            if read.claims_completion or _was_claim_accepted(op, iteration):
+                _record_plan(op, read.plan, iteration=iteration)
                 return read
             slips.append(UNCLAIMED)
         elif read.problem and not slips:
@@ -120,16 +120,16 @@ async def ask_for_plan(
         if can_answer and attempt == 0 and not slips:
             return read
         if attempt < MOST_PLANS:
-            words = render_plan_correction(own, workers, slips, is_repeated=attempt > 0)
+            words = _render_plan_correction(own, workers, slips, is_repeated=attempt > 0)
             await lead.refuse_reply()
     if is_first and own.dispatch == "force":
         forced = Plan([Assignment(name, request.text) for name in workers], [])
-        return PlanReply(record_plan(op, forced, iteration=iteration), "", claims_completion=False)
+        return PlanReply(_record_plan(op, forced, iteration=iteration), "", claims_completion=False)
     message = f"its lead was asked for a plan {MOST_PLANS + 1} times, but assigned no task to {', '.join(workers)}"
     raise NothingAssigned(op.make_error("failed", message).failure)
 
 
-def render_plan_correction(
+def _render_plan_correction(
     own: OrchestrateOptions, workers: dict[str, Agent], slips: list[str], *, is_repeated: bool
 ) -> str:
     """Render the prompt that asks the lead to correct a plan without assignments.
@@ -143,7 +143,7 @@ def render_plan_correction(
     return render_prompt(own.prompts, name, why=why, names=", ".join(workers))
 
 
-def was_claim_accepted(op: Operation, iteration: int) -> bool:
+def _was_claim_accepted(op: Operation, iteration: int) -> bool:
     """Return whether the lead's claim that nothing is missing was already accepted in this iteration.
 
     In that case, the timeline contains a plan without assignments for the iteration. Earlier versions accepted the
@@ -153,7 +153,7 @@ def was_claim_accepted(op: Operation, iteration: int) -> bool:
     return any(plan.iteration == iteration and not plan.assignments for plan in plans)
 
 
-def record_plan(op: Operation, plan: Plan, *, iteration: int) -> Plan:
+def _record_plan(op: Operation, plan: Plan, *, iteration: int) -> Plan:
     """Record the plan on the timeline and return it."""
     assignments = tuple(PlannedAssignment(worker=one.worker, task=one.task) for one in plan.assignments)
     event = TeamPlanned(

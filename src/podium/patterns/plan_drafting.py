@@ -196,7 +196,7 @@ class PlanDrafting:
         parts = await self._ask_reviewers(reviewers, Request(text=words, origin=team.request.original), place)
         objections = []
         for name, part in zip(reviewers, parts, strict=True):
-            reviewed = place.record(read_plan_review(part, name, self._version))
+            reviewed = place.record(_read_plan_review(part, name, self._version))
             if reviewed.verdict == "change":
                 objections.append(f"{name}: {reviewed.reason}")
         return tuple(objections)
@@ -249,7 +249,7 @@ class PlanDrafting:
         raise op.make_error("failed", f"its plan was sent back {MOST_QUESTIONS} times")
 
 
-def read_plan_review(part: Part, reviewer: str, version: int) -> PlanReviewed:
+def _read_plan_review(part: Part, reviewer: str, version: int) -> PlanReviewed:
     """Return a member's review from its reply. If the reviewer failed, the plan counts as accepted."""
     verdict, reason = _parse_review(part.text)
     if part.failure is not None:

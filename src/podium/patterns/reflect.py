@@ -198,7 +198,7 @@ class TeamReflection:
         is_met = await evaluate_verdict(op, self._own, state, verdict, iteration, members=self._workers)
         if plan.assignments and not is_met:
             check_repetition(op, state)
-            propose_adjustments(op, self._own, state, self._workers, results, iteration)
+            _propose_adjustments(op, self._own, state, self._workers, results, iteration)
         return is_met
 
     def _accept_direct_answer(self, iteration: int) -> bool:
@@ -359,7 +359,7 @@ DROP = 0.15
 """The largest drop in the score that is tolerated. After a larger drop, an adjustment is proposed."""
 
 
-def propose_adjustments(
+def _propose_adjustments(
     op: Operation,
     own: ReflectOptions,
     state: LoopState,

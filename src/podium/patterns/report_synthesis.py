@@ -70,7 +70,7 @@ def fit_blocks(blocks: Sequence[str], most: int = MAX_CHARACTERS) -> Excerpt:
         if room <= 0:
             left_out += len(block)
             continue
-        short = truncate_block(block, limit)
+        short = _truncate_block(block, limit)
         room -= len(block) - short.left_out
         left_out += short.left_out
         kept.append(short.text)
@@ -90,7 +90,7 @@ def _compute_block_limit(sizes: list[int], most: int) -> int:
     return most
 
 
-def truncate_block(block: str, most: int) -> Excerpt:
+def _truncate_block(block: str, most: int) -> Excerpt:
     """Cut a block to about `most` characters, preserving its start and its last lines."""
     if len(block) <= most:
         return Excerpt(block, 0)

@@ -46,7 +46,7 @@ async def route_request(op: Operation, request: Request) -> Answer:
 
     If the router's `is_choice_only` is true, return the choice itself as the answer.
     """
-    chosen = op.scope.record(await choose_destination(op, request))
+    chosen = op.scope.record(await _choose_destination(op, request))
     if op.agent.router is not None and op.agent.router.is_choice_only:
         return Answer(text=f"{chosen.agent}: {chosen.reason}")
     onward = op.request
@@ -57,12 +57,12 @@ async def route_request(op: Operation, request: Request) -> Answer:
     return await op.child(chosen.agent, "route").run(onward)
 
 
-async def choose_destination(op: Operation, request: Request) -> Routed:
+async def _choose_destination(op: Operation, request: Request) -> Routed:
     """Return the router's choice, or the fallback if no choice is valid. Raise AgentFailed if there is no fallback."""
     destinations, router = op.agent.destinations, op.agent.router
     assert router is not None
     tool = make_route_tool(op)
-    session = op.session(tool, *await get_router_tools(op), max_turns=router.max_turns)
+    session = op.session(tool, *await _get_router_tools(op), max_turns=router.max_turns)
     wanted = ReplyFormat(schema=tool.parameters, tool=tool.name)
     instructions = format_instructions(destinations, has_tool=not session.enforces_format(wanted))
     whole_prompt = prompt = f"{request.prompt()}\n\n{instructions}"
@@ -72,7 +72,7 @@ async def choose_destination(op: Operation, request: Request) -> Routed:
         if choice.agent in destinations:
             return Routed(agent=choice.agent, reason=choice.reason)
         op.scope.record(RouteRefused(chosen=choice.agent, destinations=destinations))
-        prompt = format_correction(choice.agent, destinations, is_last=attempt + 1 == CORRECTIONS)
+        prompt = _format_correction(choice.agent, destinations, is_last=attempt + 1 == CORRECTIONS)
         if reply is None:
             prompt = f"{whole_prompt}\n\n{prompt}"  # a turn without a reply is not part of the conversation
         else:
@@ -82,7 +82,7 @@ async def choose_destination(op: Operation, request: Request) -> Routed:
     raise op.make_error("routing", f"routing failed: {describe_refusal(choice.agent, destinations)}")
 
 
-async def get_router_tools(op: Operation) -> tuple[Tool, ...]:
+async def _get_router_tools(op: Operation) -> tuple[Tool, ...]:
     """Return the tools that a router can use before it chooses: those in its file, or none if it has only one turn."""
     router = op.agent.router
     assert router is not None
@@ -127,7 +127,7 @@ def format_instructions(destinations: Sequence[str], *, has_tool: bool) -> str:
     )
 
 
-def format_correction(chosen: str, destinations: Sequence[str], *, is_last: bool) -> str:
+def _format_correction(chosen: str, destinations: Sequence[str], *, is_last: bool) -> str:
     """Return the prompt to send after an invalid choice. If `is_last`, the prompt asks only for a name."""
     if is_last:
         return f"Who handles the request? Reply with one name and nothing else: {' or '.join(destinations)}."

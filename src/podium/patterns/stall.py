@@ -36,7 +36,7 @@ class StallDetector:
     def check(self, text: str) -> bool:
         """Return whether this text is a repetition, and store it for later comparisons."""
         words = frozenset(text.split())
-        self.similarity = 0.0 if self._words is None else jaccard_similarity(self._words, words)
+        self.similarity = 0.0 if self._words is None else _jaccard_similarity(self._words, words)
         repeats = not words or text in self._recent or self.similarity > self.threshold
         self.consecutive = self.consecutive + 1 if repeats else 0
         self._recent.append(text)
@@ -44,7 +44,7 @@ class StallDetector:
         return repeats
 
 
-def jaccard_similarity(one: frozenset[str], other: frozenset[str]) -> float:
+def _jaccard_similarity(one: frozenset[str], other: frozenset[str]) -> float:
     """Return the size of the intersection divided by the size of the union. Two empty sets have similarity 1."""
     together = len(one | other)
     return len(one & other) / together if together else 1.0

@@ -39,7 +39,7 @@ def describe_shared_changes(op: Operation, step: str, others: Collection[str]) -
     """
     events = (PlanStepStarted, PlanStepSubmitted, PlanStepFailed)
     entries = op.scope.timeline.find_entries_below(op.scope.path, *events)
-    parallel = find_parallel_steps((entry for entry in entries if entry.operation == op.scope.path), step)
+    parallel = _find_parallel_steps((entry for entry in entries if entry.operation == op.scope.path), step)
     found = [other for other in parallel if other in others]
     if not found:
         return ""
@@ -48,7 +48,7 @@ def describe_shared_changes(op: Operation, step: str, others: Collection[str]) -
     return f"[{used}, so this diff can contain changes from other steps. {_format_files(files)}]"
 
 
-def find_parallel_steps(entries: Iterable[Entry], step: str) -> list[str]:
+def _find_parallel_steps(entries: Iterable[Entry], step: str) -> list[str]:
     """Return the steps that were worked on at the same time as `step`, in the order they started."""
     began: dict[str, int] = {}
     ended: dict[str, int] = {}

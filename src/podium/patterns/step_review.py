@@ -156,7 +156,7 @@ class StepReview:
             author=self._submitted.author,
             description=format_description(self._step),
             criteria=format_criteria(self._step),
-            checks=format_checks(checks),
+            checks=_format_checks(checks),
             answer=quote_lines(neutralise(self._answer)).strip() or "nothing",
         )
 
@@ -180,7 +180,7 @@ class StepReview:
                 (
                     f"Step {step.id}:{quote_lines(step.description)}",
                     f"Acceptance criteria:\n{format_criteria(step)}",
-                    f"Commands:\n{format_checks(checks)}",
+                    f"Commands:\n{_format_checks(checks)}",
                     f"Changes:{quote_lines(self._format_changes())}",
                     f"{submitted.author} says:{quote_lines(self._answer)}",
                 )
@@ -232,7 +232,7 @@ def combine_findings(
     findings = []
     for number, criterion in enumerate(step.acceptance, 1):
         if (checked := checks.get(number)) is not None:
-            reason = "" if checked.passed else f"{criterion.command} failed:\n{tail_lines(checked.output)}"
+            reason = "" if checked.passed else f"{criterion.command} failed:\n{_tail_lines(checked.output)}"
             findings.append(Finding(criterion=criterion.text, is_met=checked.passed, reason=reason, by="check"))
         else:
             unsaid = Finding(criterion=criterion.text, is_met=False, reason=NO_VERDICT, by=reviewer)
@@ -240,7 +240,7 @@ def combine_findings(
     return tuple(findings)
 
 
-def tail_lines(output: str) -> str:
+def _tail_lines(output: str) -> str:
     """Return the end of a command's output."""
     return output[-LONGEST_REASON:]
 
@@ -258,7 +258,7 @@ def format_description(step: PlanStep) -> str:
     return escape_headings(step.description, "#{1,6} ")
 
 
-def format_checks(checks: Mapping[int, Checked]) -> str:
+def _format_checks(checks: Mapping[int, Checked]) -> str:
     """Format the results of the commands, each with the number of its criterion."""
     results = (
         f"{number}: {'passed' if one.passed else 'failed'}{quote_lines(neutralise(one.output[-LONGEST_OUTPUT:]))}"

@@ -137,8 +137,8 @@ def make_step_agent(member: Agent, step: PlanStep) -> Agent:
     own, policy = member.permissions or Permissions(), step.policy
     narrowed = Permissions(
         allow=own.allow,
-        ask=(*own.ask, *list_asked_tools(member, policy)),
-        deny=(*own.deny, *list_denied_tools(member, policy)),
+        ask=(*own.ask, *_list_asked_tools(member, policy)),
+        deny=(*own.deny, *_list_denied_tools(member, policy)),
     )
     return structs.replace(
         member,
@@ -160,7 +160,7 @@ def _iter_tools(member: Agent, policy: StepPolicy) -> Iterator[str]:
         yield from STEP_TOOLS
 
 
-def list_denied_tools(member: Agent, policy: StepPolicy) -> list[str]:
+def _list_denied_tools(member: Agent, policy: StepPolicy) -> list[str]:
     """Return deny rules for tools that the member or its sub-agents may have but the step's policy does not list."""
     if policy.tools is None:
         return []
@@ -173,7 +173,7 @@ def list_denied_tools(member: Agent, policy: StepPolicy) -> list[str]:
     return sorted((list_tool_names(member) | ACTING_RULES) - allowed)
 
 
-def list_asked_tools(member: Agent, policy: StepPolicy) -> list[str]:
+def _list_asked_tools(member: Agent, policy: StepPolicy) -> list[str]:
     """Return ask rules for the tools that require approval in a step, or an empty list if the policy requires none.
 
     Tools that only read files or only coordinate agents never require approval.

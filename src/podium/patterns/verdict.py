@@ -92,17 +92,17 @@ def self_score(text: str, group: bool = True) -> float:
 def parse_score(text: str) -> Score:
     """Return the score and rationale in an evaluator's reply. If it has no score, the score is UNSCORED."""
     told = text.replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff")
-    found = find_score(text) or Score(UNSCORED, _parse_rationale(told) or text)
+    found = _find_score(text) or Score(UNSCORED, _parse_rationale(told) or text)
     return structs.replace(found, is_unreadable=False)
 
 
 def find_usable_score(text: str) -> Score | None:
     """Return the score in an evaluator's reply, or None if there is none between 0 and 1 (`8/10` and `80 %` are)."""
-    found = find_score(text)
+    found = _find_score(text)
     return None if found is None or found.is_clamped or found.is_unreadable else found
 
 
-def find_score(text: str) -> Score | None:
+def _find_score(text: str) -> Score | None:
     """Return the score and rationale in an evaluator's reply, or None if it has no score.
 
     The reply contains labelled lines or a JSON object.

@@ -37,17 +37,17 @@ SHELL_NAMES = split_names("bash sh dash zsh ksh mksh ash fish csh tcsh sudo doas
 
 def find_running_option(words: Words) -> str:
     """Return the first word that may make a program run another one or load a configuration, or an empty string."""
-    return next((words[at] for at in range(1, len(words)) if is_running_option(words, at)), "")
+    return next((words[at] for at in range(1, len(words)) if _is_running_option(words, at)), "")
 
 
 def is_running_word(words: Words, at: int) -> bool:
     """Return whether the word at this position may be code, the name of a shell, or an option that runs a program."""
     word = words[at]
     is_code = "$(" in word or "`" in word or word.startswith("|") or word.endswith("|")
-    return is_code or word in SHELL_NAMES or is_running_option(words, at)
+    return is_code or word in SHELL_NAMES or _is_running_option(words, at)
 
 
-def is_running_option(words: Words, at: int) -> bool:
+def _is_running_option(words: Words, at: int) -> bool:
     """Return whether the word at this position may make an unknown program run another one or load a configuration."""
     word = words[at]
     if not word.startswith("-") or word.strip("-") == "":

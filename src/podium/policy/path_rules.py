@@ -84,7 +84,7 @@ class PathPattern:
         """Return whether the pattern may match this path, another spelling of it, or a path below it."""
         if where.root != self.root:
             return False
-        path = normalise_spelling(where.path)
+        path = _normalise_spelling(where.path)
         return self.wide.search(path) is not None or self.wide.search(f"{path}/-") is not None
 
 
@@ -101,7 +101,7 @@ def compile_path_pattern(specifier: str) -> PathPattern:
     return PathPattern(
         root,
         re.compile(_gitignore_to_regex(pattern)),
-        re.compile(_gitignore_to_regex(normalise_spelling(pattern)), re.IGNORECASE),
+        re.compile(_gitignore_to_regex(_normalise_spelling(pattern)), re.IGNORECASE),
         "" if re.search(r"[*?\[\\]", pattern) else pattern.strip("/"),
     )
 
@@ -167,7 +167,7 @@ _PLAIN_CLASS = re.compile(r"\[[!^]?(?:(?![\[\]\\/&~|-])[ -~\w]-(?![\[\]\\/&~|-])
 
 
 @lru_cache(maxsize=4096)
-def normalise_spelling(text: str) -> str:
+def _normalise_spelling(text: str) -> str:
     """Return the text in Unicode's NFKC form, without invisible characters.
 
     A file system may treat two names as equal if they differ only in these respects.
@@ -220,7 +220,7 @@ LONGEST_NAME = 255
 @lru_cache(maxsize=4096)
 def _normalise_path(path: str) -> str:
     """Return the path in the form `/a/b/`. Names that a file system may treat as equal get the same spelling."""
-    names = normalise_spelling(path).casefold().replace("\\", "/").split("/")
+    names = _normalise_spelling(path).casefold().replace("\\", "/").split("/")
     # Windows drops dots and spaces at the end of a name, and everything after a colon.
     kept = [name if name == ".." else name.partition(":")[0].rstrip(". ") for name in names if name != "."]
     return "/" + "/".join(filter(None, kept)) + "/"

@@ -157,7 +157,7 @@ class _Search:
                 self.add_command(words, depth + 1)
 
 
-def expand_braces(words: Words) -> Words | None:
+def _expand_braces(words: Words) -> Words | None:
     """Return the words after the shell's brace expansion: `r{m,} x` is `rm r x`. Quotes are not considered.
 
     Return None if there are too many. Data such as JSON is returned unchanged.
@@ -210,7 +210,7 @@ def find_possible_commands(command: ShellCommand) -> PossibleCommands:
         for words in dict.fromkeys((*command.simple, *command.nested)):
             search.add_command(words, 0)
             search.add_computed_names(words, command.text)
-            expanded = expand_braces(words)
+            expanded = _expand_braces(words)
             if expanded is None:
                 search.is_too_much = True
             elif expanded != words:

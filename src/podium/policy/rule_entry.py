@@ -73,7 +73,7 @@ def read_rules(reader: FieldReader, kind: Kind) -> tuple[str, ...]:
     found = []
     for item in reader.iter_items():
         try:
-            entry = parse_verified_entry(item.node, kind)
+            entry = _parse_verified_entry(item.node, kind)
         except Mistake as mistake:
             item.add_error(str(mistake))
         else:
@@ -96,7 +96,7 @@ def parse_rule_entry(written: LocatedNode, kind: Kind) -> RuleEntry:
     return RuleEntry(kind=kind, line=written.line, rule=_parse_rule_text(kind, value), **examples)
 
 
-def parse_verified_entry(written: LocatedNode, kind: Kind) -> RuleEntry:
+def _parse_verified_entry(written: LocatedNode, kind: Kind) -> RuleEntry:
     """Parse a rule and test its examples.
 
     Raise Mistake if the rule is invalid or an example fails. The message does not include the file name or the line

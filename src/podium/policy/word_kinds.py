@@ -19,17 +19,17 @@ from .path_rules import is_sensitive
 LONGEST_SCRIPT = 300
 
 
-def has_sed_shape(script: str) -> bool:
+def _has_sed_shape(script: str) -> bool:
     """Return whether a sed script only selects, prints and deletes lines, and substitutes words."""
     return _has_shape(_compile_sed_shape, script)
 
 
-def has_jq_shape(text: str) -> bool:
+def _has_jq_shape(text: str) -> bool:
     """Return whether a jq filter consists only of paths, literals, operators and functions on its input."""
     return _has_shape(_compile_jq_shape, text)
 
 
-def has_printf_shape(text: str) -> bool:
+def _has_printf_shape(text: str) -> bool:
     """Return whether a format for the shell's printf has only conversions that print. `%n` assigns a variable."""
     return _has_shape(_compile_printf_shape, text)
 
@@ -72,7 +72,7 @@ def _compile_sed_shape() -> re.Pattern[str]:
 _AWK_RULE = re.compile(r"(?P<pattern>[^{};]*+)(?:\{(?P<action>[^{}]*+)\}|$) *;? *")
 
 
-def has_awk_shape(program: str) -> bool:
+def _has_awk_shape(program: str) -> bool:
     """Return whether an awk program only selects lines, prints fields and literals, adds up and counts.
 
     No string and no regular expression of the shapes contains a brace or a semicolon, so the program can be split at
@@ -349,10 +349,10 @@ _CHECKS: dict[str, Callable[[str], bool]] = {
     "builtin-report": _matching(
         "verbose|dot|json|tap|default|basic|spec|min|list|progress|stylish|compact|unix|text|colorized|parseable|github"
     ),
-    "sed": has_sed_shape,
-    "awk": has_awk_shape,
-    "jq": has_jq_shape,
-    "printf-format": has_printf_shape,
+    "sed": _has_sed_shape,
+    "awk": _has_awk_shape,
+    "jq": _has_jq_shape,
+    "printf-format": _has_printf_shape,
     "schema-query": _is_schema_query,
     "sql": _is_harmless_sql,
 }

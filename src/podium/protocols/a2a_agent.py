@@ -162,13 +162,13 @@ def build_card(agent: Agent, address: str) -> Fields:
 
 def build_task(report: Report, state: Phase, context: str) -> Fields:
     """Return a run as a task."""
-    fields: Fields = {"id": report.run, "contextId": context, "status": build_status(report, state)}
+    fields: Fields = {"id": report.run, "contextId": context, "status": _build_status(report, state)}
     if report.answer is not None:
-        fields["artifacts"] = [build_artifact(report.answer)]
+        fields["artifacts"] = [_build_artifact(report.answer)]
     return fields
 
 
-def build_status(report: Report, state: Phase) -> Fields:
+def _build_status(report: Report, state: Phase) -> Fields:
     """Return the state of a run, with the reason if it has no answer."""
     why = report.why
     if state in ("paused", "resumable"):
@@ -176,7 +176,7 @@ def build_status(report: Report, state: Phase) -> Fields:
     return {"state": STATES[state], **_build_message(report.run, why), "timestamp": _format_time()}
 
 
-def build_artifact(text: str) -> Fields:
+def _build_artifact(text: str) -> Fields:
     """Return an answer, or a piece of it, as an artifact."""
     return {"artifactId": ANSWER, "name": ANSWER, "parts": [{"text": text}]}
 
@@ -203,11 +203,11 @@ class TaskEvents:
         """Yield the rest of the answer and the final state."""
         if report.answer is not None and (rest := self._answer.finish(report.answer)):
             yield self._artifact_event(rest, is_last=True)
-        yield {"statusUpdate": {**self._ids, "status": build_status(report, state)}}
+        yield {"statusUpdate": {**self._ids, "status": _build_status(report, state)}}
 
     def _artifact_event(self, text: str, *, is_last: bool) -> Fields:
         append, self._has_text = self._has_text, True
-        event = {**self._ids, "artifact": build_artifact(text), "append": append, "lastChunk": is_last}
+        event = {**self._ids, "artifact": _build_artifact(text), "append": append, "lastChunk": is_last}
         return {"artifactUpdate": event}
 
 

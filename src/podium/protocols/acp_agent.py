@@ -117,13 +117,13 @@ class AcpAgent:
             case "authenticate":
                 return {}
             case "session/new":
-                session = await self._open_session(parse_params(params, NewSession), secrets.token_hex(6))
+                session = await self._open_session(_parse_params(params, NewSession), secrets.token_hex(6))
                 return {"sessionId": session.id}
             case "session/load":
-                await self._load_session(parse_params(params, NewSession))
+                await self._load_session(_parse_params(params, NewSession))
                 return {}
             case "session/prompt":
-                return await self._answer_prompt(parse_params(params, Prompt))
+                return await self._answer_prompt(_parse_params(params, Prompt))
         raise RpcError(METHOD_NOT_FOUND, f"podium acp does not support the method {method[:100]!r}")
 
     async def handle_notification(self, method: str, params: Params) -> None:
@@ -164,7 +164,7 @@ class AcpAgent:
             raise RpcError(INVALID_PARAMS, f"session {given.session_id[:100]!r} not found; open or load it first")
         if session.is_answering:
             raise RpcError(INVALID_PARAMS, "the session is still answering a prompt; cancel it or wait until it ends")
-        text = build_prompt_text(given.prompt)
+        text = _build_prompt_text(given.prompt)
         id = "" if session.last_run else session.id
         starting = self._runs.start(session.settings, session.place, self._agent, text, id=id, after=session.last_run)
         session.is_answering = True
@@ -230,7 +230,7 @@ class AcpAgent:
 T = TypeVar("T")
 
 
-def parse_params(params: Params, kind: type[T]) -> T:
+def _parse_params(params: Params, kind: type[T]) -> T:
     """Return the parameters of a request. Raise RpcError if they are invalid."""
     try:
         return msgspec.convert(params, kind)
@@ -256,7 +256,7 @@ def find_place(cwd: str) -> Path:
     return find_repo(folder)
 
 
-def build_prompt_text(blocks: list[ContentBlock]) -> str:
+def _build_prompt_text(blocks: list[ContentBlock]) -> str:
     """Return the request in a prompt. Raise RpcError if it is empty or contains anything but text and files."""
     parts: list[str] = []
     for block in blocks:

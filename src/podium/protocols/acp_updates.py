@@ -54,19 +54,19 @@ class SessionUpdates:
         agent = parse_agent_name(entry.operation)
         match entry.event:
             case ToolCalled(id=id, action=action):
-                self._calls[make_call_key(entry, action)] = make_call_id(entry, id)
-                yield {"sessionUpdate": "tool_call", **build_tool_call(make_call_id(entry, id), action)}
+                self._calls[make_call_key(entry, action)] = _make_call_id(entry, id)
+                yield {"sessionUpdate": "tool_call", **build_tool_call(_make_call_id(entry, id), action)}
             case ToolAnswered(id=id, text=text, is_error=is_error):
                 yield {
                     "sessionUpdate": "tool_call_update",
-                    "toolCallId": make_call_id(entry, id),
+                    "toolCallId": _make_call_id(entry, id),
                     "status": "failed" if is_error else "completed",
                     "content": [text_content(truncate_text(escape_hidden_text(text), LONGEST_OUTPUT))],
                 }
             case TurnEnded(failure=None, text=text) if text and "/" in entry.operation:
-                yield thought_update(f"{escape_in_line(agent)}: {text}\n\n")
+                yield _thought_update(f"{escape_in_line(agent)}: {text}\n\n")
             case Noticed(text=text):
-                yield thought_update(f"{text}\n\n")
+                yield _thought_update(f"{text}\n\n")
         if self._change_plan(entry):
             yield {"sessionUpdate": "plan", "entries": [dict(one) for one in self._plan.values()]}
 
@@ -83,10 +83,10 @@ class SessionUpdates:
         """Apply an entry to the plan, and return whether the plan has changed."""
         match entry.event:
             case PlanCommitted(plan=plan):
-                self._plan = {step.id: plan_entry(f"{step.owner}: {step.description}") for step in plan.steps}
+                self._plan = {step.id: _plan_entry(f"{step.owner}: {step.description}") for step in plan.steps}
                 return True
             case TeamPlanned(assignments=assignments):
-                self._plan = {one.worker: plan_entry(f"{one.worker}: {one.task}") for one in assignments}
+                self._plan = {one.worker: _plan_entry(f"{one.worker}: {one.task}") for one in assignments}
                 return True
             case PlanStepStarted(step=key) | PlanStepReopened(step=key) | PlanStepUnblocked(step=key):
                 return self._set_status(key, "in_progress")
@@ -106,7 +106,7 @@ class SessionUpdates:
         return True
 
 
-def make_call_id(entry: Entry, id: str) -> str:
+def _make_call_id(entry: Entry, id: str) -> str:
     """Return an id for a tool call that is unique in the session."""
     return f"{entry.run}:{entry.operation}:{id}"
 
@@ -128,7 +128,7 @@ def build_tool_call(id: str, action: Action) -> dict[str, Any]:
     }
 
 
-def plan_entry(text: str) -> dict[str, str]:
+def _plan_entry(text: str) -> dict[str, str]:
     """Return the entry for a plan step that has not started."""
     return {"content": escape_hidden_text(text), "priority": "medium", "status": "pending"}
 
@@ -143,7 +143,7 @@ def user_update(text: str) -> Update:
     return {"sessionUpdate": "user_message_chunk", "content": {"type": "text", "text": text}}
 
 
-def thought_update(text: str) -> Update:
+def _thought_update(text: str) -> Update:
     """Return the update for text that is not part of the answer. Editors show such text as a thought."""
     return {"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": text}}
 

@@ -126,7 +126,7 @@ class RunCall:
                     async for entry in self._entries:
                         self._track_requests(entry)
                         requests.handle_entry(entry)
-                        if (text := describe_progress(entry)) is not None:
+                        if (text := _describe_progress(entry)) is not None:
                             await self._report_progress(ctx, text)
                 if following.cancelled_caught:
                     self._take_waiting()
@@ -141,8 +141,8 @@ class RunCall:
         An older client is asked during the call. For a newer client, the function ends the scope `following`, so that
         the call returns the request. After MOST_ROUNDS such returns, further requests are only left in the inbox.
         """
-        if not can_elicit(ctx) or ctx.request_context.session.protocol_version < MODERN_VERSION:
-            return partial(ask_client, ctx)
+        if not _can_elicit(ctx) or ctx.request_context.session.protocol_version < MODERN_VERSION:
+            return partial(_ask_client, ctx)
         if self._rounds < MOST_ROUNDS:
             return partial(self._collect_request, following)
         return partial(self._leave_in_inbox, ctx)
@@ -151,7 +151,7 @@ class RunCall:
         """Answer the requests that the client has shown."""
         for id, (entry, asked, _) in self._shown.items():
             given = responses.get(id)
-            value = read_elicited(given) if isinstance(given, ElicitResult) else None
+            value = _read_elicited(given) if isinstance(given, ElicitResult) else None
             if value is not None:
                 await submit_client_answer(self._settings.store, entry.run, asked, value, by=self._by)
         self._shown.clear()
@@ -200,7 +200,7 @@ class RunCall:
         return InputRequiredResult(input_requests=dict(questions), request_state=self.run.id)
 
 
-def can_elicit(ctx: ToolContext) -> bool:
+def _can_elicit(ctx: ToolContext) -> bool:
     """Return whether the client can show a form to its user."""
     capabilities = ctx.request_context.session.client_capabilities
     return capabilities is not None and capabilities.elicitation is not None
@@ -218,24 +218,24 @@ def build_schema(asked: Asked) -> dict[str, Any]:
     return {"type": "object", "properties": {"answer": answer}, "required": ["answer"]}
 
 
-def read_elicited(given: ElicitResult) -> str | None:
+def _read_elicited(given: ElicitResult) -> str | None:
     """Return the answer that the client's user entered in a form, or None if the user did not submit an answer."""
     value = next(iter((given.content or {}).values()), None) if given.action == "accept" else None
     return value if isinstance(value, str) else None
 
 
-async def ask_client(ctx: ToolContext, _: Entry, asked: Asked, text: str) -> str | None:
+async def _ask_client(ctx: ToolContext, _: Entry, asked: Asked, text: str) -> str | None:
     """Ask the client to show a request to its user. Return None if the client cannot do so, or nobody answers."""
-    if not can_elicit(ctx):
+    if not _can_elicit(ctx):
         return None
     session = ctx.request_context.session
     try:
-        return read_elicited(await session.elicit_form(text, build_schema(asked), related_request_id=ctx.request_id))
+        return _read_elicited(await session.elicit_form(text, build_schema(asked), related_request_id=ctx.request_id))
     except MCPError:
         return None  # the client did not ask its user, so the request stays in the inbox
 
 
-def describe_progress(entry: Entry) -> str | None:
+def _describe_progress(entry: Entry) -> str | None:
     """Return a progress message for an entry of a run, or None if the entry is not worth showing."""
     agent = parse_agent_name(entry.operation)
     match entry.event:

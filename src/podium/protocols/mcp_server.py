@@ -133,7 +133,7 @@ class PodiumTools:
             context = RepoContext(self._place, self._load_settings())
             rows = make_worker_rows(context.load_workers(), now=time())
             columns = [column for column in WORKER_COLUMNS if column.name in CHECKED]
-            return [to_plain_json(row) for row in encode_rows(rows, columns)]
+            return [_to_plain_json(row) for row in encode_rows(rows, columns)]
 
         try:
             return await to_thread.run_sync(load)
@@ -153,7 +153,7 @@ class PodiumTools:
                 report = Report.from_entries(reader.read_entries(id))
                 state = reader.read_summary(id).phase
             fields = {"run": id, "state": state, "agent": report.agent, "answer": report.answer, "why": report.why}
-            return {**fields, "draft": report.draft, "data": to_plain_json(report.data)}
+            return {**fields, "draft": report.draft, "data": _to_plain_json(report.data)}
 
         try:
             id = (await to_thread.run_sync(partial(find.resolve, settings.store, run, repo=self._place))).run
@@ -170,10 +170,10 @@ class PodiumTools:
         if not settings.store.exists():
             return []
         found = await to_thread.run_sync(list_open_requests, settings.store)
-        return [to_plain_json(describe_in_full(one)) for one in found]
+        return [_to_plain_json(describe_in_full(one)) for one in found]
 
 
-def to_plain_json(value: Any) -> Any:
+def _to_plain_json(value: Any) -> Any:
     """Return a value as plain JSON types."""
     return json.loads(msgspec.json.encode(value))
 

@@ -162,7 +162,7 @@ class CompletionWriter:
             **self._fields,
             "object": "chat.completion",
             "choices": [choice],
-            "usage": build_usage(result.usage),
+            "usage": _build_usage(result.usage),
         }
 
     def encode_opening(self) -> bytes:
@@ -175,7 +175,7 @@ class CompletionWriter:
 
     def encode_ending(self, result: Result, *, has_usage: bool) -> bytes:
         """Return the last events of a stream."""
-        usage = self._encode([], usage=build_usage(result.usage)) if has_usage else b""
+        usage = self._encode([], usage=_build_usage(result.usage)) if has_usage else b""
         return self._encode_choice({}, finish_reason="stop") + usage + DONE
 
     def _encode_choice(self, delta: dict[str, Any], *, finish_reason: str | None = None) -> bytes:
@@ -185,7 +185,7 @@ class CompletionWriter:
         return encode_data({**self._fields, "object": "chat.completion.chunk", "choices": choices, **more})
 
 
-def build_usage(usage: Usage) -> dict[str, Any]:
+def _build_usage(usage: Usage) -> dict[str, Any]:
     """Return the token usage of a run. Rehearsed calls are not counted."""
     return {
         "prompt_tokens": usage.input_tokens,

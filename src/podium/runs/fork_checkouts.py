@@ -86,7 +86,7 @@ async def remove_unfinished_forks(settings: Settings) -> list[str]:
     return removed
 
 
-def open_fork_worktrees(settings: Settings, repository: Repository) -> Worktrees:
+def _open_fork_worktrees(settings: Settings, repository: Repository) -> Worktrees:
     """Return the worktrees of a repository, for the checkouts of forks."""
     return Worktrees(
         repository=repository,
@@ -137,7 +137,7 @@ async def _remove_fork(settings: Settings, directory: Path, run: str) -> None:
         repository = Repository.at(Repository.at(directory).main_folder)
     except Mistake:  # the repository is gone, or the fork has no checkout of its own
         return
-    worktrees = open_fork_worktrees(settings, repository)
+    worktrees = _open_fork_worktrees(settings, repository)
     await worktrees.reconcile()
     for one in await worktrees.ledger.list_worktrees(repository.common_dir):
         if one.run == run:
@@ -167,7 +167,7 @@ async def create_fork_checkout(
     base, notice = await _choose_base(repository, head, entries, kept)
     notices = [notice] if notice else []
     branch = f"{FORK_BRANCHES}/{run}"
-    checkout = await open_fork_worktrees(settings, repository).create(
+    checkout = await _open_fork_worktrees(settings, repository).create(
         branch,
         base=base,
         run=run,

@@ -88,10 +88,10 @@ def describe_default_model(settings: Settings, environ: Mapping[str, str]) -> De
     """Return the default models, and why they are used."""
     models = resolve_models(settings.model, settings.models).models if settings.model else (REHEARSAL,)
     at = urlsplit(settings.base_url).hostname or ""
-    return DefaultModel(models=list(models), host=at, because=explain_default_model(settings, environ))
+    return DefaultModel(models=list(models), host=at, because=_explain_default_model(settings, environ))
 
 
-def explain_default_model(settings: Settings, environ: Mapping[str, str]) -> str:
+def _explain_default_model(settings: Settings, environ: Mapping[str, str]) -> str:
     """Return why the default model is used."""
     match settings.sources.get("model", "default"):
         case "user file":

@@ -95,7 +95,7 @@ class Run:
         """
         asked = self._require_request(id, PermissionAsked)
         answer = NewAnswer(shown=get_shown(asked), decision=decision, comment=self._clean_text(comment))
-        return await self._answer(asked, answer, as_actor(by, channel), rule=rule)
+        return await self._answer(asked, answer, _as_actor(by, channel), rule=rule)
 
     async def reply(self, id: str, text: str, *, by: str | Actor = "", channel: Channel = "api") -> bool:
         """Answer a question from an agent. Return False if the question was already answered.
@@ -104,7 +104,7 @@ class Run:
         """
         asked = self._require_request(id, QuestionAsked)
         answer = NewAnswer(shown=get_shown(asked), text=self._clean_text(text))
-        return await self._answer(asked, answer, as_actor(by, channel))
+        return await self._answer(asked, answer, _as_actor(by, channel))
 
     async def change_budget(self, budget: Budget, *, by: str | Actor = "") -> None:
         """Change the run's limits. Limits that are not set in `budget` stay unchanged.
@@ -173,12 +173,12 @@ class Run:
     async def _post(self, act: Callable[[Actor], object], by: str | Actor) -> None:
         """Perform an act that posts a message to this run's mailbox, and handle the message at once."""
         self._require_open()
-        await to_thread.run_sync(act, as_actor(by, "api"))
+        await to_thread.run_sync(act, _as_actor(by, "api"))
         if not self.is_over:
             await self._driver.deliver()
 
 
-def as_actor(by: str | Actor, channel: Channel) -> Actor:
+def _as_actor(by: str | Actor, channel: Channel) -> Actor:
     """Return who acts. A name is that of a person who uses `channel`, and an empty name the user of this process."""
     return by if isinstance(by, Actor) else get_local_actor(channel, by)
 

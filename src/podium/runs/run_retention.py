@@ -32,7 +32,7 @@ def select_removable(store: StoreAddress, *, before: float, states: Collection[s
     in_force = {one.run for one in decisions if one.status == "accepted"}
     needed = in_force | _find_pinned(store) | _find_runs_with_worktrees(store) | {run.id for run in damaged}
     wanted = {run.id for run in runs if _is_old(run, before, states)} - needed
-    references = find_references(runs, decisions)
+    references = _find_references(runs, decisions)
     waiting = [run.id for run in runs if run.id not in wanted]
     while waiting:
         kept = references[waiting.pop()] & wanted
@@ -53,7 +53,7 @@ def make_archive_path(folder: Path, run: str) -> Path:
     return folder / f"{quote(run, safe='')}.jsonl.gz"
 
 
-def find_references(runs: Collection[RunSummary], decisions: Collection[DecisionRecord]) -> defaultdict[str, set[str]]:
+def _find_references(runs: Collection[RunSummary], decisions: Collection[DecisionRecord]) -> defaultdict[str, set[str]]:
     """Return the runs that each run refers to.
 
     A run refers to its parent, its workers, its original run, and the runs that it continues or waits for.

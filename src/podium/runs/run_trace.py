@@ -133,7 +133,7 @@ class RunTrace:
         started = first.started
         self._run_agent = started.agent
         attributes = {RUN_ID: first.run, CONVERSATION_ID: started.after or first.run, AGENT_NAME: started.agent}
-        self._start("", f"run {started.agent}", first.at, attributes, context=read_parent(parent))
+        self._start("", f"run {started.agent}", first.at, attributes, context=_read_parent(parent))
 
     @property
     def is_over(self) -> bool:
@@ -160,7 +160,7 @@ class RunTrace:
             case OperationStarted(agent=agent):
                 attributes = {OPERATION_NAME: "invoke_agent", AGENT_NAME: agent, OPERATION_PATH: path}
                 span = self._start(path, f"invoke_agent {agent}", entry.at, attributes)
-                trace_parent.set(format_parent(span))
+                trace_parent.set(_format_parent(span))
             case OperationEnded(outcome=outcome):
                 self._end(path, entry.at, {OUTCOME: outcome}, error=outcome not in ("succeeded", "cancelled"))
             case ModelReplied(model=model, usage=usage, stop=stop):
@@ -172,7 +172,7 @@ class RunTrace:
                 self._start(_tool_key(path, id), f"execute_tool {action.tool}", entry.at, attributes)
                 self._calls[_action_key(path, action)] = self._open_calls[entry.scope] = _tool_key(path, id)
             case ActionBegan(action=action):
-                trace_parent.set(format_parent(self._find_call_span(path, action)))
+                trace_parent.set(_format_parent(self._find_call_span(path, action)))
             case ToolAnswered(id=id, is_error=is_error):
                 self._end(_tool_key(path, id), entry.at, {}, error=is_error)
                 self._open_calls.pop(entry.scope, None)
@@ -229,7 +229,7 @@ class RunTrace:
         if context is None:
             context = set_span_in_context(parent or self._find_enclosing_span(key))
         kind = SpanKind.CLIENT if is_call else SpanKind.INTERNAL
-        span = self._tracer.start_span(name, context, kind, attributes, start_time=to_nanoseconds(at))
+        span = self._tracer.start_span(name, context, kind, attributes, start_time=_to_nanoseconds(at))
         self._spans[key], self._began[key] = span, at
         return span
 
@@ -242,7 +242,7 @@ class RunTrace:
         span.set_attributes(dict(attributes))
         if error:
             span.set_status(StatusCode.ERROR)
-        span.end(to_nanoseconds(at))
+        span.end(_to_nanoseconds(at))
 
     def _end_run(self, at: float, outcome: str) -> None:
         if "" not in self._spans:
@@ -276,18 +276,18 @@ def _action_key(path: str, action: Action) -> bytes:
     return msgspec.json.encode((path, action.tool, action.arguments), order="sorted")
 
 
-def to_nanoseconds(at: float) -> int:
+def _to_nanoseconds(at: float) -> int:
     """Return a time in nanoseconds, the unit of spans."""
     return int(at * 1_000_000_000)
 
 
-def format_parent(span: Span) -> str:
+def _format_parent(span: Span) -> str:
     """Return the TRACEPARENT value that identifies a span as the parent of other programs' spans."""
     where = span.get_span_context()
     return f"00-{where.trace_id:032x}-{where.span_id:016x}-{int(where.trace_flags):02x}"
 
 
-def read_parent(value: str) -> Context:
+def _read_parent(value: str) -> Context:
     """Return the trace context from a TRACEPARENT value, or the context of a new trace if the value is invalid."""
     from opentelemetry.context import Context  # imported here for start-up time
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator

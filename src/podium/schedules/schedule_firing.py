@@ -80,30 +80,30 @@ class ScheduleFiring:
 
     async def fire_due(self) -> float | None:
         """Start the due runs. Return the seconds to wait before the next call, or None if no schedule is active."""
-        active = await to_thread.run_sync(list_active_schedules, self._runs.settings)
+        active = await to_thread.run_sync(_list_active_schedules, self._runs.settings)
         if any(one.next_at <= self._now() for one in active):
             try:
                 await self._fire_all()
             except StoreFailed:
                 return CHECK_SECONDS  # another process holds the lock, or the store is temporarily unavailable
-            active = await to_thread.run_sync(list_active_schedules, self._runs.settings)
+            active = await to_thread.run_sync(_list_active_schedules, self._runs.settings)
         if not active:
             return None
         return min(max(min(one.next_at for one in active) - self._now(), 0.0), CHECK_SECONDS)
 
     async def has_plans(self) -> bool:
         """Return whether a schedule is active."""
-        return bool(await to_thread.run_sync(list_active_schedules, self._runs.settings))
+        return bool(await to_thread.run_sync(_list_active_schedules, self._runs.settings))
 
     async def _fire_all(self) -> None:
         async with hold_store_lock(self._runs.settings.store, "schedules", doing="starting scheduled runs"):
             # Read the schedules under the lock, because another process may have started their runs in the meantime.
-            for schedule in await to_thread.run_sync(list_active_schedules, self._runs.settings):
+            for schedule in await to_thread.run_sync(_list_active_schedules, self._runs.settings):
                 if schedule.next_at <= self._now():
                     await self._fire(schedule)
 
     async def _fire(self, schedule: Schedule) -> None:
-        now, find_next = self._now(), partial(find_next_time, schedule)
+        now, find_next = self._now(), partial(_find_next_time, schedule)
         if now - schedule.next_at > LATE_SECONDS:
             late: list[float] = []
             at = schedule.next_at
@@ -152,12 +152,12 @@ async def fire_as_host(runs: Runs, environ: Mapping[str, str], offer: HostOffer,
     await firing.fire_as_host(report)
 
 
-def find_next_time(schedule: Schedule, after: float) -> float:
+def _find_next_time(schedule: Schedule, after: float) -> float:
     """Return a schedule's first due time after `after`."""
     return CronExpression.parse(schedule.cron).find_next(after, ZoneInfo(schedule.zone))
 
 
-def list_active_schedules(settings: Settings) -> list[Schedule]:
+def _list_active_schedules(settings: Settings) -> list[Schedule]:
     """Return the schedules of this machine that are not paused."""
     active = Schedules(settings.store).list_active()
     return [one for one in active if one.host == read_host_id(settings.home)]
@@ -165,7 +165,7 @@ def list_active_schedules(settings: Settings) -> list[Schedule]:
 
 def describe_unattended_schedules(settings: Settings) -> str:
     """Return a warning if schedules are active but no process starts their runs, otherwise an empty string."""
-    active = list_active_schedules(settings)
+    active = _list_active_schedules(settings)
     if not active or is_commander_listening(commander_socket_path(settings.store)):
         return ""
     if has_host_on_this_machine(settings.store) and read_schedule_secret(settings.home):

@@ -60,7 +60,7 @@ class EntryIndex:
     def find_lines(self, run: str, wanted: EntryFilter, *, after: int = 0) -> list[bytes]:
         """Return, in order, the lines of a run's entries that follow a sequence number and meet all criteria."""
         self._add_new_entries(run)
-        criteria, values = build_criteria(wanted)
+        criteria, values = _build_criteria(wanted)
         with translate_errors(self.path):
             found = self._connection.execute(
                 f"{SELECT_LINES} WHERE indexed_run.run = ? AND indexed_entry.seq > ?{criteria}"
@@ -195,7 +195,7 @@ SELECT_LINES = (
 
 def build_newest_query(wanted: EntryFilter, *, before: Position | None = None) -> Query:
     """Return the query for a page of entries of all runs, newest first, before a position."""
-    criteria, values = build_criteria(wanted)
+    criteria, values = _build_criteria(wanted)
     if before is not None:
         criteria += " AND (at, indexed_entry.run, indexed_entry.seq) < (?, ?, ?)"
         values += before
@@ -206,7 +206,7 @@ def build_newest_query(wanted: EntryFilter, *, before: Position | None = None) -
     )
 
 
-def build_criteria(wanted: EntryFilter) -> Query:
+def _build_criteria(wanted: EntryFilter) -> Query:
     """Return the conditions for the entries that a filter accepts, each preceded by AND."""
     text = ""
     values: list[Any] = []

@@ -25,15 +25,15 @@ def parse_fault(environ: Mapping[str, str]) -> Fault | None:
         raise Mistake(
             f"PODIUM_FAULT={wanted!r} is invalid; it must be the number of the entry after which to exit, 1 or higher"
         )
-    return trigger_at_entry(int(wanted), _exit_process)
+    return _trigger_at_entry(int(wanted), _exit_process)
 
 
 def refuse_after(number: int) -> Fault:
     """Return a fault that makes the store reject all writes after `number` entries, as if the process had died."""
-    return trigger_at_entry(number, _refuse_writes)
+    return _trigger_at_entry(number, _refuse_writes)
 
 
-def trigger_at_entry(number: int, action: Callable[[], None]) -> Fault:
+def _trigger_at_entry(number: int, action: Callable[[], None]) -> Fault:
     """Return a fault that runs `action` right after the store has written `number` entries."""
     left = number
 

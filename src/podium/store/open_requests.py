@@ -73,7 +73,7 @@ def find_open_request(store: StoreAddress, prefix: str) -> OpenRequest:
     before = find_posted_answer(store, prefix)
     if before is not None and not is_automatic_denial(before):
         raise as_answered_error(before)
-    if (closed := explain_closed_request(store, prefix, before, now=time.time())) is not None:
+    if (closed := _explain_closed_request(store, prefix, before, now=time.time())) is not None:
         raise closed
     ids = ", ".join(one.asked.id for one in there)
     raise Mistake(
@@ -118,7 +118,7 @@ def find_posted_answer(store: StoreAddress, prefix: str, *, run: str = "") -> An
     return next(iter(exact or given), None) if prefix and (exact or len(given) == 1) else None
 
 
-def explain_closed_request(
+def _explain_closed_request(
     store: StoreAddress, prefix: str, posted: Answered | None, *, now: float
 ) -> PodiumError | None:
     """Return the error for a late answer to a request, or None if `prefix` does not identify exactly one request.

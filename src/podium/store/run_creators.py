@@ -41,10 +41,10 @@ class RunCreator(NamedTuple):
 
 def find_foreign_creator(store: StoreAddress, run: str) -> RunCreator | None:
     """Return who created a run, or None if a person's login did."""
-    return find_foreign_creators(store, (run,)).get(run)
+    return _find_foreign_creators(store, (run,)).get(run)
 
 
-def find_foreign_creators(store: StoreAddress, runs: tuple[str, ...]) -> dict[str, RunCreator]:
+def _find_foreign_creators(store: StoreAddress, runs: tuple[str, ...]) -> dict[str, RunCreator]:
     """Return who created the runs that were not created by a person's login, as far as is known, keyed by run."""
     if not isinstance(store, PostgresAddress) or not runs:
         return {}

@@ -38,7 +38,7 @@ def require_intact_run(store: StoreAddress, run: str, rows: Sequence[JournalRow]
 
         notice = require_same_server(store, run, rows)
     else:
-        notice = find_missing_progress(store, run, rows)
+        notice = _find_missing_progress(store, run, rows)
     if progress is None or not progress.lost:
         return notice
     entries = f"entry {progress.seq + 1}" if progress.lost == 1 else f"{progress.lost} entries after {progress.seq}"
@@ -62,13 +62,13 @@ def accept_lost_entries(store: StoreAddress, run: str, rows: Sequence[JournalRow
 def describe_undetectable_loss(store: StoreAddress, run: str, rows: Sequence[JournalRow]) -> str:
     """Return why a loss of a run's last entries cannot be detected, or an empty string if it can be."""
     if isinstance(store, Path):
-        return find_missing_progress(store, run, rows)
+        return _find_missing_progress(store, run, rows)
     from .postgres.server_check import find_server_change  # imported here because it needs optional packages
 
     return find_server_change(store, run, rows)
 
 
-def find_missing_progress(store: Path, run: str, rows: Sequence[JournalRow]) -> str:
+def _find_missing_progress(store: Path, run: str, rows: Sequence[JournalRow]) -> str:
     """Return a notice if a run in a SQLite store should have a progress file, but has none."""
     if read_progress(store, run) is None and any(must_survive_power_loss(decode_entry(row.line).event) for row in rows):
         return NO_PROGRESS_NOTICE

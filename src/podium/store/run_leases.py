@@ -48,7 +48,7 @@ class Owner:
     @property
     def is_alive(self) -> bool:
         """Whether the process still owns its runs. If it ran on this machine, its exit is detected immediately."""
-        is_here = (self.host, self.boot) == (socket.gethostname(), read_boot_id())
+        is_here = (self.host, self.boot) == (socket.gethostname(), _read_boot_id())
         return self.until > time.time() and (not is_here or read_process_start(self.pid) == self.process_start)
 
 
@@ -60,11 +60,11 @@ def register_owner(connection: SqlConnection, owner: OwnerId) -> None:
 
 def build_lease_renewal(owner: OwnerId) -> tuple[str, tuple[object, ...]]:
     """Return the statement that starts or extends an owner's lease, even if the owner was deleted in the meantime."""
-    process = (socket.gethostname(), read_boot_id(), os.getpid(), read_process_start(os.getpid()))
+    process = (socket.gethostname(), _read_boot_id(), os.getpid(), read_process_start(os.getpid()))
     return (RENEW_OWNER, (owner.id, *process, owner.lease_seconds))
 
 
-def find_owner(connection: SqlConnection, run: str) -> Owner | None:
+def _find_owner(connection: SqlConnection, run: str) -> Owner | None:
     """Return a run's owner, alive or not, or None if the run has none. Raise NoSuchRun if there is no such run."""
     found = connection.execute(
         f"SELECT {OWNER_COLUMNS} FROM run LEFT JOIN owner ON owner.id = run.owner WHERE run.id = ?",
@@ -89,7 +89,7 @@ def take_over_run(connection: SqlConnection, run: str, id: str) -> int:
     Raise NoSuchRun if there is no such run, and RunHeld if another live process owns the run.
     """
     with write_transaction(connection, f"run {run}"):
-        owner = find_owner(connection, run)
+        owner = _find_owner(connection, run)
         if owner is not None and owner.id != id and owner.is_alive:
             raise RunHeld(run, host=owner.host, pid=owner.pid)
         found = connection.execute(TAKE_OVER_RUN, (id, run)).fetchone()
@@ -97,7 +97,7 @@ def take_over_run(connection: SqlConnection, run: str, id: str) -> int:
 
 
 @cache
-def read_boot_id() -> str:
+def _read_boot_id() -> str:
     """Return an id for this boot and PID namespace. Process ids have no meaning in another boot or namespace."""
     try:
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}" if (boot := read_machine_boot()) else ""

@@ -104,7 +104,7 @@ class SqlConnection(Protocol):
 def read_transaction(connection: SqlConnection) -> Iterator[None]:
     """Run the queries in the block on the same snapshot of the store."""
     connection.begin_read()
-    with finish_transaction(connection):
+    with _finish_transaction(connection):
         yield
 
 
@@ -112,12 +112,12 @@ def read_transaction(connection: SqlConnection) -> Iterator[None]:
 def write_transaction(connection: SqlConnection, lock: str) -> Iterator[None]:
     """Run the block in a transaction. Transactions with the same lock run one at a time."""
     connection.begin_write(lock)
-    with finish_transaction(connection):
+    with _finish_transaction(connection):
         yield
 
 
 @contextmanager
-def finish_transaction(connection: SqlConnection) -> Iterator[None]:
+def _finish_transaction(connection: SqlConnection) -> Iterator[None]:
     """Commit the open transaction when the block ends, and roll it back if the block or the commit fails."""
     try:
         yield

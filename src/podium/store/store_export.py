@@ -61,15 +61,15 @@ def export_store(
         if running and not is_skipping_running:
             run, owner = next(iter(running.items()))
             raise RunHeld(run, host=owner.host, pid=owner.pid)
-        foreign = find_unfinished_foreign_runs(connection, store)
+        foreign = _find_unfinished_foreign_runs(connection, store)
         left_out = {*running, *foreign}
         with write_store_file(path) as writer:
             for table in TABLES:
                 if table == "last_group":
                     writer.write_rows(table, [(connection.read_last_group_id(),)])
                 else:
-                    for page in read_pages(connection, store, table):
-                        writer.write_rows(table, leave_out_runs(table, page, left_out))
+                    for page in _read_pages(connection, store, table):
+                        writer.write_rows(table, _leave_out_runs(table, page, left_out))
     if foreign:
         on_foreign(foreign)
     return sorted(running)
@@ -85,10 +85,10 @@ def archive_run(store: StoreAddress, run: str, path: Path) -> None:
     ):
         for table in TABLES_OF_RUNS:
             column = "id" if table == "run" else "run"
-            for page in read_pages(connection, store, table, where=f"{column} = ?", values=(run,)):
+            for page in _read_pages(connection, store, table, where=f"{column} = ?", values=(run,)):
                 writer.write_rows(table, page)
-        for digest in sorted(find_artifacts(connection, "run = ?", run)):
-            for page in read_pages(connection, store, "artifact", where="digest = ?", values=(digest,)):
+        for digest in sorted(_find_artifacts(connection, "run = ?", run)):
+            for page in _read_pages(connection, store, "artifact", where="digest = ?", values=(digest,)):
                 writer.write_rows("artifact", page)
 
 
@@ -102,7 +102,7 @@ def find_running(connection: SqlConnection) -> dict[str, Owner]:
     return {run: owner for run, owner in owners.items() if owner is not None and owner.is_alive}
 
 
-def find_unfinished_foreign_runs(connection: SqlConnection, store: StoreAddress) -> list[str]:
+def _find_unfinished_foreign_runs(connection: SqlConnection, store: StoreAddress) -> list[str]:
     """Return the runs that have not ended and that a person's login did not create, as far as is known."""
     if not isinstance(store, PostgresAddress):
         return []
@@ -114,14 +114,14 @@ def find_unfinished_foreign_runs(connection: SqlConnection, store: StoreAddress)
     return [str(run) for (run,) in found]
 
 
-def find_artifacts(connection: SqlConnection, where: str, run: str) -> set[str]:
+def _find_artifacts(connection: SqlConnection, where: str, run: str) -> set[str]:
     """Return the digests of the artifacts of all runs that meet a condition on `run`."""
     found = connection.execute(f"SELECT line FROM entry WHERE {where} AND kind = 'artifact_stored'", (run,))
     events = (decode_entry(line).event for (line,) in found)
     return {event.digest for event in events if isinstance(event, ArtifactStored)}
 
 
-def read_pages(
+def _read_pages(
     connection: SqlConnection, store: StoreAddress, table: str, *, where: str = "TRUE", values: Sequence[Any] = ()
 ) -> Iterator[list[tuple[Any, ...]]]:
     """Yield the rows of a table that meet a condition, in pages, without the columns used to order them."""
@@ -144,7 +144,7 @@ def read_pages(
         last = found[-1][: len(keys)]
 
 
-def leave_out_runs(table: str, rows: list[tuple[Any, ...]], runs: Collection[str]) -> list[tuple[Any, ...]]:
+def _leave_out_runs(table: str, rows: list[tuple[Any, ...]], runs: Collection[str]) -> list[tuple[Any, ...]]:
     """Return the rows that do not belong to these runs."""
     if not runs or table not in TABLES_OF_RUNS:
         return rows
@@ -209,7 +209,7 @@ def _delete_rows(connection: SqlConnection, run: str, worktrees: str) -> None:
 
 def _delete_artifacts(connection: SqlConnection, run: str) -> None:
     """Delete the artifacts that no other run has stored."""
-    digests = find_artifacts(connection, "run = ?", run)
+    digests = _find_artifacts(connection, "run = ?", run)
     if digests:
-        unused = digests - find_artifacts(connection, "run <> ?", run)
+        unused = digests - _find_artifacts(connection, "run <> ?", run)
         connection.executemany("DELETE FROM artifact WHERE digest = ?", [(digest,) for digest in sorted(unused)])

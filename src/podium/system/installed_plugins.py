@@ -34,7 +34,7 @@ class InstalledPlugins:
 
 
 @cache
-def load_plugins() -> InstalledPlugins:
+def _load_plugins() -> InstalledPlugins:
     """Load all plug-ins. If loading one raises an error, the error is returned in `broken`."""
     plugins: dict[str, Plugin] = {}
     broken: dict[str, str] = {}
@@ -62,7 +62,7 @@ def _find_entry_points() -> list[EntryPoint]:
 
 def find_plugin(name: str) -> Plugin:
     """Return the plug-in with this name. Raise Mistake if it is not installed or cannot be loaded."""
-    found = load_plugins()
+    found = _load_plugins()
     if name in found.plugins:
         return found.plugins[name]
     if name in found.broken:
@@ -75,7 +75,7 @@ def find_plugin_part(part: PluginPart, name: str) -> Any:
 
     Raise Mistake if it is not found and a plug-in that might provide it cannot be loaded.
     """
-    found = load_plugins()
+    found = _load_plugins()
     for plugin in found.plugins.values():
         parts = getattr(plugin, part)
         named = parts if isinstance(parts, Mapping) else {getattr(one, "__name__", ""): one for one in parts}

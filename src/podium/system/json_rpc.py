@@ -52,7 +52,7 @@ class ConnectionEnded(OutsideFailed):
     """The connection ended before the other side answered. The message says how it ended."""
 
 
-async def ignore_notification(method: str, params: Params) -> None:
+async def _ignore_notification(method: str, params: Params) -> None:
     """Do nothing."""
 
 
@@ -65,7 +65,7 @@ class JsonRpcPeer:
         write: WriteBytes,
         *,
         on_request: HandleRequest,
-        on_notification: HandleNotification = ignore_notification,
+        on_notification: HandleNotification = _ignore_notification,
         on_junk: Callable[[bytes], None] = lambda line: None,
     ) -> None:
         self._read = read
@@ -132,7 +132,7 @@ class JsonRpcPeer:
             raise ConnectionEnded(self._ended or "the other side no longer reads its input") from None
 
     async def _receive_line(self, line: bytes, handlers: TaskGroup) -> None:
-        message = parse_message(line)
+        message = _parse_message(line)
         if message is None:
             self._on_junk(line)
             return
@@ -159,7 +159,7 @@ class JsonRpcPeer:
         if error is None:
             waiting.set_result(message.get("result"))
         else:
-            waiting.set_exception(read_error(error))
+            waiting.set_exception(_read_error(error))
 
     async def _answer_request(self, id: object, method: str, params: Params) -> None:
         key = str(id)
@@ -179,7 +179,7 @@ class JsonRpcPeer:
             await self._send({"id": id, **response})
 
 
-def parse_message(line: bytes) -> Params | None:
+def _parse_message(line: bytes) -> Params | None:
     """Return the JSON object in a line, or None if the line is something else."""
     try:
         message = msgspec.json.decode(line)
@@ -192,7 +192,7 @@ def parse_message(line: bytes) -> Params | None:
     return message if isinstance(message, dict) else None
 
 
-def read_error(error: object) -> RpcError:
+def _read_error(error: object) -> RpcError:
     """Return the error in a response. Text in its `data` is added to its message, which is often generic."""
     if not isinstance(error, dict):
         return RpcError(INTERNAL_ERROR, str(error))

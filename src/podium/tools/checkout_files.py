@@ -173,7 +173,7 @@ class Checkout:
         if stat.S_ISREG(mode):
             return LocatedPath(path=path, kind="file")
         raise InvalidCall(
-            f"{format_path(relative)} is {describe_file_type(mode)}; only regular files and directories can be used."
+            f"{format_path(relative)} is {_describe_file_type(mode)}; only regular files and directories can be used."
         )
 
     # Opening located paths
@@ -310,7 +310,7 @@ def format_path(path: str) -> str:
     return cut if cut.isprintable() else ascii(cut)
 
 
-def describe_file_type(mode: int) -> str:
+def _describe_file_type(mode: int) -> str:
     """Return the type of a directory entry that is neither a file nor a directory, with an article."""
     kinds = ((stat.S_ISFIFO, "a fifo"), (stat.S_ISSOCK, "a socket"), (stat.S_ISLNK, "a link"))
     return next((words for is_kind, words in kinds if is_kind(mode)), "a device")

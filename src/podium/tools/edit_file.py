@@ -85,7 +85,7 @@ class EditFile:
         self._place = locate_checkout(directory)
 
     async def prepare(self, call: ToolUse) -> PreparedCall:
-        asked = parse_edits(call)
+        asked = _parse_edits(call)
         if absent := await to_thread.run_sync(self._find_absent, asked.path):
             raise InvalidCall(f"{absent} does not exist; {await self._suggest_file(absent)}")
         return await to_thread.run_sync(self._prepare_edits, asked.path, asked.edits)
@@ -133,7 +133,7 @@ class EditFile:
         )
 
 
-def parse_edits(call: ToolUse) -> SeveralEdits:
+def _parse_edits(call: ToolUse) -> SeveralEdits:
     """Return the edits of a call.
 
     Raise InvalidCall if they are incomplete, or if the call has `edits` as well as `old` or `new`.

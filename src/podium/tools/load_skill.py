@@ -65,7 +65,7 @@ class UpdateMemory:
             found = checkout.locate(self._path).as_file()
             there = b"" if found.kind == "absent" else read_whole_file(checkout, found.path)
         before = there.decode(errors="replace")
-        after = amend_text(before, asked.old, asked.new)
+        after = _amend_text(before, asked.old, asked.new)
         if len(after) > MOST_CHARACTERS and len(after) > len(before):
             raise InvalidCall(
                 f"Your memory would be {len(after):,} characters long, but the limit is {MOST_CHARACTERS:,}; shorten "
@@ -164,7 +164,7 @@ def _list_files(folder: Path) -> Iterator[str]:
             return
 
 
-def amend_text(text: str, old: str, new: str) -> str:
+def _amend_text(text: str, old: str, new: str) -> str:
     """Return the text with `old` replaced by `new`; if `old` is empty, with `new` added at the end.
 
     Raise InvalidCall if `old` does not occur exactly once, or if nothing would change.

@@ -64,7 +64,7 @@ class FleetJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def job_class(self) -> JobClass:
         """The class of this job."""
-        labels = {*self.labels, *((make_host_label(self.host),) if self.host else ())}
+        labels = {*self.labels, *((_make_host_label(self.host),) if self.host else ())}
         return JobClass(
             labels=tuple(sorted(labels)), store_version=self.store_version, team=self.team, provider=self.provider
         )
@@ -98,14 +98,14 @@ class HostOffer(Struct, frozen=True, kw_only=True):
     def accepts(self, wanted: JobClass) -> bool:
         """Return whether this host can take jobs of a class now."""
         return (
-            {*self.labels, make_host_label(self.host)}.issuperset(wanted.labels)
+            {*self.labels, _make_host_label(self.host)}.issuperset(wanted.labels)
             and wanted.store_version <= self.store_version
             and wanted.team not in self.full_teams
             and wanted.provider not in self.full_providers
         )
 
 
-def make_host_label(host: str) -> str:
+def _make_host_label(host: str) -> str:
     """Return the label that only this host has."""
     return f"host={host}"
 
@@ -137,10 +137,10 @@ def are_compatible(one: str, other: str) -> bool:
     They can if their major versions are equal and, before 1.0, their minor versions too. An empty release is compatible
     with every other, because runs from old releases do not say which release wrote them.
     """
-    return not one or not other or find_series(one) == find_series(other)
+    return not one or not other or _find_series(one) == _find_series(other)
 
 
-def find_series(release: str) -> str:
+def _find_series(release: str) -> str:
     """Return the part of a version number that all compatible releases share: `0.4` for 0.4.1, and `2` for 2.5.0."""
     numbers = re.match(r"(0\.\d+|[1-9]\d*)", release)
     return numbers[0] if numbers else release

@@ -65,7 +65,7 @@ def is_hidden(character: str) -> bool:
     return _is_hidden(character, keeps_variants=False)
 
 
-def escape_character(character: str) -> str:
+def _escape_character(character: str) -> str:
     """Return the code of a character, such as `\\u200b`."""
     code = ord(character)
     if code <= 0xFF:
@@ -81,14 +81,14 @@ def escape_hidden(text: str, *, keeps_variants: bool = False) -> str:
     if _PLAIN.fullmatch(text):
         return text
     marked = _mark_hidden(text, keeps_variants=keeps_variants)
-    return "".join(escape_character(one) if hidden else one for one, hidden in marked)
+    return "".join(_escape_character(one) if hidden else one for one, hidden in marked)
 
 
 def find_hidden(text: str) -> list[str]:
     """Return the codes of the hidden characters in a text, each once and in order."""
     if _PLAIN.fullmatch(text):
         return []
-    return [escape_character(one) for one in sorted({one for one, hidden in _mark_hidden(text) if hidden})]
+    return [_escape_character(one) for one in sorted({one for one, hidden in _mark_hidden(text) if hidden})]
 
 
 def _mark_hidden(text: str, *, keeps_variants: bool = False) -> Iterator[tuple[str, bool]]:

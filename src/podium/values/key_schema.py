@@ -33,7 +33,7 @@ def accepts(schema: Schema) -> Callable[[Function], Function]:
     return declare
 
 
-def get_schema(read: Reader) -> Schema | None:
+def _get_schema(read: Reader) -> Schema | None:
     """Return what a reader has declared that it accepts."""
     found: Schema | None = getattr(read, "podium_schema", None)
     return found
@@ -81,7 +81,7 @@ def _build_value(key: FileKey) -> Schema:
     options: list[object] = [{"type": "null"}]
     if key.keys:
         mapping = _build_mapping(key.keys)
-        short = [found] if (found := get_schema(key.read)) is not None else []
+        short = [found] if (found := _get_schema(key.read)) is not None else []
         one = {"anyOf": [mapping, *short]} if key.is_table else mapping
         options += [{"type": "object", "additionalProperties": one}] if key.is_table else [one, *short]
     else:
@@ -97,7 +97,7 @@ def _find_reader_schema(read: Reader) -> Schema:
     function = read.func if isinstance(read, partial) else read
     if function is FieldReader.read_int:
         return {"type": "integer", "minimum": least}
-    found = get_schema(function)
+    found = _get_schema(function)
     if found is None and (found := _OF_READER.get(function)) is None:
         raise TypeError(f"it is not known what {function} accepts; decorate it with accepts")
     return found

@@ -122,12 +122,12 @@ ROUTE_TO = "route_to"
 """The tool with which a router chooses. Only routers have it, so agent files cannot list it."""
 
 
-def select_names(*effects: Effect) -> tuple[str, ...]:
+def _select_names(*effects: Effect) -> tuple[str, ...]:
     """Return the names of the tools with these effects."""
     return tuple(row.name for row in TOOLS if row.effect in effects)
 
 
-def select_rule_names(*effects: Effect) -> frozenset[str]:
+def _select_rule_names(*effects: Effect) -> frozenset[str]:
     """Return the names in rules of the tools with these effects."""
     return frozenset(row.name_in_rules for row in TOOLS if row.effect in effects)
 
@@ -145,18 +145,18 @@ RULE_NAMES = {
 } | {AGENT_RULE.lower(): AGENT_RULE}
 """The name in rules for each accepted spelling in lower case. Other names are the same in rules."""
 
-READING_TOOLS = select_names("reads")
+READING_TOOLS = _select_names("reads")
 """The tools that an agent uses to read its checkout. They are the default."""
-CHANGING_TOOLS = select_names("changes")
-WORKING_TOOLS = select_names("changes", "runs commands")
+CHANGING_TOOLS = _select_names("changes")
+WORKING_TOOLS = _select_names("changes", "runs commands")
 """The tools with which an agent can do work in a checkout."""
-CHECKOUT_TOOLS = select_names("reads", "changes", "runs commands", "runs checks")
+CHECKOUT_TOOLS = _select_names("reads", "changes", "runs commands", "runs checks")
 """The tools that need a checkout."""
-OUTSIDE_TOOLS = (*CHECKOUT_TOOLS, *select_names("fetches"))
+OUTSIDE_TOOLS = (*CHECKOUT_TOOLS, *_select_names("fetches"))
 """The tools for files, commands and web pages. Coding agents have their own."""
 DEFAULT_TOOLS = tuple(row.name for row in TOOLS if row.is_default)
 """The tools of an agent whose file lists none."""
-DEFAULT_WORKER_TOOLS = (*DEFAULT_TOOLS, *select_names("changes", "runs commands", "runs checks"))
+DEFAULT_WORKER_TOOLS = (*DEFAULT_TOOLS, *_select_names("changes", "runs commands", "runs checks"))
 """The tools of a worker whose definition lists none: it can also change files and run commands."""
 PLAIN_TOOLS = tuple(name for name in DEFAULT_TOOLS if name not in READING_TOOLS)
 """The default tools that need no checkout and whose calls need not pass the gate."""
@@ -166,9 +166,9 @@ DEFAULT_STEP_TOOLS = tuple(row.name_in_rules for row in TOOLS if row.effect == "
 """The tools of a step's owner whose file lists none, besides STEP_TOOLS. Digests in stored runs cover these names."""
 
 READING_RULES = frozenset(DEFAULT_STEP_TOOLS)
-CHANGING_RULES = select_rule_names("changes")
-ACTING_RULES = select_rule_names("changes", "runs commands", "runs checks", "fetches")
-COORDINATION_RULES = select_rule_names("coordinates") | {AGENT_RULE, ROUTE_TO}
+CHANGING_RULES = _select_rule_names("changes")
+ACTING_RULES = _select_rule_names("changes", "runs commands", "runs checks", "fetches")
+COORDINATION_RULES = _select_rule_names("coordinates") | {AGENT_RULE, ROUTE_TO}
 """Tools that agents use to communicate with each other and with people. They are allowed without a rule."""
 CHECKED_ARGUMENTS = {row.name_in_rules: frozenset(row.arguments) for row in TOOLS if row.arguments is not None}
 PATH_ARGUMENTS = {row.name_in_rules: row.paths for row in TOOLS if row.paths}

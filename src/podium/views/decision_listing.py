@@ -105,14 +105,14 @@ def encode_decision(record: DecisionRecord) -> dict[str, Any]:
         "proposed_by": state.proposal.by,
         "committed_by": "" if made is None else made.by,
         "consequences": "" if made is None else made.consequences,
-        "vote": describe_vote(record),
+        "vote": _describe_vote(record),
         "ballots": ballots,
         "refused": state.refused,
         "text": render_decision(record),
     }
 
 
-def describe_vote(record: DecisionRecord) -> Vote:
+def _describe_vote(record: DecisionRecord) -> Vote:
     """Return the state of a vote."""
     proposal, closed = record.state.proposal, record.state.closed
     is_open = closed is None and record.state.committed is None

@@ -132,10 +132,10 @@ def render_decision(record: DecisionRecord, *, number: str = "", files: Mapping[
 
 def _iter_facts(record: DecisionRecord, files: Mapping[str, str]) -> Iterator[str]:
     proposal = record.state.proposal
-    yield format_status_line(record, files)
+    yield _format_status_line(record, files)
     yield f"- Decision: `{record.id}`" + (f" in run `{record.run}`" if record.run else "")
     if proposal.supersedes:
-        yield f"- Supersedes: {link_decision(proposal.supersedes, files)}"
+        yield f"- Supersedes: {_link_decision(proposal.supersedes, files)}"
     at = record.proposed_at if record.committed_at is None else record.committed_at
     if at:
         yield f"- Date: {datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
@@ -143,13 +143,13 @@ def _iter_facts(record: DecisionRecord, files: Mapping[str, str]) -> Iterator[st
         yield f"- Participants: {', '.join(map(escape_inline, names))}"
 
 
-def format_status_line(record: DecisionRecord, files: Mapping[str, str]) -> str:
+def _format_status_line(record: DecisionRecord, files: Mapping[str, str]) -> str:
     """Return the line with the status of a decision."""
-    by = f" by {link_decision(record.superseded_by, files)}" if record.superseded_by else ""
+    by = f" by {_link_decision(record.superseded_by, files)}" if record.superseded_by else ""
     return f"- Status: {record.status}{by}"
 
 
-def link_decision(id: str, files: Mapping[str, str]) -> str:
+def _link_decision(id: str, files: Mapping[str, str]) -> str:
     """Return a link to the file of a decision, or its id if it has no file."""
     if id not in files:
         return f"`{id}`"
@@ -241,7 +241,7 @@ def _update_superseded(
     for record in made:
         path = files.get(record.state.proposal.supersedes, "")
         if path in texts:
-            text = _replace_status(texts[path], f"superseded by {link_decision(record.id, files)}")
+            text = _replace_status(texts[path], f"superseded by {_link_decision(record.id, files)}")
             if text != texts[path]:
                 changed[path] = text
     return changed
@@ -332,7 +332,7 @@ def _follow_moves(moved: Mapping[str, str], line: re.Match[str]) -> str:
 
     def follow_link(link: re.Match[str]) -> str:
         new = moved.get(f"{ADR_FOLDER}/{unquote(link[1])}")
-        return link[0] if new is None else link_decision("", {"": new})
+        return link[0] if new is None else _link_decision("", {"": new})
 
     return _LINK.sub(follow_link, line[0])
 
@@ -349,8 +349,8 @@ def link_adr_files(files: Mapping[str, str]) -> dict[str, str]:
         replaced = _UNLINKED.search(text)
         if replaced is None or (old := paths.get(replaced[1], path)) == path:
             continue
-        link = f"- Supersedes: {link_decision(replaced[1], paths)}"
+        link = f"- Supersedes: {_link_decision(replaced[1], paths)}"
         changed[path] = f"{text[: replaced.start()]}{link}{text[replaced.end() :]}"
-        status = f"superseded by {link_decision(id, paths)}"
+        status = f"superseded by {_link_decision(id, paths)}"
         changed[old] = _replace_status(changed.get(old, files[old]), status)
     return changed

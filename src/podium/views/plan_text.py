@@ -9,10 +9,10 @@ from ..values.plan import PlanStep, StepPolicy, WorkPlan
 
 def format_plan(plan: WorkPlan) -> str:
     """Return the whole plan as text. Text from models is indented, so that it cannot imitate another step."""
-    return "\n".join(line for step in plan.steps for line in iter_step_lines(step))
+    return "\n".join(line for step in plan.steps for line in _iter_step_lines(step))
 
 
-def iter_step_lines(step: PlanStep) -> Iterator[str]:
+def _iter_step_lines(step: PlanStep) -> Iterator[str]:
     """Yield the lines about one step."""
     after = f", after {', '.join(step.depends_on)}" if step.depends_on else ""
     yield f"{step.id}. {step.owner}{after}"
@@ -21,10 +21,10 @@ def iter_step_lines(step: PlanStep) -> Iterator[str]:
         yield from _indent(criterion.text, "- ")
         if criterion.command:
             yield from _indent(criterion.command, "  $ ")
-    yield from (f"    {line}" for line in iter_policy_lines(step.policy))
+    yield from (f"    {line}" for line in _iter_policy_lines(step.policy))
 
 
-def iter_policy_lines(policy: StepPolicy) -> Iterator[str]:
+def _iter_policy_lines(policy: StepPolicy) -> Iterator[str]:
     """Yield a line for each restriction, permission or limit that is set for a step."""
     if policy.tools is not None:
         yield f"tools: {', '.join(policy.tools) or 'none'}"

@@ -57,7 +57,7 @@ def format_request_lines(asked: PermissionAsked) -> list[str]:
             f"  {_quote_name(name)}{_format_length(value)}: {_format_argument(value)}"
             for name, value in action.arguments.items()
         ),
-        *format_agent_reason(asked.agent_reason),
+        *_format_agent_reason(asked.agent_reason),
         f"  in {action.directory or 'no directory'}, because {asked.reason}",
         f"  sandbox: {SANDBOXES.get(action.sandbox, action.sandbox)}",
         *(f"  risk: {format_risk(fact)}" for fact in asked.risks),
@@ -78,7 +78,7 @@ def format_risk(fact: RiskFact) -> str:
     return f"{RISKS[fact.kind]}: {', '.join(map(_quote_example, fact.examples))}{more}"
 
 
-def format_agent_reason(text: str) -> list[str]:
+def _format_agent_reason(text: str) -> list[str]:
     """Format an agent's reason as quoted lines, short enough that a terminal does not wrap them."""
     shown = " ".join(escape_hidden(text).split())
     # A wide character takes two columns, so a filler character follows it while the lines are wrapped.

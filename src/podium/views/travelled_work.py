@@ -59,7 +59,7 @@ def derive_travelled_work(entries: Iterable[Entry]) -> TravelledWork:
             case PushFailed() as event:
                 push_failure = event.reason
             case ActionBegan(is_repeatable=False, action=action):
-                steps[entry.seq] = describe_step(action)
+                steps[entry.seq] = _describe_step(action)
                 open_steps[entry.scope] = entry.seq
             case ToolAnswered() if entry.scope in open_steps:
                 ended_at[open_steps.pop(entry.scope)] = entry.seq
@@ -78,7 +78,7 @@ def derive_travelled_work(entries: Iterable[Entry]) -> TravelledWork:
     )
 
 
-def describe_step(action: Action) -> str:
+def _describe_step(action: Action) -> str:
     """Describe a step that may have changed files: its tool, and the files or the command."""
     about = ", ".join(action.outputs) or str(action.arguments.get("command") or action.arguments.get("path") or "")
     return truncate_text(escape_unprintable(f"{action.tool} {about}".strip()), LONGEST_STEP)

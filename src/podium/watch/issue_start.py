@@ -65,7 +65,7 @@ class CommentPosting:
         record = {"comment": "posting", "comment_at": posting.comment_at, "comment_tries": posting.comment_tries}
         if not await self._update(claim, **record):
             return None
-        marker, url = make_marker(claim), ""
+        marker, url = _make_marker(claim), ""
         try:
             if is_in_doubt:
                 url = await self._source.find_comment(claim.issue, url=claim.url, marker=marker)
@@ -128,8 +128,8 @@ class IssueStart:
         team = self._roster.resolve_team(claim.agent)
         is_delegated = self._is_delegated
         if is_delegated is None:
-            is_delegated = can_change_files(team) and is_git_repository(self._place)
-        return make_branch_name(claim) if is_delegated else ""
+            is_delegated = can_change_files(team) and _is_git_repository(self._place)
+        return _make_branch_name(claim) if is_delegated else ""
 
     async def start_work(self, claim: IssueClaim, branch: str) -> None:
         """Start the run that works on an issue, on `branch` if there is one. Raise Mistake if it cannot start."""
@@ -143,7 +143,7 @@ class IssueStart:
         await delegate(self._runs, self._settings, worker, by=self._by, run=claim.run)
 
 
-def make_branch_name(claim: IssueClaim) -> str:
+def _make_branch_name(claim: IssueClaim) -> str:
     """Return the name of the branch for an issue.
 
     The name contains the issue's number and words from its title, or its file name, and part of the claim's token. Text
@@ -154,7 +154,7 @@ def make_branch_name(claim: IssueClaim) -> str:
     return f"issue/{slug or 'untitled'}-{claim.token[:4]}"
 
 
-def is_git_repository(place: Path) -> bool:
+def _is_git_repository(place: Path) -> bool:
     """Return whether a folder is in a git repository."""
     try:
         Repository.at(place)
@@ -169,10 +169,10 @@ def format_comment(claim: IssueClaim, worker: WorkerState | None) -> str:
     The comment says either that a person must look at the issue first, or how the work on the issue ended. Details of
     the work are taken from `worker`, if it is given.
     """
-    return "\n\n".join([f"<!-- {make_marker(claim)} -->", *_iter_blocks(claim, worker)]) + "\n"
+    return "\n\n".join([f"<!-- {_make_marker(claim)} -->", *_iter_blocks(claim, worker)]) + "\n"
 
 
-def make_marker(claim: IssueClaim) -> str:
+def _make_marker(claim: IssueClaim) -> str:
     """Return the text that identifies the comment on an issue. Nobody else can know it before the comment is posted."""
     return f"podium-issue-{claim.token}"
 

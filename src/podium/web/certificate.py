@@ -51,7 +51,7 @@ def load_certificate(home: Path, names: Sequence[str]) -> ServerCertificate:
         if found is None or not _covers(found, names):
             found, data = make_certificate(names)
             replace_file(file, data)
-    return ServerCertificate(file=file, fingerprint=format_fingerprint(found.fingerprint(hashes.SHA256())))
+    return ServerCertificate(file=file, fingerprint=_format_fingerprint(found.fingerprint(hashes.SHA256())))
 
 
 def read_given_certificate(file: Path) -> ServerCertificate:
@@ -61,10 +61,10 @@ def read_given_certificate(file: Path) -> ServerCertificate:
         ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(file)
     except (OSError, ValueError, ssl.SSLError) as error:
         raise Mistake(f"{file} is not a PEM file with a certificate and its key ({error})") from error
-    return ServerCertificate(file=file, fingerprint=format_fingerprint(found.fingerprint(hashes.SHA256())))
+    return ServerCertificate(file=file, fingerprint=_format_fingerprint(found.fingerprint(hashes.SHA256())))
 
 
-def format_fingerprint(digest: bytes) -> str:
+def _format_fingerprint(digest: bytes) -> str:
     """Return a fingerprint as browsers show it."""
     return ":".join(f"{byte:02X}" for byte in digest)
 

@@ -101,14 +101,14 @@ class RunningServer:
 async def open_server(settings: Settings, options: ServeOptions) -> AsyncIterator[RunningServer]:
     """Listen and serve until the block ends. Raise Mistake if the address cannot be used."""
     certificate = _choose_certificate(settings.home, options)
-    listening = bind_address(options.host, options.port)
+    listening = _bind_address(options.host, options.port)
     port = listening.getsockname()[1]
     context = ServerContext(settings=settings, tokens=TokenFile(settings.home), repo=options.repo)
     shown_host = f"[{options.host}]" if ":" in options.host else options.host
     hosts = {f"{host}:{port}" for host in (*LOOPBACK_HOSTS, shown_host)}
     is_tls = certificate is not None
     app = build_app(context, hosts=hosts, public_names=options.public_names, is_tls=is_tls)
-    server = QuietServer(make_config(app, certificate, has_proxy=bool(options.public_names)))
+    server = QuietServer(_make_config(app, certificate, has_proxy=bool(options.public_names)))
     address = f"{'https' if is_tls else 'http'}://{shown_host}:{port}"
     fingerprint = "" if certificate is None else certificate.fingerprint
     with closing(listening):
@@ -159,7 +159,7 @@ def _choose_certificate(home: Path, options: ServeOptions) -> ServerCertificate 
     return load_certificate(home, sorted({options.host, "localhost", "127.0.0.1", *options.public_names}))
 
 
-def make_config(app: Any, certificate: ServerCertificate | None = None, *, has_proxy: bool = False) -> uvicorn.Config:
+def _make_config(app: Any, certificate: ServerCertificate | None = None, *, has_proxy: bool = False) -> uvicorn.Config:
     """Return uvicorn's configuration. Requests are not logged, because URLs can contain text that users typed.
 
     Headers that name the client of a proxy are read only if there is a proxy: any other client could make them up.
@@ -180,7 +180,7 @@ def make_config(app: Any, certificate: ServerCertificate | None = None, *, has_p
     )
 
 
-def bind_address(host: str, port: int) -> socket.socket:
+def _bind_address(host: str, port: int) -> socket.socket:
     """Return a socket bound to an address. Raise Mistake if this process cannot listen there."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With the protocol, asyncio turns off Nagle's algorithm, which delays the second packet of a response by 40 ms.

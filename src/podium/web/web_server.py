@@ -90,10 +90,10 @@ def build_app(
             "static_files": Provide(lambda: static_files, sync_to_thread=False),
         },
         exception_handlers={
-            PodiumError: handle_podium_error,
-            HTTPException: handle_http_error,
-            RecursionError: handle_deep_body,
-            Exception: handle_internal_error,
+            PodiumError: _handle_podium_error,
+            HTTPException: _handle_http_error,
+            RecursionError: _handle_deep_body,
+            Exception: _handle_internal_error,
         },
         lifespan=[lifespan],
         plugins=[StoredJsonPlugin()],
@@ -117,23 +117,23 @@ def build_app(
     )
 
 
-def handle_podium_error(request: Request[Any, Any, Any], error: PodiumError) -> Response[bytes]:
+def _handle_podium_error(request: Request[Any, Any, Any], error: PodiumError) -> Response[bytes]:
     """Return the response to a Podium error, with the message that the command line prints."""
     status = find_status(error, path=request.scope["path"])
     return _build_response(request, status, str(error))
 
 
-def handle_http_error(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
+def _handle_http_error(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
     """Return the response to an error in the request itself, such as a missing field."""
     return _build_response(request, error.status_code, error.detail, headers=error.headers, errors=error.extra or UNSET)
 
 
-def handle_deep_body(request: Request[Any, Any, Any], _: RecursionError) -> Response[bytes]:
+def _handle_deep_body(request: Request[Any, Any, Any], _: RecursionError) -> Response[bytes]:
     """Return the response to JSON that is nested more deeply than the decoder allows."""
     return _build_response(request, 400, "the JSON is nested too deeply")
 
 
-def handle_internal_error(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+def _handle_internal_error(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     """Return a response that contains only the type of an unexpected error, and print the traceback to stderr."""
     trace = "".join(traceback.format_exception(error))
     if full := explain_full_disk(error):

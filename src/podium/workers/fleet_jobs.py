@@ -95,7 +95,7 @@ def choose_place(
         host="" if remote else fleet.own_host,
         priority=options.priority,
         team=team or (agent.name if agent.team is not None else ""),
-        provider=find_provider_name(agent, settings),
+        provider=_find_provider_name(agent, settings),
         repository=remote,
         store_version=fleet.store_version,
     )
@@ -147,7 +147,7 @@ def _describe_queue(fleet: Fleet, job: FleetJob) -> str:
     return f"Queued for a host with the labels {wanted}; no such host is alive, so the worker waits for one."
 
 
-def find_provider_name(agent: Agent, settings: Settings) -> str:
+def _find_provider_name(agent: Agent, settings: Settings) -> str:
     """Return the provider of an agent's model, or an empty string if it is not known."""
     with suppress(Mistake):
         models = resolve_models(agent.model or settings.model, settings.models).models

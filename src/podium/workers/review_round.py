@@ -91,7 +91,7 @@ async def _continue_work(
     new = NewWorker(
         at=root,
         branch=name,
-        task=format_review_task(worker, review.text),
+        task=_format_review_task(worker, review.text),
         agent=worker.agent,
         options=WorkerOptions(base=await branch_tip(repository, branch), role=worker.worker_task.role or None),
     )
@@ -103,7 +103,7 @@ def _read_summary(store: StoreAddress, run: str) -> RunSummary:
         return reader.read_summary(run)
 
 
-def format_review_task(worker: WorkerState, review: str) -> str:
+def _format_review_task(worker: WorkerState, review: str) -> str:
     """Return the task for a worker that continues another worker's work after a review."""
     branch = escape_unprintable(worker.worker_task.branch)
     return (

@@ -43,7 +43,7 @@ class UnfinishedWorkers:
 
     started: Mapping[str, RunStarted]
     phases: Mapping[str, Phase]
-    """The phases of the workers' runs and of those that they depend on; see `derive_start_phase`."""
+    """The phases of the workers' runs and of those that they depend on; see `_derive_start_phase`."""
     end_texts: Mapping[str, str]
     stop_requested: frozenset[str]
     """Runs that have a stop request and that no other process is working on."""
@@ -97,8 +97,8 @@ def load_unfinished_workers(
             # A run that cannot be read, or that waits for a run that does not exist, must not block the others.
             with suppress(StoreCorrupt, NoSuchRun):
                 summary = reader.read_summary(row.run)
-                before = [reader.read_summary(run) for run in get_preceding_runs(summary.started)]
-                phase = phases[row.run] = derive_start_phase(summary, is_ours=row.run in ours)
+                before = [reader.read_summary(run) for run in _get_preceding_runs(summary.started)]
+                phase = phases[row.run] = _derive_start_phase(summary, is_ours=row.run in ours)
                 if phase in FINAL_PHASES:
                     worker_index.mark_closed(row.run)
                 elif row.run not in fleet_runs:
@@ -137,7 +137,7 @@ def has_work(store: StoreAddress, excluded: Collection[str] = ()) -> bool:
     return is_needed or any(unfinished.plan_starts(most=1))
 
 
-def derive_start_phase(summary: RunSummary, *, is_ours: bool) -> Phase:
+def _derive_start_phase(summary: RunSummary, *, is_ours: bool) -> Phase:
     """Return the phase of a worker's run for the commander that may start or stop it.
 
     The process of its own worker does not count. A run that another process still holds is `running` even if it has
@@ -168,15 +168,15 @@ def describe_ending(summary: RunSummary) -> str:
         outcome, failure = summary.last.event.outcome, summary.last.event.failure
         how = describe_outcome(outcome)
         why = "" if failure is None else f": {failure}"
-    return f"it depends on {get_worker_name(summary.id, summary.started)}, which {how}{why}"
+    return f"it depends on {_get_worker_name(summary.id, summary.started)}, which {how}{why}"
 
 
-def get_worker_name(run: str, started: RunStarted) -> str:
+def _get_worker_name(run: str, started: RunStarted) -> str:
     """Return a worker's display name."""
     return (started.errand.worker_name if started.errand is not None else "") or run
 
 
-def get_preceding_runs(started: RunStarted) -> tuple[str, ...]:
+def _get_preceding_runs(started: RunStarted) -> tuple[str, ...]:
     """Return the runs that must succeed before this run starts."""
     return () if started.errand is None else started.errand.after
 

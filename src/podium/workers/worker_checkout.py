@@ -100,7 +100,7 @@ async def _ensure_checkout(
     if travelled is not None:
         # If nothing was pushed, the merge of the preceding workers' commits is lost and must be repeated.
         is_lost = travelled.pushed is None and bool(worker_task.after)
-        base = await resolve_base_commit(runs, repository, worker_task) if is_lost else travelled.base
+        base = await _resolve_base_commit(runs, repository, worker_task) if is_lost else travelled.base
         return await restore_checkout(of, run, worker_task, travelled, base, setup)
     for noted in await ledger.list_worktrees(repository.common_dir):
         if noted.branch == worker_task.branch and noted.run == owner:
@@ -112,7 +112,7 @@ async def _ensure_checkout(
             if setup is not None and not is_whole:
                 await setup(checkout)
             return checkout
-    base = await resolve_base_commit(runs, repository, worker_task)
+    base = await _resolve_base_commit(runs, repository, worker_task)
     # Use the path chosen at delegation, which is on the timeline, even if the settings have changed since.
     return await of.create(worker_task.branch, base=base, at=Path(worker_task.path), run=owner, setup=setup)
 
@@ -126,7 +126,7 @@ async def record_checkout_size(store: StoreAddress, checkout: Checkout) -> None:
         await measure_worktrees(ledger, noted)
 
 
-async def resolve_base_commit(runs: Runs, repository: Repository, worker_task: WorkerTask) -> str | None:
+async def _resolve_base_commit(runs: Runs, repository: Repository, worker_task: WorkerTask) -> str | None:
     """Return the starting commit of a branch: its base, merged with the work of preceding workers.
 
     Return None if there is neither. Raise Mistake if the work of these workers cannot be merged.

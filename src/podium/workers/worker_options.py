@@ -25,7 +25,7 @@ PROMPT = "You compare several attempts at the same task, and judge each by its r
 def apply_options_to_agent(options: WorkerOptions, agent: Agent, settings: Settings) -> Agent:
     """Return the agent with the options' role, model, engine, tools and limits. Raise Mistake for an unknown role."""
     changes: dict[str, Any] = {"isolation": "shared"}
-    role = None if options.role is None else find_role(options.role, settings)
+    role = None if options.role is None else _find_role(options.role, settings)
     if options.model is not None:
         changes["model"] = options.model
     elif options.role in settings.models:
@@ -51,7 +51,7 @@ def apply_options_to_settings(options: WorkerOptions, settings: Settings) -> Set
     """
     if options.is_reader:
         settings = structs.replace(settings, permission_mode="plan")
-    role = None if options.role is None else find_role(options.role, settings)
+    role = None if options.role is None else _find_role(options.role, settings)
     rules = (*options.approved, *(() if role is None else role.rules))
     if not rules:
         return settings
@@ -63,7 +63,7 @@ def apply_options_to_settings(options: WorkerOptions, settings: Settings) -> Set
     return structs.replace(settings, permissions=structs.replace(mine, allow=(*mine.allow, *rules)))
 
 
-def find_role(name: str, settings: Settings) -> Role:
+def _find_role(name: str, settings: Settings) -> Role:
     """Return a role from the settings, or a built-in one. Raise Mistake if there is no such role."""
     role = settings.models.get(name) or ROLES.get(name)
     if role is None:

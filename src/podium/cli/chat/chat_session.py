@@ -173,7 +173,7 @@ class ChatSession:
         self._last_run = result.run_id
         self._runs += 1
         self._usage += result.usage
-        for words in format_turn_end(result, printer):
+        for words in _format_turn_end(result, printer):
             if isinstance(words, AgentText):
                 self._console.print_agent_text(words)
             else:
@@ -295,7 +295,7 @@ class ChatTurn:
         self._notices.handle_run_entry(entry)
 
 
-def format_turn_end(result: Result, printer: TranscriptPrinter) -> list[str]:
+def _format_turn_end(result: Result, printer: TranscriptPrinter) -> list[str]:
     """Return the lines to print at the end of a turn."""
     facts = f"  {format_duration(result.usage.seconds)}, {format_usage(result.usage)}"
     match result.outcome:

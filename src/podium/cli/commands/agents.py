@@ -35,11 +35,11 @@ def agents_command(ctx: click.Context, repo: Path | None, is_json: bool) -> None
     click.echo(
         as_json(list_agents(roster))
         if is_json
-        else format_agents_table(roster, most=shutil.get_terminal_size().columns)
+        else _format_agents_table(roster, most=shutil.get_terminal_size().columns)
     )
 
 
-def format_agents_table(roster: Roster, *, most: int) -> str:
+def _format_agents_table(roster: Roster, *, most: int) -> str:
     """Return a table of names, sources and descriptions. Descriptions are truncated to fit `most` columns."""
     rows: list[tuple[str, str, str]] = [
         (agent.name, agent.source, agent.description) for agent in roster.agents.values()

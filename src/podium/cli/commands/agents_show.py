@@ -69,14 +69,14 @@ def agents_show_command(name: str, counts_tokens: bool, repo: Path | None, is_js
     guidance, notices = anyio.run(read_guidance, folder, [agent], settings, Redaction())
     tokens = _measure_tokens(agent, settings, folder) if counts_tokens else None
     if is_json:
-        click.echo(as_json(describe_agent(agent, guidance, tokens if counts_tokens else UNSET)))
+        click.echo(as_json(_describe_agent(agent, guidance, tokens if counts_tokens else UNSET)))
     elif counts_tokens:
         click.echo(escape_for_terminal("\n".join(format_tokens(agent, tokens))))
     else:
-        click.echo(escape_for_terminal("\n".join([*format_agent(agent), *format_guidance(agent, guidance, notices)])))
+        click.echo(escape_for_terminal("\n".join([*_format_agent(agent), *_format_guidance(agent, guidance, notices)])))
 
 
-def describe_agent(agent: Agent, guidance: Guidance | None, tokens: PromptTokens | UnsetType | None) -> AgentDetails:
+def _describe_agent(agent: Agent, guidance: Guidance | None, tokens: PromptTokens | UnsetType | None) -> AgentDetails:
     """Return an agent in full. `tokens` is unset if they were not counted."""
     memory = None if guidance is None else guidance.memories.get(agent.name)
     return AgentDetails.of(
@@ -89,7 +89,7 @@ def describe_agent(agent: Agent, guidance: Guidance | None, tokens: PromptTokens
     )
 
 
-def format_agent(agent: Agent) -> Iterator[str]:
+def _format_agent(agent: Agent) -> Iterator[str]:
     """Yield the lines that describe an agent."""
     yield f"{agent.name}  {agent.description}".rstrip()
     yield f"{agent.source}, {agent.path}" if agent.path else agent.source
@@ -103,7 +103,7 @@ def format_agent(agent: Agent) -> Iterator[str]:
     yield agent.prompt.strip()
 
 
-def format_guidance(agent: Agent, guidance: Guidance | None, notices: list[str]) -> Iterator[str]:
+def _format_guidance(agent: Agent, guidance: Guidance | None, notices: list[str]) -> Iterator[str]:
     """Yield the lines that show an agent's instructions, skills and memory for the repository, then the notices."""
     for text in describe_guidance(guidance, agent):
         yield ""

@@ -44,13 +44,13 @@ def approvals_command(id: str | None, is_json: bool) -> None:
         print_to_stderr("no open requests")
     elif id is not None:
         _print_shown(format_request(requests[0]))
-        print_to_stderr(f"answer it with: {format_answer_commands(requests)}")
+        print_to_stderr(f"answer it with: {_format_answer_commands(requests)}")
     else:
         for row in rows:
             _print_shown(format_line(row, REQUEST_COLUMNS, now=time.time()))
         if sys.stdout.isatty():  # in a pipe, only the list is of interest
             print_to_stderr(
-                f"to show a request in full: podium approvals ID; to answer: {format_answer_commands(requests)}"
+                f"to show a request in full: podium approvals ID; to answer: {_format_answer_commands(requests)}"
             )
 
 
@@ -117,7 +117,7 @@ def format_request(one: OpenRequest) -> str:
     return format_question(one.entry, one.asked, one.worker_name).strip()
 
 
-def format_answer_commands(requests: Sequence[OpenRequest]) -> str:
+def _format_answer_commands(requests: Sequence[OpenRequest]) -> str:
     """Return the commands that answer these requests."""
     id = requests[0].asked.id if len(requests) == 1 else "ID"
     kinds = {isinstance(one.asked, PermissionAsked) for one in requests}

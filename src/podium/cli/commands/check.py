@@ -48,13 +48,13 @@ def check_command(path: Path | None, repo: Path | None, is_json: bool) -> None:
     home = find_home_folder()
     place = path or repo or find_repo(Path.cwd(), home=home)
     inside = find_repo(place if place.is_dir() else place.parent, home=home)
-    review_result = check_place(place, inside, home)
-    click.echo(format_review_json(review_result) if is_json else format_review(review_result))
+    review_result = _check_place(place, inside, home)
+    click.echo(_format_review_json(review_result) if is_json else format_review(review_result))
     if filter_errors(review_result.diagnostics):
         sys.exit(1)
 
 
-def check_place(place: Path, inside: Path, home: Path) -> CheckReport:
+def _check_place(place: Path, inside: Path, home: Path) -> CheckReport:
     """Check the agents at a path in the repository `inside`.
 
     If the path is the repository, also check the settings files and the instruction files. For any other path,
@@ -74,10 +74,10 @@ def check_place(place: Path, inside: Path, home: Path) -> CheckReport:
 def format_review(found: CheckReport) -> str:
     """Return a line for each diagnostic, then the totals."""
     lines = [escape_for_terminal(f"{finding.severity}: {finding}") for finding in found.diagnostics]
-    return "\n".join([*lines, f"{format_count(found.agent_count, 'agent')}: {format_severity_counts(found)}"])
+    return "\n".join([*lines, f"{format_count(found.agent_count, 'agent')}: {_format_severity_counts(found)}"])
 
 
-def format_severity_counts(found: CheckReport) -> str:
+def _format_severity_counts(found: CheckReport) -> str:
     """Return the number of diagnostics of each severity."""
     severities = [finding.severity for finding in found.diagnostics]
     counts = [(severities.count(word), word) for word in ("error", "warning", "notice")]
@@ -89,7 +89,7 @@ def format_count(number: int, word: str) -> str:
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
-def format_review_json(found: CheckReport) -> str:
+def _format_review_json(found: CheckReport) -> str:
     """Return the diagnostics as JSON."""
     return as_json(
         {
@@ -113,7 +113,7 @@ def doctor_command(is_json: bool) -> int:
     if is_json:
         click.echo(as_json({"schema": SCHEMA, "facts": facts}))
     else:
-        click.echo("\n".join(format_facts(facts)))
+        click.echo("\n".join(_format_facts(facts)))
     return exit_codes.GOAL_NOT_MET if any(fact.level == "problem" for fact in facts) else exit_codes.GOAL_MET
 
 
@@ -154,7 +154,7 @@ def _check_known_servers() -> list[Fact]:
     return [Fact("sign-ins", "note", f"{what}; revoke them in the dashboards of these servers, and delete the file")]
 
 
-def format_facts(facts: list[Fact]) -> list[str]:
+def _format_facts(facts: list[Fact]) -> list[str]:
     """Return a line for each fact."""
     marks = {"fine": "ok", "note": "--", "problem": "!!"}
     return [

@@ -54,7 +54,7 @@ def config_command(ctx: click.Context, repo: Path | None, is_json: bool) -> Any:
 def config_show_command(repo: Path | None = None, is_json: bool = False) -> None:
     """Show every setting with its source and value. Secrets are never shown."""
     settings = Settings.load(os.environ, _resolve_repo(repo))
-    rows = list_effective_settings(settings)
+    rows = _list_effective_settings(settings)
     if is_json:
         proposed = list(settings.proposed.iter_explicit_keys())
         answer = {"schema": SCHEMA, "settings": rows, "proposed": proposed, "notices": settings.notices}
@@ -123,7 +123,7 @@ class EffectiveSetting(Struct, frozen=True, kw_only=True):
     source: str
 
 
-def list_effective_settings(settings: Settings) -> list[EffectiveSetting]:
+def _list_effective_settings(settings: Settings) -> list[EffectiveSetting]:
     """Return each key with its value and source, without secrets."""
     values: dict[str, Any] = {
         "home": str(settings.home),

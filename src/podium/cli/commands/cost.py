@@ -53,7 +53,7 @@ def cost_command(run: str | None, is_json: bool) -> int:
         if is_json:
             click.echo(as_json(list_costs(costs, damaged)))
         elif costs:
-            click.echo("\n".join(format_costs_table(costs, now=time.time(), most=most)))
+            click.echo("\n".join(_format_costs_table(costs, now=time.time(), most=most)))
         elif not damaged:
             print_to_stderr(NO_RUNS)
         for one in damaged:
@@ -67,7 +67,9 @@ def cost_command(run: str | None, is_json: bool) -> int:
     if is_json:
         click.echo(as_json(build_cost_tree(run_view, state=word, now=now)))
     else:
-        click.echo("\n".join(format_cost_tree(run_view, now=now, most=most, signs=choose_symbols(sys.stdout.encoding))))
+        click.echo(
+            "\n".join(_format_cost_tree(run_view, now=now, most=most, signs=choose_symbols(sys.stdout.encoding)))
+        )
     return exit_codes.GOAL_MET
 
 
@@ -89,7 +91,7 @@ def _read_costs(store: StoreAddress) -> tuple[list[RunRow], list[DamagedRun]]:
     return costs, damaged
 
 
-def format_costs_table(costs: Sequence[RunRow], *, now: float, most: int) -> list[str]:
+def _format_costs_table(costs: Sequence[RunRow], *, now: float, most: int) -> list[str]:
     """Return a table of the runs and their total. The agent column takes the remaining width."""
     usages = [cost.usage for cost in costs]
     names = [*(cost.summary.id for cost in costs), f"total of {format_count(len(costs), 'run')}"]
@@ -118,18 +120,18 @@ class TreeLabel(NamedTuple):
     text: str
 
 
-def format_cost_tree(run_view: RunView, *, now: float, most: int, signs: TreeSymbols) -> list[str]:
+def _format_cost_tree(run_view: RunView, *, now: float, most: int, signs: TreeSymbols) -> list[str]:
     """Return the tree of operations with their total usage. Operations with children also show their own usage."""
     if run_view.root is None:
         return [f"run {run_view.run} has not started, so it has no cost"]
-    lines = list(walk_cost_lines(run_view.root, now=now, signs=signs))
+    lines = list(_walk_cost_lines(run_view.root, now=now, signs=signs))
     rows = format_usage_table(
         "AGENT", [line.name for line in lines], build_usage_columns([line.usage for line in lines]), most=most
     )
     return [row.rstrip() for row in rows]
 
 
-def walk_cost_lines(
+def _walk_cost_lines(
     node: OperationNode, *, now: float, signs: TreeSymbols, before: str = "", below: str = ""
 ) -> Iterator[CostLine]:
     """Yield the lines for an operation and all operations below it."""
@@ -139,7 +141,7 @@ def walk_cost_lines(
         yield CostLine(TreeLabel(below + signs.through, "own"), node.own_usage)
     for child in node.children:
         corner, side = (signs.last, "   ") if child is node.children[-1] else (signs.between, signs.through)
-        yield from walk_cost_lines(child, now=now, signs=signs, before=below + corner, below=below + side)
+        yield from _walk_cost_lines(child, now=now, signs=signs, before=below + corner, below=below + side)
 
 
 # Amounts in columns
@@ -199,9 +201,9 @@ def format_usage_table(title: str, names: Sequence[TreeLabel], columns: Sequence
         *(display_width(name.guide) + min(display_width(name.text), NARROWEST_NAME) for name in names),
     )
     shown = [column for column in columns if any(column.cells) or not column.spare]
-    while least + sum_column_widths(shown) > most and (spare := max(shown, key=lambda column: column.spare)).spare:
+    while least + _sum_column_widths(shown) > most and (spare := max(shown, key=lambda column: column.spare)).spare:
         shown.remove(spare)
-    room = max(least, min(wanted, most - sum_column_widths(shown)))
+    room = max(least, min(wanted, most - _sum_column_widths(shown)))
     rows = [title, *(name.guide + truncate_line(name.text, room - display_width(name.guide)) for name in names)]
     rows = [row + " " * (room - display_width(row)) for row in rows]
     for column in shown:
@@ -210,6 +212,6 @@ def format_usage_table(title: str, names: Sequence[TreeLabel], columns: Sequence
     return rows
 
 
-def sum_column_widths(columns: Sequence[Column]) -> int:
+def _sum_column_widths(columns: Sequence[Column]) -> int:
     """Return the total width of the columns, including the gap before each of them."""
     return sum(column.width + 2 for column in columns)

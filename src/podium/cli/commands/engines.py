@@ -30,7 +30,7 @@ def engines_command(ctx: click.Context, repo: Path | None, is_json: bool) -> Non
         return require_no_group_options(ctx, repo=repo, json=is_json)
     settings = Settings.load(os.environ, repo or find_repo(Path.cwd(), home=find_home_folder()))
     found = anyio.run(list_engines, settings, os.environ)
-    return click.echo(as_json(found) if is_json else format_engines(found))
+    return click.echo(as_json(found) if is_json else _format_engines(found))
 
 
 @engines_command.command("use")
@@ -45,7 +45,7 @@ def engines_use_command(name: str, repo: Path | None) -> None:
     print_to_stderr(confirm_engine(settings, name))
 
 
-def format_engines(found: EngineList) -> str:
+def _format_engines(found: EngineList) -> str:
     """Return the coding agents as text: a table, how to install the missing ones, and their known limitations."""
     engines = found.engines
     rows = [[one.name, _format_version(one), _format_consent(one), " ".join(one.command)] for one in engines]

@@ -93,7 +93,7 @@ def fork_command(
         budget=budget,
     )
     by = get_command_actor()
-    return work_on_fork(source.settings, lambda app: fork_run(app.runs, source.run, new, by=by), shown, overrides)
+    return _work_on_fork(source.settings, lambda app: fork_run(app.runs, source.run, new, by=by), shown, overrides)
 
 
 class Source(NamedTuple):
@@ -112,7 +112,7 @@ def open_source(run: str, overrides: dict[str, Any]) -> Source:
     return Source(id, load_run_settings(settings, started, overrides))
 
 
-def work_on_fork(settings: Settings, create_fork: CreateFork, shown: OutputOptions, overrides: dict[str, Any]) -> int:
+def _work_on_fork(settings: Settings, create_fork: CreateFork, shown: OutputOptions, overrides: dict[str, Any]) -> int:
     """Create a fork, print its description, work on the fork until it ends, and return the exit code."""
 
     async def create_with_app() -> ForkedRun:
@@ -121,7 +121,7 @@ def work_on_fork(settings: Settings, create_fork: CreateFork, shown: OutputOptio
 
     forked = anyio.run(create_with_app)
     if shown.is_verbose:
-        print_to_stderr(describe_fork(forked))
+        print_to_stderr(_describe_fork(forked))
         for notice in forked.notices:
             print_to_stderr(f"notice: {notice}")
     ending = follow_resumed_run(settings, forked.id, shown, overrides)
@@ -131,7 +131,7 @@ def work_on_fork(settings: Settings, create_fork: CreateFork, shown: OutputOptio
     return code
 
 
-def describe_fork(forked: ForkedRun) -> str:
+def _describe_fork(forked: ForkedRun) -> str:
     """Return a sentence that describes a new fork."""
     calls, checkout = format_count(forked.shared_calls, "model call"), forked.checkout
     where = f"; it works on {checkout.branch} in {checkout.directory}" if checkout.branch else ""
@@ -176,7 +176,7 @@ def retry_command(
     overrides = build_overrides(permission_mode=permission_mode, is_bare=is_bare, parks=parks)
     source = open_source(run, overrides)
     new, by = NewRetry(start=start, budget=budget), get_command_actor()
-    return work_on_fork(source.settings, lambda app: retry_run(app.runs, source.run, new, by=by), shown, overrides)
+    return _work_on_fork(source.settings, lambda app: retry_run(app.runs, source.run, new, by=by), shown, overrides)
 
 
 @click.command("undo")

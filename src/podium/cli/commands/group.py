@@ -77,8 +77,8 @@ def group_list_command(is_all: bool = False, is_json: bool = False) -> None:
 @click.argument("new", required=False)
 def group_rename_command(name: str, new: str | None) -> None:
     """Rename the group or run NAME to NEW; without NEW, restore its original name."""
-    with open_groups() as groups:
-        [thing] = find_groups_and_runs(groups, [name])
+    with _open_groups() as groups:
+        [thing] = _find_groups_and_runs(groups, [name])
         called = groups.rename(thing, new)
     print_to_stderr(
         f"{describe_target(thing)} is now called {called!r}"
@@ -91,8 +91,8 @@ def group_rename_command(name: str, new: str | None) -> None:
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 def group_pin_command(names: tuple[str, ...]) -> None:
     """Pin groups to the top of the list, or runs to the top of their groups."""
-    with open_groups() as groups:
-        for thing in find_groups_and_runs(groups, names):
+    with _open_groups() as groups:
+        for thing in _find_groups_and_runs(groups, names):
             groups.pin(thing, is_pinned=True)
             print_to_stderr(f"{describe_target(thing)} is pinned")
 
@@ -101,8 +101,8 @@ def group_pin_command(names: tuple[str, ...]) -> None:
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 def group_unpin_command(names: tuple[str, ...]) -> None:
     """Unpin groups or runs."""
-    with open_groups() as groups:
-        for thing in find_groups_and_runs(groups, names):
+    with _open_groups() as groups:
+        for thing in _find_groups_and_runs(groups, names):
             groups.pin(thing, is_pinned=False)
             print_to_stderr(f"{describe_target(thing)} is no longer pinned")
 
@@ -111,8 +111,8 @@ def group_unpin_command(names: tuple[str, ...]) -> None:
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 def group_archive_command(names: tuple[str, ...]) -> None:
     """Hide groups or runs from lists; --all shows them. A new run in an archived group unarchives the group."""
-    with open_groups() as groups:
-        for thing in find_groups_and_runs(groups, names):
+    with _open_groups() as groups:
+        for thing in _find_groups_and_runs(groups, names):
             groups.archive(thing, is_archived=True)
             print_to_stderr(f"{describe_target(thing)} is archived")
 
@@ -121,8 +121,8 @@ def group_archive_command(names: tuple[str, ...]) -> None:
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 def group_unarchive_command(names: tuple[str, ...]) -> None:
     """Show archived groups or runs in lists again."""
-    with open_groups() as groups:
-        for thing in find_groups_and_runs(groups, names):
+    with _open_groups() as groups:
+        for thing in _find_groups_and_runs(groups, names):
             groups.archive(thing, is_archived=False)
             print_to_stderr(f"{describe_target(thing)} is no longer archived")
 
@@ -132,7 +132,7 @@ def group_unarchive_command(names: tuple[str, ...]) -> None:
 @click.argument("group")
 def group_move_command(run: str, group: str) -> None:
     """Move RUN to GROUP. The runs of a team stay together and cannot be moved."""
-    with open_groups() as groups:
+    with _open_groups() as groups:
         arrangement = groups.load_arrangement()
         grouped_run = arrangement.get_listed_run(find.resolve(groups.path, run).run)
         target = arrangement.find_group(group)
@@ -152,14 +152,14 @@ def group_order_command(names: tuple[str, ...], is_newest: bool) -> None:
     """
     if not names and not is_newest:
         raise click.UsageError("name the groups or runs that should come first in the list, or use --newest")
-    with open_groups() as groups:
-        things = find_groups_and_runs(groups, names)
+    with _open_groups() as groups:
+        things = _find_groups_and_runs(groups, names)
         named = [thing for thing in things if isinstance(thing, Group)]
         runs = [thing for thing in things if isinstance(thing, GroupedRun)]
         if named and runs:
             raise Mistake("groups and runs cannot be ordered together; specify only groups, or only runs of one group")
         if is_newest:
-            clear_order(groups, named, runs)
+            _clear_order(groups, named, runs)
         elif runs:
             group = groups.load_arrangement().group_of(runs[0].run)
             assert group is not None
@@ -173,7 +173,7 @@ def group_order_command(names: tuple[str, ...], is_newest: bool) -> None:
     )
 
 
-def clear_order(groups: Groups, named: Sequence[Group], runs: Sequence[GroupedRun]) -> None:
+def _clear_order(groups: Groups, named: Sequence[Group], runs: Sequence[GroupedRun]) -> None:
     """Restore the default order, newest first.
 
     If groups are given, sort the runs in these groups. Otherwise, sort the groups themselves. Raise Mistake if runs are
@@ -198,23 +198,23 @@ def group_delete_command(group: str, is_agreed: bool) -> int:
     or uncommitted work. If GROUP is not a team's group, its runs move to the default group.
     """
     settings = Settings.load()
-    with open_groups(settings) as groups:
+    with _open_groups(settings) as groups:
         arrangement = groups.load_arrangement()
         target = arrangement.find_group(group)
         count = sum(grouped_run.group == target.id for grouped_run in arrangement.grouped_runs.values())
         runs: list[str] = []
         if target.home.kind == "team":
-            if not (is_agreed or confirm_delete(target, count, groups.list_unfinished(target))):
+            if not (is_agreed or _confirm_delete(target, count, groups.list_unfinished(target))):
                 print_to_stderr("nothing was deleted")
                 return exit_codes.GOAL_NOT_MET
             # The group is deleted last, so that the command can be repeated if it is interrupted.
-            end_group_runs(settings, groups, target)
+            _end_group_runs(settings, groups, target)
             runs = groups.list_runs(target)
         while groups.delete(target):
-            end_group_runs(settings, groups, target)  # a run was started in the meantime
+            _end_group_runs(settings, groups, target)  # a run was started in the meantime
             runs = groups.list_runs(target)
     if runs and target.home.repo:
-        remove_clean_worktrees(Path(target.home.repo), runs)
+        _remove_clean_worktrees(Path(target.home.repo), runs)
     what = "removed from all lists" if target.home.kind == "team" else "moved to the default group"
     print_to_stderr(
         f"{describe_target(target)} was deleted"
@@ -223,7 +223,7 @@ def group_delete_command(group: str, is_agreed: bool) -> int:
     return exit_codes.GOAL_MET
 
 
-def confirm_delete(group: Group, count: int, unfinished: Sequence[str]) -> bool:
+def _confirm_delete(group: Group, count: int, unfinished: Sequence[str]) -> bool:
     """Ask the user at the terminal to confirm the deletion. Raise Mistake if there is no terminal."""
     if not sys.stdin.isatty():
         raise Mistake(
@@ -235,13 +235,13 @@ def confirm_delete(group: Group, count: int, unfinished: Sequence[str]) -> bool:
     return click.confirm(escape_for_terminal(question), err=True)
 
 
-def end_group_runs(settings: Settings, groups: Groups, group: Group) -> None:
+def _end_group_runs(settings: Settings, groups: Groups, group: Group) -> None:
     """Stop the unfinished runs in a group."""
     if unfinished := groups.list_unfinished(group):
-        end_runs_and_wait(settings, unfinished)
+        _end_runs_and_wait(settings, unfinished)
 
 
-def remove_clean_worktrees(repo: Path, runs: Sequence[str]) -> None:
+def _remove_clean_worktrees(repo: Path, runs: Sequence[str]) -> None:
     """Remove the worktrees of ended runs, except those with unmerged or uncommitted work, and print the results."""
     # Imported here, because the other subcommands do not need git.
     import anyio
@@ -260,7 +260,7 @@ def remove_clean_worktrees(repo: Path, runs: Sequence[str]) -> None:
         print_to_stderr(f"worktree {line.path} ({line.branch}) was {line.act}: {line.why}")
 
 
-def end_runs_and_wait(settings: Settings, runs: Sequence[str]) -> None:
+def _end_runs_and_wait(settings: Settings, runs: Sequence[str]) -> None:
     """Stop runs, even if other processes are working on them, and wait until they have ended."""
     # Imported here to keep start-up fast: the other subcommands do not need it.
     import anyio
@@ -297,7 +297,7 @@ def end_runs_and_wait(settings: Settings, runs: Sequence[str]) -> None:
 
 
 @contextmanager
-def open_groups(settings: Settings | None = None) -> Iterator[Groups]:
+def _open_groups(settings: Settings | None = None) -> Iterator[Groups]:
     """Open the store's groups. Raise NoSuchRun if there is no store yet."""
     store = (settings or Settings.load()).store
     if not store.exists():
@@ -306,7 +306,7 @@ def open_groups(settings: Settings | None = None) -> Iterator[Groups]:
         yield groups
 
 
-def find_groups_and_runs(groups: Groups, names: Sequence[str]) -> list[Group | GroupedRun]:
+def _find_groups_and_runs(groups: Groups, names: Sequence[str]) -> list[Group | GroupedRun]:
     """Return the given groups and runs, without duplicates. Raise Mistake if one of them does not exist."""
     arrangement = groups.load_arrangement()
     things: list[Group | GroupedRun] = []

@@ -65,7 +65,7 @@ def hosts_add_command(name: str, is_json: bool) -> None:
     create logins.
     """
     check_name(name, "host")
-    store = require_host_store(Settings.load().store)
+    store = _require_host_store(Settings.load().store)
     from ...store.postgres.login import replace_login  # imported here because it needs optional packages
 
     password = secrets.token_urlsafe(24)
@@ -91,7 +91,7 @@ def hosts_remove_command(name: str) -> None:
     print_to_stderr(f"{name}: host and login removed")
 
 
-def require_host_store(store: StoreAddress) -> PostgresAddress:
+def _require_host_store(store: StoreAddress) -> PostgresAddress:
     """Return the address of a PostgreSQL store. Raise PodiumError if the store is a file or packages are missing."""
     if not isinstance(store, PostgresAddress):
         raise Mistake(
@@ -103,7 +103,7 @@ def require_host_store(store: StoreAddress) -> PostgresAddress:
 
 
 def _call_fleet(call: Callable[[FleetDatabase], Coroutine[Any, Any, T]], *, installs_queue: bool = False) -> T:
-    store = require_host_store(Settings.load().store)
+    store = _require_host_store(Settings.load().store)
     # Imported here because the packages are an extra.
     from ...fleet.fleet_database import open_fleet_database
     from ...fleet.pgqueuer_placement import install_queue
@@ -183,7 +183,7 @@ async def _offer_machine(
     environ: Mapping[str, str], labels: tuple[str, ...], slots: int, name: str, grace: float, lease: float
 ) -> None:
     settings = Settings.load(environ)
-    store = require_host_store(settings.store)
+    store = _require_host_store(settings.store)
     # Imported here because these modules need optional packages.
     from ...app import App
     from ...schedules.schedule_firing import fire_as_host

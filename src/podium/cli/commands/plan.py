@@ -81,7 +81,7 @@ def plan_command(run: str, is_edited: bool, is_full: bool, is_json: bool) -> Non
         if not waiting:
             raise Mistake(f"run {id} has no plan that needs approval; see podium plan {id}")
         asked = waiting[0]
-        edit_plan(settings, next(one for one in runs if one.id == asked.summary.id), asked)
+        _edit_plan(settings, next(one for one in runs if one.id == asked.summary.id), asked)
         return
     teams = [team for work in runs for team in work.teams]
     if not teams:
@@ -91,7 +91,7 @@ def plan_command(run: str, is_edited: bool, is_full: bool, is_json: bool) -> Non
         click.echo(as_json({"schema": SCHEMA, "run": id, "teams": plans}))
         return
     for team in teams:
-        for line in format_team_work(team, is_full=is_full):
+        for line in _format_team_work(team, is_full=is_full):
             click.echo(escape_for_terminal(line))
     for one in waiting:
         print_to_stderr(
@@ -103,7 +103,7 @@ def _is_plan(one: OpenRequest) -> bool:
     return isinstance(one.asked, QuestionAsked) and one.asked.kind == "plan" and one.asked.plan is not None
 
 
-def edit_plan(settings: Settings, run: WorkRun, one: OpenRequest) -> None:
+def _edit_plan(settings: Settings, run: WorkRun, one: OpenRequest) -> None:
     """Open a plan that needs approval in the editor, and approve the version that the user saves.
 
     Raise Mistake, and keep the text in a file, if the edited plan is invalid.
@@ -130,7 +130,7 @@ def edit_plan(settings: Settings, run: WorkRun, one: OpenRequest) -> None:
     submit_answer(settings, one, NewAnswer(shown=get_shown(one.asked), text="approve"), plan=changed)
 
 
-def format_team_work(work: TeamWork, *, is_full: bool) -> Iterator[str]:
+def _format_team_work(work: TeamWork, *, is_full: bool) -> Iterator[str]:
     """Yield lines about a team's work: its state, then its steps or, before the plan is approved, the draft."""
     progress = work.progress
     goal = "" if progress.formed is None else truncate_line(" ".join(progress.formed.goal.split()), LONGEST_DESCRIPTION)

@@ -161,7 +161,7 @@ class EffectiveRules:
         return next((found for kind in kinds if (found := self.places.get(f"permissions.{kind}.{verdict.rule}"))), ())
 
 
-def load_effective_rules(repo: Path | None, agent: str | None, mode: PermissionMode | None) -> EffectiveRules:
+def _load_effective_rules(repo: Path | None, agent: str | None, mode: PermissionMode | None) -> EffectiveRules:
     """Load and combine the rules from the user, the repository and the agent."""
     home = find_home_folder()
     place = repo or find_repo(Path.cwd(), home=home)
@@ -217,7 +217,7 @@ def policy_check_command(
     """
     if (tool is None) == (not words) or (tool is None and (path or url)):
         raise click.UsageError("give either a command after -- or --tool, not both; --path and --url require --tool")
-    effective = load_effective_rules(repo, agent, mode)
+    effective = _load_effective_rules(repo, agent, mode)
     arguments = {key: value for key, value in (("path", path), ("url", url)) if value is not None}
     what = Action(run="", agent="", tool=tool, arguments=arguments) if tool else join_command(words)
     verdict = effective.check_action(what)
@@ -226,7 +226,7 @@ def policy_check_command(
         asked |= {"agent": agent, "mode": effective.mode}
         click.echo(as_json({"schema": SCHEMA, **asked, **structs.asdict(verdict)}))
     else:
-        click.echo(escape_for_terminal("\n".join(format_verdict(verdict))))
+        click.echo(escape_for_terminal("\n".join(_format_verdict(verdict))))
     return EXITS[verdict.decision]
 
 
@@ -235,7 +235,7 @@ def join_command(words: tuple[str, ...]) -> str:
     return words[0] if len(words) == 1 else shlex.join(words)
 
 
-def format_verdict(verdict: LocatedVerdict) -> Iterator[str]:
+def _format_verdict(verdict: LocatedVerdict) -> Iterator[str]:
     """Yield the lines of a verdict."""
     yield f"{verdict.decision}: {verdict.reason}"
     if verdict.rule is not None:
@@ -254,8 +254,8 @@ def policy_explain_command(
     """Show how a command is parsed: its parts, each with its verdict, and the rule that "always" would save."""
     if not words:
         raise click.UsageError("give a command after --")
-    effective, text = load_effective_rules(repo, agent, mode), join_command(words)
-    explained = build_explanation(effective, text)
+    effective, text = _load_effective_rules(repo, agent, mode), join_command(words)
+    explained = _build_explanation(effective, text)
     if is_json:
         asked = {"schema": SCHEMA, "command": text, "agent": agent, "mode": effective.mode}
         click.echo(as_json(asked | structs.asdict(explained)))
@@ -273,12 +273,12 @@ def policy_explain_command(
         lines.append(f"needs approval: {explained.odd}")
     if explained.writes:
         lines.append(f"would write: {', '.join(map(_escape_line_breaks, explained.writes))}")
-    lines += ["", *format_verdict(explained)]
+    lines += ["", *_format_verdict(explained)]
     lines.append(f'"always" would save: {explained.always or "nothing, because no safe rule covers exactly this"}')
     click.echo(escape_for_terminal("\n".join(lines).lstrip("\n")))
 
 
-def build_explanation(effective: EffectiveRules, text: str) -> Explanation:
+def _build_explanation(effective: EffectiveRules, text: str) -> Explanation:
     """Return the parts of a command with their verdicts, and the verdict on the whole command."""
     found = read_command(text)
     carried = [words for words in found.candidates if words not in found.parts][:MOST_SHOWN]

@@ -73,10 +73,10 @@ async def measure_prompt(agent: Agent, settings: Settings, repo: Path) -> Prompt
                 options: RunOptions = {"repo": repo, "leaves_no_traces": True}
                 async with start_run(app.runs, agent, REQUEST, options, by=get_command_actor()) as run:
                     await run.result()
-    return None if wire.call is None else count_prompt_tokens(wire.call, agent)
+    return None if wire.call is None else _count_prompt_tokens(wire.call, agent)
 
 
-def count_prompt_tokens(call: ModelCall, agent: Agent) -> PromptTokens:
+def _count_prompt_tokens(call: ModelCall, agent: Agent) -> PromptTokens:
     """Estimate the number of tokens in a call's system prompt and tools, as the engine does for budgets."""
     sizes = {tool.name: count_tool_characters(tool) for tool in call.tools}
     tools = [ToolTokens(name=name, tokens=estimate_tokens(size)) for name, size in sizes.items()]

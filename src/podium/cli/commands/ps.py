@@ -66,12 +66,12 @@ def ps_command(is_all: bool, is_flat: bool, is_json: bool) -> int:
     elif runs:
         if is_flat and parts:
             parts = [GroupSection(parts[0].group, [run.id for run in short])]
-        click.echo(format_runs_table(rows, parts, now=now, most=shutil.get_terminal_size().columns))
-        if missing := format_omissions(older=len(listed) - len(short), archived=len(runs) - len(listed)):
+        click.echo(_format_runs_table(rows, parts, now=now, most=shutil.get_terminal_size().columns))
+        if missing := _format_omissions(older=len(listed) - len(short), archived=len(runs) - len(listed)):
             print_to_stderr(f"not shown: {missing}; run podium ps --all to list all runs")
     elif not damaged:
         print_to_stderr(NO_RUNS)
-    if not is_json and (warning := describe_unattended_wakeups(settings.store, short)):
+    if not is_json and (warning := _describe_unattended_wakeups(settings.store, short)):
         print_to_stderr(warning)
     for run in damaged:
         print_to_stderr(f"run {run.id} is not listed: {run.problem}")
@@ -86,7 +86,7 @@ def _read_runs(store: StoreAddress) -> tuple[RunList, Arrangement]:
         return reader.read_run_list(), groups.load_arrangement()
 
 
-def describe_unattended_wakeups(store: StoreAddress, runs: Iterable[RunSummary]) -> str:
+def _describe_unattended_wakeups(store: StoreAddress, runs: Iterable[RunSummary]) -> str:
     """Return a warning if no process will continue the runs waiting for a limit to reset, or an empty string."""
     waiting = [run.id for run in runs if run.phase == "waiting"]
     if not waiting:
@@ -104,13 +104,13 @@ def describe_unattended_wakeups(store: StoreAddress, runs: Iterable[RunSummary])
     return f"no running process will continue {what}; start one with podium resume or podium serve"
 
 
-def format_omissions(*, older: int, archived: int) -> str:
+def _format_omissions(*, older: int, archived: int) -> str:
     """Describe how many older and archived runs the list omits."""
     counts = ((older, "older ended run"), (archived, "archived run"))
     return ", ".join(format_count(count, what) for count, what in counts if count)
 
 
-def format_runs_table(rows: list[RunRow], parts: list[GroupSection], *, now: float, most: int) -> str:
+def _format_runs_table(rows: list[RunRow], parts: list[GroupSection], *, now: float, most: int) -> str:
     """Return a table of the runs, in sections if they belong to several groups."""
     head, *lines = format_table(rows, RUN_COLUMNS, now=now, most=most)
     by_run = {row.summary.id: line for row, line in zip(rows, lines, strict=True)}
@@ -121,13 +121,13 @@ def format_runs_table(rows: list[RunRow], parts: list[GroupSection], *, now: flo
         for group, inside in filled:
             if len(filled) > 1:
                 yield ""
-                yield format_group_heading(group)
+                yield _format_group_heading(group)
             yield from (by_run[run] for run in inside)
 
     return "\n".join(iter_lines())
 
 
-def format_group_heading(group: Group) -> str:
+def _format_group_heading(group: Group) -> str:
     """Return the heading of a group: its name and origin."""
     name = truncate_line(escape_for_terminal(group.name), LONGEST_GROUP_NAME)
     return f"{format_flags(group)}{name}  {escape_for_terminal(format_group_origin(group))}".rstrip()

@@ -102,7 +102,7 @@ def results_command(
         raise click.UsageError("give either a run, or --workers for all workers in this repository")
     if agent is not None and not is_summed_up:
         raise click.UsageError("--agent needs --synthesis; give both")
-    page = build_workers_page(RepoContext(repo)) if run is None else build_run_page(run, repo)
+    page = _build_workers_page(RepoContext(repo)) if run is None else _build_run_page(run, repo)
     author = page.make_author(agent) if is_summed_up else None
     if page.empty_message and not is_json:
         print_to_stderr(page.empty_message)
@@ -129,7 +129,7 @@ def _print_synthesis(page: ResultsPage, author: SynthesisAuthor, *, is_json: boo
     return code
 
 
-def build_run_page(run: str, repo: Path | None) -> ResultsPage:
+def _build_run_page(run: str, repo: Path | None) -> ResultsPage:
     """Build the report on a run and the workers that it started."""
     store = Settings.load(repo=repo).store
     with open_reader(store) as reader:
@@ -139,16 +139,16 @@ def build_run_page(run: str, repo: Path | None) -> ResultsPage:
     run_state, report = summary.phase, Report.from_entries(entries)
     workers = build_sent_workers_report(store, id)
     return ResultsPage(
-        fields={**encode_report(run_state, report), **structs.asdict(build_workers_results(workers))},
-        lines=format_report(run_state, report, choose_icon_index(sys.stdout.encoding))
+        fields={**_encode_report(run_state, report), **structs.asdict(build_workers_results(workers))},
+        lines=_format_report(run_state, report, _choose_icon_index(sys.stdout.encoding))
         + workers_report.format_workers_report(workers),
-        blocks=format_report_markdown(run_state, report) + workers_report.format_workers_markdown(workers),
+        blocks=_format_report_markdown(run_state, report) + workers_report.format_workers_markdown(workers),
         has_results=report.has_results or workers.has_results,
         make_author=lambda named: results_synthesis.choose_run_author(entries, named),
     )
 
 
-def build_workers_page(context: RepoContext) -> ResultsPage:
+def _build_workers_page(context: RepoContext) -> ResultsPage:
     """Build the report on all workers in a repository."""
     workers = build_workers_report(context.store, (worker.run for worker in context.load_workers()))
     return ResultsPage(
@@ -161,7 +161,7 @@ def build_workers_page(context: RepoContext) -> ResultsPage:
     )
 
 
-def encode_report(run_state: Phase, report: Report) -> dict[str, Any]:
+def _encode_report(run_state: Phase, report: Report) -> dict[str, Any]:
     """Return the report as JSON, including default values."""
     values: dict[str, Any] = _to_full_builtins(report)
     values["reflections"] = [
@@ -180,7 +180,7 @@ def _to_full_builtins(value: Any) -> Any:
     return to_builtins(value)
 
 
-def choose_icon_index(encoding: str | None) -> int:
+def _choose_icon_index(encoding: str | None) -> int:
     """Return the index of the icon set that an encoding supports: 0 for Unicode, 1 for ASCII."""
     try:
         "".join(sign for sign, _ in ICONS.values()).encode(encoding or "ascii")
@@ -190,7 +190,7 @@ def choose_icon_index(encoding: str | None) -> int:
 
 
 # Plain text
-def format_report(run_state: Phase, report: Report, icons: int) -> list[str]:
+def _format_report(run_state: Phase, report: Report, icons: int) -> list[str]:
     """Return the report as lines of text."""
     lines = [
         f"run {report.run}  {run_state}",
@@ -312,7 +312,7 @@ def _format_point_label(point: OpenPoint) -> str:
 
 
 # Markdown
-def format_report_markdown(run_state: Phase, report: Report) -> list[str]:
+def _format_report_markdown(run_state: Phase, report: Report) -> list[str]:
     """Return the report as blocks of Markdown. Text from agents is quoted, so that it cannot affect other blocks."""
     blocks = [
         f"# Run {report.run}: {run_state}",

@@ -116,7 +116,7 @@ def resume_command(
     if workers := _load_workers(settings.store, [id]):
         resume_workers(settings, workers)
         if shown.is_verbose:
-            print_to_stderr(format_resumed_workers(workers))
+            print_to_stderr(_format_resumed_workers(workers))
         if shown.is_json:
             _print_resumed([], workers)
         return exit_codes.GOAL_MET
@@ -186,14 +186,14 @@ def _resume_interrupted_runs(
     settings: Settings, shown: OutputOptions, overrides: dict[str, Any], *, is_all: bool
 ) -> int:
     """Resume the interrupted runs. If there are several and `is_all` is False, the user chooses which to resume."""
-    found = find_resumable_runs(settings.store)
+    found = _find_resumable_runs(settings.store)
     if found.choices > 1 and not is_all:
         if not is_attended():
-            for line in format_resumable_runs(found):
+            for line in _format_resumable_runs(found):
                 print_to_stderr(line)
             print_to_stderr("resume one with podium resume RUN, or all of them with podium resume --all")
             return exit_codes.USAGE
-        chosen = choose_runs(found)
+        chosen = _choose_runs(found)
         if chosen is None:
             print_to_stderr("nothing was resumed")
             return exit_codes.DENIED
@@ -201,12 +201,12 @@ def _resume_interrupted_runs(
     if found.workers:
         resume_workers(settings, found.workers, wakes_early=False)
         if shown.is_verbose:
-            print_to_stderr(format_resumed_workers(found.workers))
+            print_to_stderr(_format_resumed_workers(found.workers))
     own_runs = [summary.id for summary in found.own]
     if shown.is_verbose and own_runs:
         print_to_stderr(f"resuming {format_count(len(own_runs), 'run')}: {', '.join(own_runs)}")
     elif shown.is_verbose and not found.workers:
-        print_to_stderr(describe_nothing_to_resume(found.paused))
+        print_to_stderr(_describe_nothing_to_resume(found.paused))
     return _resume_runs(settings, own_runs, found.workers, shown, overrides)
 
 
@@ -239,7 +239,7 @@ def _resume_runs(
     )
 
 
-def find_resumable_runs(store: StoreAddress) -> ResumableRuns:
+def _find_resumable_runs(store: StoreAddress) -> ResumableRuns:
     """Return the unfinished runs that no process is working on, except those that cannot be read."""
     if not store.exists():
         require_no_recorded_runs(store)
@@ -259,9 +259,9 @@ def find_resumable_runs(store: StoreAddress) -> ResumableRuns:
     )
 
 
-def choose_runs(found: ResumableRuns) -> ResumableRuns | None:
+def _choose_runs(found: ResumableRuns) -> ResumableRuns | None:
     """Ask which of several runs to resume. Return None if the user chooses none of them."""
-    for line in format_resumable_runs(found):
+    for line in _format_resumable_runs(found):
         print_to_stderr(line)
     question = f"Resume which? [1-{found.choices}, {ALL}, {NONE}]"
     while True:
@@ -277,7 +277,7 @@ def choose_runs(found: ResumableRuns) -> ResumableRuns | None:
         )
 
 
-def format_resumable_runs(found: ResumableRuns) -> list[str]:
+def _format_resumable_runs(found: ResumableRuns) -> list[str]:
     """Return the list of runs to choose from, with a number for each choice."""
     what = [format_count(len(found.own), "run")] if found.own else []
     what += [format_count(len(found.workers), "worker")] if found.workers else []
@@ -301,7 +301,7 @@ def _format_row(number: int, summary: RunSummary, now: float) -> list[str]:
     ]
 
 
-def describe_nothing_to_resume(paused: Sequence[str]) -> str:
+def _describe_nothing_to_resume(paused: Sequence[str]) -> str:
     """Return a message that no interrupted run can be resumed and, if runs are paused, how to resume those."""
     if not paused:
         return "nothing to resume"
@@ -333,10 +333,10 @@ def workers_resume_command(context: RepoContext, branches: tuple[str, ...], is_j
     elif not resumed:
         print_to_stderr("no workers to resume; see podium workers for their states")
     else:
-        print_to_stderr(format_resumed_workers(resumed))
+        print_to_stderr(_format_resumed_workers(resumed))
 
 
-def format_resumed_workers(workers: Iterable[WorkerState]) -> str:
+def _format_resumed_workers(workers: Iterable[WorkerState]) -> str:
     """Return the message that says which workers are being resumed."""
     names = ", ".join(worker.name for worker in workers)
     return f"resuming {names} in the background; run podium workers to see the state"

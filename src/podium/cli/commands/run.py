@@ -106,11 +106,11 @@ def run_command(
     run, which can be resumed; a second Ctrl-C exits immediately. Permission requests are shown on
     the terminal; without a terminal, they are denied or, with --park, queued.
     """
-    require_compatible_options(mode, reflects=reflects, most=most, cannot_detach=is_detached and (is_bare or is_dry))
+    _require_compatible_options(mode, reflects=reflects, most=most, cannot_detach=is_detached and (is_bare or is_dry))
     shown = OutputOptions(**output)
     text = read_text_argument(request)
     place = find_repo(repo or Path())
-    chosen = choose_run_model(place, provider, model, force_model, is_dry=is_dry)
+    chosen = _choose_run_model(place, provider, model, force_model, is_dry=is_dry)
     overrides = build_overrides(permission_mode=permission_mode, is_bare=is_bare, parks=parks)
     settings = Settings.load(repo=place, model=REHEARSAL if is_dry else chosen, budget=budget, **overrides)
     run_options: RunOptions = {
@@ -123,13 +123,13 @@ def run_command(
         "leaves_no_traces": is_dry,
     }
     if is_detached:
-        return start_detached_run(settings, place, agent, text, run_options, is_json=shown.is_json)
+        return _start_detached_run(settings, place, agent, text, run_options, is_json=shown.is_json)
     # The estimate is for the models that the real run would use.
     real_settings = Settings.load(repo=place, model=chosen) if is_dry else None
-    return follow_new_run(settings, agent, text, run_options, shown, real_settings)
+    return _follow_new_run(settings, agent, text, run_options, shown, real_settings)
 
 
-def follow_new_run(
+def _follow_new_run(
     settings: Settings,
     agent: str,
     request: str,
@@ -156,13 +156,13 @@ def _print_ending(shown: OutputOptions, ending: RunEnding, store: StoreAddress, 
         with open_reader(store) as reader:
             estimate = estimate_dry_run(reader, answer["run_id"], real_settings)
         answer["estimate"] = estimate
-        print_to_stderr(format_estimate(estimate))
+        print_to_stderr(_format_estimate(estimate))
     if shown.is_json:
         click.echo(as_json(answer))
     return code
 
 
-def choose_run_model(
+def _choose_run_model(
     place: Path, provider: str | None, model: str | None, force_model: str | None, *, is_dry: bool = False
 ) -> str | None:
     """Return the model that the options specify, if any. Raise UsageError if the options conflict.
@@ -178,7 +178,7 @@ def choose_run_model(
     return force_model or model or None
 
 
-def require_compatible_options(mode: Mode | None, *, reflects: bool, most: int | None, cannot_detach: bool) -> None:
+def _require_compatible_options(mode: Mode | None, *, reflects: bool, most: int | None, cannot_detach: bool) -> None:
     """Raise UsageError if options conflict."""
     if cannot_detach:
         raise click.UsageError(
@@ -191,7 +191,7 @@ def require_compatible_options(mode: Mode | None, *, reflects: bool, most: int |
         raise click.UsageError(f"--max needs --reflect; --mode {mode} has no iterations")
 
 
-def start_detached_run(
+def _start_detached_run(
     settings: Settings, place: Path, agent: str, request: str, run_options: RunOptions, *, is_json: bool
 ) -> int:
     """Queue a run for the commander and print the run's id."""
@@ -230,15 +230,15 @@ def follow_command(run: str, **output: bool) -> int:
     run_view = RunView()
     terminal = make_terminal_notifier(settings.notify, is_shown=shown.shows_notifications)
     with terminal, RunNotices(terminal) as notices, shown.make_view(run_view) as view:
-        anyio.run(follow_until_end, settings.store, id, run_view, view, notices)
-    ending = build_ending(run_view, view)
+        anyio.run(_follow_until_end, settings.store, id, run_view, view, notices)
+    ending = _build_ending(run_view, view)
     code = shown.print_ending(ending)
     if shown.is_json:
         click.echo(as_json(ResultDocument.of(ending.result)))
     return code
 
 
-async def follow_until_end(
+async def _follow_until_end(
     store: StoreAddress, run: str, run_view: RunView, view: ProgressView, notices: RunNotices
 ) -> None:
     """Show the entries of a run until it ends or pauses, or until no process is working on it any more."""
@@ -267,7 +267,7 @@ async def follow_until_end(
         group.cancel_scope.cancel()
 
 
-def build_ending(run_view: RunView, view: ProgressView) -> RunEnding:
+def _build_ending(run_view: RunView, view: ProgressView) -> RunEnding:
     """Return the ending of a run that another process worked on."""
     result = run_view.build_result()
     if result.outcome == "interrupted":
@@ -282,7 +282,7 @@ def build_ending(run_view: RunView, view: ProgressView) -> RunEnding:
     )
 
 
-def format_estimate(estimate: RunEstimate) -> str:
+def _format_estimate(estimate: RunEstimate) -> str:
     """Return the estimate of a dry run as one line."""
     amount = f"{format_count(estimate.calls, 'model call')} and about {format_count(estimate.tokens, 'token')}"
     known, unknown = _format_known_cost(estimate), _format_unknown_cost(estimate)

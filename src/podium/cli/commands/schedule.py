@@ -58,7 +58,7 @@ def schedule_add_command(when: str, agent: str, request: str, zone: str, repo: P
     schedule = add_schedule(settings, new, by=get_command_actor())
     row = ScheduleRow(schedule)
     click.echo(as_json({"schema": SCHEMA, **encode_row(row, SCHEDULE_COLUMNS)}) if is_json else schedule.id)
-    print_to_stderr(f"the next request to {agent} will be sent at {format_time(schedule.next_at, schedule.zone)}")
+    print_to_stderr(f"the next request to {agent} will be sent at {_format_time(schedule.next_at, schedule.zone)}")
 
 
 @schedule_command.command("list")
@@ -80,7 +80,7 @@ def schedule_list_command(is_json: bool = False) -> None:
         print_to_stderr('no schedules; add one with podium schedule add "0 9 * * 1-5" AGENT REQUEST')
     for one in found:
         if one.missed:
-            last = format_time(one.missed_at, one.zone)
+            last = _format_time(one.missed_at, one.zone)
             print_to_stderr(
                 f"{one.id}: missed {format_count(one.missed, 'time')}, last at {last}, because no process was running"
             )
@@ -124,7 +124,7 @@ def schedule_resume_command(schedule: str) -> None:
 
     settings = Settings.load(repo=find_repo(Path()))
     found = resume_schedule(settings, schedule, by=get_command_actor())
-    print_to_stderr(f"{found.id} is due next at {format_time(found.next_at, found.zone)}")
+    print_to_stderr(f"{found.id} is due next at {_format_time(found.next_at, found.zone)}")
 
 
 @schedule_command.command("start")
@@ -154,7 +154,7 @@ class ScheduleRow(NamedTuple):
 
 def _format_next(row: ScheduleRow) -> str:
     one = row.schedule
-    due = "paused" if one.is_paused else f"next {format_time(one.next_at, one.zone)}"
+    due = "paused" if one.is_paused else f"next {_format_time(one.next_at, one.zone)}"
     return f"{due} ({ELSEWHERE})" if row.is_elsewhere else due
 
 
@@ -192,6 +192,6 @@ SCHEDULE_COLUMNS: tuple[Column[ScheduleRow], ...] = (
 """The columns of the list of schedules."""
 
 
-def format_time(at: float, zone: str) -> str:
+def _format_time(at: float, zone: str) -> str:
     """Return a time in the given time zone, followed by the zone's name."""
     return f"{datetime.fromtimestamp(at, load_zone(zone)):%Y-%m-%d %H:%M} {zone}"

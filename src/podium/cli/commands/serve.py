@@ -32,7 +32,7 @@ DEFAULT_PORT = 8420
 SCOPE_NAMES = ("read", "act", "approve")
 
 
-def parse_scopes(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
+def _parse_scopes(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
     """Return the scopes in a comma-separated list. Raise BadParameter if one of them is unknown."""
     names = tuple(filter(None, map(str.strip, value.split(","))))
     if unknown := [name for name in names if name not in SCOPE_NAMES]:
@@ -45,13 +45,13 @@ scope_option = click.option(
     "scopes",
     default=",".join(SCOPE_NAMES),
     show_default=True,
-    callback=parse_scopes,
+    callback=_parse_scopes,
     metavar="SCOPE,…",
     help="What the client may do: read, act (start and steer runs), approve (answer requests).",
 )
 
 
-def open_in_browser(address: str) -> None:
+def _open_in_browser(address: str) -> None:
     """Open an address in the browser. The browser is not looked up in a checkout, where agents' commands can write."""
     environ = build_unsandboxed_environment(os.environ, find_current_checkouts(find_home_folder()))
     command = [sys.executable, "-P", "-m", "webbrowser", address]
@@ -105,7 +105,7 @@ def serve_command(
         return exit_codes.GOAL_MET
     if is_lan and host is not None:
         raise click.UsageError("--lan chooses the address itself; give --lan or --host, not both")
-    require_web_packages()
+    _require_web_packages()
     from ...web.serving import ServeOptions, serve_until_signal  # imported here to keep start-up fast
 
     if is_lan:
@@ -121,9 +121,9 @@ def serve_command(
             fields = {"address": server.address, "sign_in": address, "fingerprint": server.fingerprint or None}
             click.echo(as_json({"schema": SCHEMA, **fields}))
         else:
-            print_address(server, address)
+            _print_address(server, address)
         if opens:
-            open_in_browser(address)
+            _open_in_browser(address)
         if is_attended():
             print_to_stderr("press Enter to print another address, for example for another browser")
             asyncio.get_running_loop().add_reader(sys.stdin, lambda: _print_another(server))
@@ -141,7 +141,7 @@ def serve_command(
     return exit_codes.SIGNALLED + received if received else exit_codes.GOAL_MET
 
 
-def print_address(server: RunningServer, address: str) -> None:
+def _print_address(server: RunningServer, address: str) -> None:
     """Print a sign-in URL, with a QR code if other devices can connect, and with the certificate's fingerprint."""
     if not server.options.is_local and sys.stderr.isatty():
         import segno  # imported here to keep start-up fast
@@ -161,10 +161,10 @@ def _print_another(server: RunningServer) -> None:
     if not sys.stdin.readline():
         asyncio.get_running_loop().remove_reader(sys.stdin)
         return
-    print_address(server, server.make_sign_in_address())
+    _print_address(server, server.make_sign_in_address())
 
 
-def require_web_packages() -> None:
+def _require_web_packages() -> None:
     """Raise ModuleNotFoundError if a web package is missing. The error names the extra to install."""
     from importlib.util import find_spec  # imported here to keep start-up fast
 

@@ -75,12 +75,12 @@ def show_command(run: str, file: Path | None, is_json: bool, page: Path | None) 
     run_view, run_state = RunView.from_entries(entries), summary.phase
     requests = [entry for entry in entries if isinstance(entry.event, Asked | Answered)]
     if is_json:
-        click.echo(as_json(describe_run(run_state, run_view, requests)))
+        click.echo(as_json(_describe_run(run_state, run_view, requests)))
     else:
-        click.echo("\n".join(format_run(run_state, run_view, requests)))
+        click.echo("\n".join(_format_run(run_state, run_view, requests)))
 
 
-def format_run(run_state: Phase, run_view: RunView, requests: Iterable[Entry]) -> list[str]:
+def _format_run(run_state: Phase, run_view: RunView, requests: Iterable[Entry]) -> list[str]:
     """Return the lines for a run: header, tree, requests with their answers, and answer."""
     most = max(shutil.get_terminal_size().columns, NARROWEST)
     is_live = run_state == "running"
@@ -88,17 +88,17 @@ def format_run(run_state: Phase, run_view: RunView, requests: Iterable[Entry]) -
     rows = build_tree_rows(run_view, now=now, most=most, symbols=choose_symbols(sys.stdout.encoding), is_live=is_live)
     is_colourful = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
     return [
-        *format_run_header(run_state, run_view, now=now, most=most),
+        *_format_run_header(run_state, run_view, now=now, most=most),
         "",
-        *(colour_row(row) if is_colourful else format_plain_row(row) for row in rows),
-        *format_run_requests(requests),
+        *(_colour_row(row) if is_colourful else format_plain_row(row) for row in rows),
+        *_format_run_requests(requests),
         *(f"\nnotice: {escape_for_terminal(notice)}" for notice in run_view.notices),
         "",
-        *format_run_answer(run_state, run_view),
+        *_format_run_answer(run_state, run_view),
     ]
 
 
-def format_run_header(run_state: Phase, run_view: RunView, *, now: float, most: int) -> list[str]:
+def _format_run_header(run_state: Phase, run_view: RunView, *, now: float, most: int) -> list[str]:
     """Return the header of a run as a list of lines, one for each field."""
     started = run_view.started
     assert started is not None
@@ -107,7 +107,7 @@ def format_run_header(run_state: Phase, run_view: RunView, *, now: float, most: 
         ["run", f"{run_view.run}  {run_state}"],
         ["agent", started.agent],
         ["request", truncate_line(started.request.text, most - 9)],
-        *([["fork of", describe_origin(started)]] if started.forked_from else []),
+        *([["fork of", _describe_origin(started)]] if started.forked_from else []),
         ["folder", started.repo],
         *(["also in", one.path] for one in started.checkouts[1:]),
         [
@@ -120,19 +120,19 @@ def format_run_header(run_state: Phase, run_view: RunView, *, now: float, most: 
     return [escape_for_terminal("  ".join(fact)) for fact in align_columns(facts)]
 
 
-def format_run_requests(requests: Iterable[Entry]) -> list[str]:
+def _format_run_requests(requests: Iterable[Entry]) -> list[str]:
     """Return a line for each request or question to the user, and for each answer."""
     lines = [line for entry in requests if (line := format_entry(entry)) is not None]
     return ["", *lines] if lines else []
 
 
-def describe_origin(started: RunStarted) -> str:
+def _describe_origin(started: RunStarted) -> str:
     """Describe the run and the entry that a run was forked from."""
     run, _, seq = started.forked_from.partition("@")
     return f"run {run} at entry {seq}"
 
 
-def format_run_answer(run_state: Phase, run_view: RunView) -> list[str]:
+def _format_run_answer(run_state: Phase, run_view: RunView) -> list[str]:
     """Return the answer or, if there is none, the partial results and either the error or the command to use next."""
     if run_view.ended is not None and run_view.ended.outcome == "succeeded":
         return [format_agent_text(run_view.build_result().text, sys.stdout)]
@@ -202,7 +202,7 @@ class ShownRun(Document, frozen=True, kw_only=True):
     result: ResultDocument | None
 
 
-def describe_run(run_state: Phase, run_view: RunView, requests: Iterable[Entry]) -> ShownRun:
+def _describe_run(run_state: Phase, run_view: RunView, requests: Iterable[Entry]) -> ShownRun:
     """Return the run as it is printed with `--json`."""
     started = run_view.started
     assert started is not None
@@ -236,6 +236,6 @@ def _describe_operation(node: OperationNode) -> ShownOperation:
     return ShownOperation.of(node, started_at=node.started, ended_at=node.ended, children=children)
 
 
-def colour_row(row: Row) -> str:
+def _colour_row(row: Row) -> str:
     """Return a row of the tree as text, with terminal escape codes for its styles."""
     return "".join(click.style(words, **COLOURS.get(style, {})) for words, style in row)

@@ -106,11 +106,11 @@ def stop_command(run: str) -> None:
     """
     settings = Settings.load()
     id = find.resolve(settings.store, run).run
-    ended = anyio.run(stop_run_and_wait, settings, id, get_command_actor())
+    ended = anyio.run(_stop_run_and_wait, settings, id, get_command_actor())
     print_to_stderr(f"run {id} has ended ({ended.outcome}); run podium show {id} to see its results")
 
 
-async def stop_run_and_wait(settings: Settings, run: str, by: Actor) -> RunEnded:
+async def _stop_run_and_wait(settings: Settings, run: str, by: Actor) -> RunEnded:
     """Stop a run, wait until it has ended and return its last event."""
     async with App(settings) as app:
         print_to_stderr((await stop_run(app.runs, run, by=by)).text)
@@ -171,16 +171,16 @@ def budget_command(run: str, limits: Budget | None, is_json: bool) -> None:
     with open_reader(store) as reader:
         summary = reader.read_summary(find.resolve(reader, run).run)
     if limits is not None:
-        print_to_stderr(change_budget_and_wait(store, summary, limits))
+        print_to_stderr(_change_budget_and_wait(store, summary, limits))
     if limits is None or is_json:
         with open_reader(store) as reader:
             report = Report.from_entries(reader.read_entries(summary.id))
         budget, usage = report.budget or Budget(), structs.replace(report.usage, seconds=report.seconds)
         answer = {"run": report.run, "budget": structs.asdict(budget), "usage": structs.asdict(usage)}
-        click.echo(as_json({"schema": SCHEMA, **answer}) if is_json else format_budget(report))
+        click.echo(as_json({"schema": SCHEMA, **answer}) if is_json else _format_budget(report))
 
 
-def change_budget_and_wait(store: StoreAddress, summary: RunSummary, limits: Budget) -> str:
+def _change_budget_and_wait(store: StoreAddress, summary: RunSummary, limits: Budget) -> str:
     """Change the limits of a run and return a message for the user. Raise Mistake if they cannot be changed."""
     run = summary.id
     changed = change_budget(store, summary, limits, by=get_command_actor())
@@ -224,7 +224,7 @@ def _match_reply(entry: Entry, limits: Budget) -> BudgetChanged | Noticed | RunE
     return None
 
 
-def format_budget(report: Report) -> str:
+def _format_budget(report: Report) -> str:
     """Return the budget and the usage of a run as text."""
     return (
         f"budget  {format_limits(report.budget)}\nused    {format_usage(report.usage)} in "
@@ -247,7 +247,7 @@ def cancel_worker(context: RepoContext, worker: WorkerState, by: Actor) -> int:
     """Stop a worker, print how it ended and return the exit code. Raise Mistake if the worker has already ended."""
     _require_not_over(worker)
     try:
-        ended = anyio.run(stop_run_and_wait, context.settings, worker.run, by)
+        ended = anyio.run(_stop_run_and_wait, context.settings, worker.run, by)
     except RunOver:
         _require_not_over(*load_worker_states(context.store, [worker.run]))
         raise

@@ -41,7 +41,7 @@ def store_init_command() -> None:
     if 0 < version < len(name_migrations(store)):
         raise Mistake(f"{store} exists, but its version {version} is outdated; update it with: podium store migrate")
     created = migrate_store(store)
-    print_to_stderr(f"{'created' if created else 'there is already a store:'} {store}, {describe_version(store)}")
+    print_to_stderr(f"{'created' if created else 'there is already a store:'} {store}, {_describe_version(store)}")
 
 
 @store_command.command("migrate")
@@ -53,7 +53,7 @@ def store_migrate_command() -> None:
     applied = migrate_store(store)
     if applied:
         print_to_stderr(f"{store}: applied {format_count(len(applied), 'migration')}: {', '.join(applied)}")
-    print_to_stderr(f"{store} is up to date, {describe_version(store)}")
+    print_to_stderr(f"{store} is up to date, {_describe_version(store)}")
 
 
 @store_command.command("check")
@@ -63,14 +63,14 @@ def store_check_command(is_json: bool) -> int:
 
     Nothing is changed. Runs whose process no longer exists are listed, but do not count as damage.
     """
-    store = require_current_store()
+    store = _require_current_store()
     result = check_store(store)
     if is_json:
         fields = {"schema": SCHEMA, "store": str(store), "version": read_version(store), "runs": result.runs}
         more = {"entries": result.entries, "problems": result.problems, "notes": result.notes}
         click.echo(as_json({**fields, **more}))
     else:
-        click.echo("\n".join(format_check(store, result)))
+        click.echo("\n".join(_format_check(store, result)))
     return exit_codes.INTEGRITY if result.problems else exit_codes.GOAL_MET
 
 
@@ -97,9 +97,9 @@ def store_prune_command(
     """
     if archive is not None and is_lost:
         raise click.UsageError("--archive and --no-archive cannot be combined; give one of them")
-    seconds, chosen = require_age(age), require_states(states)
+    seconds, chosen = _require_age(age), _require_states(states)
     settings = Settings.load()
-    store = require_current_store()
+    store = _require_current_store()
     folder = None if is_lost else (archive or settings.home / "archive").absolute()
     now = time.time()
     runs = select_removable(store, before=now - seconds, states=chosen)
@@ -125,7 +125,7 @@ def store_export_command(file: Path, is_skipping: bool) -> None:
 
     This store keeps its runs, so after an import, an unfinished run is in both stores. Continue it in only one of them.
     """
-    store = require_current_store()
+    store = _require_current_store()
     if file.exists():
         raise Mistake(f"{file} already exists; give another name")
 
@@ -158,7 +158,7 @@ def store_import_command(file: Path) -> None:
     print_to_stderr(f"imported {format_count(len(report.added), 'run')} into {store}")
 
 
-def require_current_store() -> StoreAddress:
+def _require_current_store() -> StoreAddress:
     """Return the store. Raise Mistake if it has to be migrated first, and NoSuchRun if there is none."""
     store = Settings.load().store
     version = read_version(store)
@@ -169,23 +169,23 @@ def require_current_store() -> StoreAddress:
     return store
 
 
-def describe_version(store: StoreAddress) -> str:
+def _describe_version(store: StoreAddress) -> str:
     """Return the version of a store as text."""
     return f"version {read_version(store)}"
 
 
-def format_check(store: StoreAddress, result: StoreCheck) -> list[str]:
+def _format_check(store: StoreAddress, result: StoreCheck) -> list[str]:
     """Return the lines of a check: problems, notes and the summary."""
     state = f"damaged, {format_count(len(result.problems), 'problem')}" if result.problems else "intact"
     counts = f"{format_count(result.runs, 'run')}, {result.entries:,} entries"
     return [
         *(escape_for_terminal(f"problem: {problem}") for problem in result.problems),
         *(escape_for_terminal(f"note: {note}") for note in result.notes),
-        escape_for_terminal(f"{store} is {state}: {describe_version(store)}, {counts}"),
+        escape_for_terminal(f"{store} is {state}: {_describe_version(store)}, {counts}"),
     ]
 
 
-def require_age(text: str) -> float:
+def _require_age(text: str) -> float:
     """Parse an age such as `30d`, and return it in seconds. Raise UsageError if `text` is not a valid age."""
     age = parse_age(text)
     if age is None:
@@ -193,7 +193,7 @@ def require_age(text: str) -> float:
     return age
 
 
-def require_states(text: str) -> tuple[str, ...]:
+def _require_states(text: str) -> tuple[str, ...]:
     """Return the states in a comma-separated list. If it is empty, return all end states.
 
     Raise UsageError if one of the states is not an end state.

@@ -49,7 +49,7 @@ def team_set_command(name: str, member: str | None, model: str | None, prompt: s
         if model == DEFAULT_MODEL_WORD:
             raise Mistake("--model default cannot be used for a run; give the name of a model")
         words = "" if prompt is None else read_text_argument(prompt)
-        change_running_member(
+        _change_running_member(
             name, model="" if model is None else validate_model_name(model, context.repo), prompt=words
         )
         return
@@ -80,7 +80,7 @@ def validate_model_name(model: str, repo: Path) -> str:
     return model
 
 
-def change_running_member(name: str, *, model: str, prompt: str) -> None:
+def _change_running_member(name: str, *, model: str, prompt: str) -> None:
     """Change the member RUN/MEMBER of an unfinished run. Raise Mistake if the member cannot be changed."""
     store = Settings.load().store
     with open_reader(store) as reader:

@@ -89,11 +89,11 @@ def teams_command(repo: Path | None, is_json: bool) -> None:
     if is_json:
         click.echo(as_json({"schema": SCHEMA, "teams": rows, "notices": context.list_notices()}))
     else:
-        click.echo("\n".join(format_teams(rows, most=shutil.get_terminal_size().columns)))
+        click.echo("\n".join(_format_teams(rows, most=shutil.get_terminal_size().columns)))
         context.print_notices()
 
 
-def format_teams(rows: list[TeamItem], *, most: int) -> Iterator[str]:
+def _format_teams(rows: list[TeamItem], *, most: int) -> Iterator[str]:
     """Yield lines that list the teams in sections. Descriptions are truncated to fit `most` columns."""
     for source, title in SECTIONS:
         yield title
@@ -141,11 +141,11 @@ def team_show_command(name: str, repo: Path | None, is_json: bool) -> None:
     if is_json:
         click.echo(as_json({**structs.asdict(team), "notices": context.list_notices()}))
     else:
-        click.echo("\n".join(format_team(team, most=shutil.get_terminal_size().columns)))
+        click.echo("\n".join(_format_team(team, most=shutil.get_terminal_size().columns)))
         context.print_notices()
 
 
-def format_team(team: TeamDetails, *, most: int) -> Iterator[str]:
+def _format_team(team: TeamDetails, *, most: int) -> Iterator[str]:
     """Yield the lines that describe a team."""
     yield escape_for_terminal(f"{team.name}  {team.description}")
     yield escape_for_terminal(f"{team.kind}, {team.path}")
@@ -182,7 +182,7 @@ def team_export_command(name: str, file: Path | None, repo: Path | None) -> None
     Import it on any machine with: podium team save NAME --from FILE.
     """
     context = load_team_context(repo)
-    text = format_portable_preset(find_team(name, context.roster, repo=context.repo, home=context.home).as_preset())
+    text = _format_portable_preset(find_team(name, context.roster, repo=context.repo, home=context.home).as_preset())
     if file is None:
         click.echo(text)
         return
@@ -196,7 +196,7 @@ def team_export_command(name: str, file: Path | None, repo: Path | None) -> None
     print_to_stderr(f"exported: {file}")
 
 
-def format_portable_preset(preset: Preset) -> str:
+def _format_portable_preset(preset: Preset) -> str:
     """Return a preset as JSON, without the fields that are valid only on this machine."""
     return as_json(msgspec.structs.replace(preset, source=""))
 
@@ -216,7 +216,7 @@ def team_delete_command(name: str, is_agreed: bool, repo: Path | None) -> None:
     if found.kind in ("squad", "preset"):
         confirm_action(f"Delete {_describe_team(found, context)}?", is_agreed=is_agreed)
     delete_team(found, repo=context.repo, home=context.home)
-    print_to_stderr(f"deleted: {describe_team_location(found, context)}")
+    print_to_stderr(f"deleted: {_describe_team_location(found, context)}")
     if found.kind == "squad" and (copy := presets.load_presets(context.home).get(found.name)) is not None:
         print_to_stderr(f"your own copy is kept; run podium team delete {copy.name!r} to delete it too")
 
@@ -230,7 +230,7 @@ def _describe_team(found: TeamDefinition, context: TeamContext) -> str:
     return f"the team {found.name}: the folder {where} with {format_count(files, 'file')} in {context.repo}"
 
 
-def describe_team_location(found: TeamDefinition, context: TeamContext) -> str:
+def _describe_team_location(found: TeamDefinition, context: TeamContext) -> str:
     """Return a phrase that says where the team is stored."""
     if found.squad is None or found.squad.source is None:
         return f"{found.name} in {format_path(context.home / presets.PRESETS_FILE)}"
@@ -258,7 +258,7 @@ def team_save_command(name: str, file: str | None, is_mine: bool, is_agreed: boo
     context = load_team_context(repo)
     team: Team | None = None
     if file is not None:
-        preset = msgspec.structs.replace(read_team_file(file), name=name)
+        preset = msgspec.structs.replace(_read_team_file(file), name=name)
     else:
         found = find_team(name, context.roster, repo=context.repo, home=context.home)
         preset, team = found.as_own_copy(context.home), found.squad
@@ -274,7 +274,7 @@ def team_save_command(name: str, file: str | None, is_mine: bool, is_agreed: boo
     print_overridden_builtin(preset.name, context)
 
 
-def read_team_file(file: str) -> Preset:
+def _read_team_file(file: str) -> Preset:
     """Read a team from a file or, if `file` is `-`, from standard input. Raise Mistake if it contains no team."""
     try:
         text = read_text_argument("-") if file == "-" else Path(file).read_text(encoding="utf-8")

@@ -84,27 +84,27 @@ def trust_command(
     is_look = is_list or is_json or not (names or is_all or revoked or overview.open_items)
     if names or is_all:
         for item in overview.open_items if is_all else [find_item(name, overview.items) for name in names]:
-            trust_and_report(item, trust)
+            _trust_and_report(item, trust)
     elif not is_look and not revoked:
-        prompt_for_trust(overview, trust)
+        _prompt_for_trust(overview, trust)
     overview = build_trust_overview(read_settings_files(home, place), place, trust, agents)
     if is_json:
         click.echo(as_json(build_trust_report(overview)))
     else:
         click.echo(
             escape_for_terminal(
-                "\n".join([*(format_overview(overview) if is_look else ()), format_state_counts(overview)])
+                "\n".join([*(format_overview(overview) if is_look else ()), _format_state_counts(overview)])
             )
         )
 
 
-def trust_and_report(item: TrustItem, trust: Trust) -> None:
+def _trust_and_report(item: TrustItem, trust: Trust) -> None:
     """Trust an item and confirm this on standard error."""
     trust_item(item, trust)
     print_to_stderr(f"trusted: {_escape_line_breaks(item.key)}")
 
 
-def prompt_for_trust(overview: TrustOverview, trust: Trust) -> None:
+def _prompt_for_trust(overview: TrustOverview, trust: Trust) -> None:
     """Ask the user at the terminal about each undecided item. Raise Mistake if there is no terminal."""
     if not is_attended():
         count = len(overview.open_items)
@@ -122,7 +122,7 @@ def prompt_for_trust(overview: TrustOverview, trust: Trust) -> None:
                     [
                         "",
                         f"{number} of {len(overview.open_items)}, in {_escape_line_breaks(str(overview.repo))}",
-                        *format_item(item),
+                        *_format_item(item),
                     ]
                 )
             )
@@ -132,7 +132,7 @@ def prompt_for_trust(overview: TrustOverview, trust: Trust) -> None:
             if key == "q":
                 return
             if key == "y":
-                trust_and_report(item, trust)
+                _trust_and_report(item, trust)
 
     anyio.run(prompt_for_each)
 
@@ -140,19 +140,19 @@ def prompt_for_trust(overview: TrustOverview, trust: Trust) -> None:
 def format_overview(overview: TrustOverview) -> Iterator[str]:
     """Yield the lines for all items."""
     for item in overview.items:
-        yield from format_item(item)
+        yield from _format_item(item)
     if overview.ignored:
         yield f"never applied, even if trusted: {', '.join(overview.ignored)}"
 
 
-def format_state_counts(overview: TrustOverview) -> str:
+def _format_state_counts(overview: TrustOverview) -> str:
     """Return the number of items in each state, as one line."""
     words = [(sum(item.state == state for item in overview.items), state) for state in ("trusted", "changed", "new")]
     states = ", ".join(f"{number} {state}" for number, state in words if number)
     return f"{_escape_line_breaks(str(overview.repo))}: {states or 'nothing to trust'}"
 
 
-def format_item(item: TrustItem) -> Iterator[str]:
+def _format_item(item: TrustItem) -> Iterator[str]:
     """Yield lines that show one item in full. If the item has changed, also show the content that was trusted."""
     yield f"{item.state}: {_escape_line_breaks(item.key)}{f' ({item.where})' if item.where else ''}"
     yield f"  {_find_meaning(item.key)}"

@@ -109,7 +109,7 @@ class IssueOutput:
             claim = {} if event.claim is None else encode_row(event.claim, CLAIM_COLUMNS)
             click.echo(json.dumps(fields | count | claim))
             return
-        text = format_event(event)
+        text = _format_event(event)
         if event.kind in ("problem", "waiting", "skipped"):
             print_to_stderr(text)
         else:
@@ -215,7 +215,7 @@ def watch_command(
     place = find_repo(repo or Path()).resolve()
     settings = Settings.load(repo=place)
     if is_list and not source:
-        return print_claims(IssueClaims(settings.store).list_all(most=MOST_LISTED), is_json=is_json)
+        return _print_claims(IssueClaims(settings.store).list_all(most=MOST_LISTED), is_json=is_json)
     from ...watch.issue_triage import WatchOptions  # imported here to keep start-up fast: the help does not need it
 
     options = WatchOptions(
@@ -230,11 +230,11 @@ def watch_command(
     )
     chosen = anyio.run(_find_source, source, place, settings)
     if is_list:
-        return print_claims(IssueClaims(settings.store).list_all(chosen.key, most=MOST_LISTED), is_json=is_json)
+        return _print_claims(IssueClaims(settings.store).list_all(chosen.key, most=MOST_LISTED), is_json=is_json)
     if forget is not None:
         return _forget_issue(settings, chosen, forget)
     if is_dry:
-        return print_dry_run(settings, place, chosen, options, is_json=is_json)
+        return _print_dry_run(settings, place, chosen, options, is_json=is_json)
     output = IssueOutput(chosen.name, is_json=is_json)
     rounds = Rounds(every=every, seconds=seconds, is_once=is_once, is_waiting=is_waiting)
     return anyio.run(_watch, settings, place, chosen, options, output, rounds)
@@ -351,7 +351,7 @@ def _cancel_at_signal(scope: anyio.CancelScope) -> Iterator[list[int]]:
             loop.remove_signal_handler(number)
 
 
-def format_event(event: WatchEvent) -> str:
+def _format_event(event: WatchEvent) -> str:
     """Return an event as one line."""
     claim = event.claim
     name = "" if claim is None else format_issue_name(claim.issue)
@@ -382,7 +382,7 @@ def format_event(event: WatchEvent) -> str:
     return f"{name} {claim.state}: run {claim.run}"
 
 
-def print_claims(claims: Sequence[IssueClaim], *, is_json: bool) -> int:
+def _print_claims(claims: Sequence[IssueClaim], *, is_json: bool) -> int:
     """Print the issues that were picked up, newest first, and return the exit code."""
     if is_json:
         listed = [{"source": claim.source, **encode_row(claim, CLAIM_COLUMNS)} for claim in claims]
@@ -395,7 +395,9 @@ def print_claims(claims: Sequence[IssueClaim], *, is_json: bool) -> int:
     return exit_codes.GOAL_MET
 
 
-def print_dry_run(settings: Settings, place: Path, source: IssueSource, options: WatchOptions, *, is_json: bool) -> int:
+def _print_dry_run(
+    settings: Settings, place: Path, source: IssueSource, options: WatchOptions, *, is_json: bool
+) -> int:
     """Print which issues would be picked up now, and return the exit code. Nothing is changed."""
     from ...files.discovery import load_roster  # imported here to keep start-up fast: the help does not need it
     from ...watch.issue_triage import IssueScout, find_candidates

@@ -99,9 +99,9 @@ def demo_command(is_kept: bool, opens: bool, is_local: bool) -> int:
         from . import local_demo  # imported here to keep start-up fast: only --local needs it
 
         demo, agents, model = local_demo.LocalDemo, local_demo.AGENTS, local_demo.find_demo_model()
-    with make_demo_folder(agents, model, is_kept=is_kept) as folder:
+    with _make_demo_folder(agents, model, is_kept=is_kept) as folder:
         code = demo(console, folder).run_sections(is_kept=is_kept)
-        return serve_demo(folder) or code if opens else code
+        return _serve_demo(folder) or code if opens else code
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,28 +163,28 @@ class DemoFolder:
 
 
 @contextmanager
-def make_demo_folder(agents: Path, model: str, *, is_kept: bool) -> Iterator[DemoFolder]:
+def _make_demo_folder(agents: Path, model: str, *, is_kept: bool) -> Iterator[DemoFolder]:
     """Create a folder with the demo's agents, and delete it at the end unless `is_kept` is true."""
     place = DemoFolder(Path(tempfile.mkdtemp(prefix="podium-demo-")), model)
-    adopt_background_processes()
+    _adopt_background_processes()
     try:
         shutil.copytree(agents, place.repo / ".podium" / "agents")
         place.home.mkdir(mode=0o700)
         yield place
     finally:
         if not is_kept:
-            kill_background_processes()
+            _kill_background_processes()
             for folder in (ensure_socket_folder(place.store), place.root):
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def adopt_background_processes() -> None:
+def _adopt_background_processes() -> None:
     """Become the parent of the processes that the demo's commands leave in the background, such as a commander."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def kill_background_processes() -> None:
+def _kill_background_processes() -> None:
     """Kill all processes that are still running, so that none of them uses the demo's folder while it is removed."""
     with suppress(OSError):  # until there are no more child processes
         while True:
@@ -193,7 +193,7 @@ def kill_background_processes() -> None:
             os.wait()
 
 
-def serve_demo(folder: DemoFolder) -> int:
+def _serve_demo(folder: DemoFolder) -> int:
     """Show the demo's runs in the browser until Ctrl-C. Return 0, or the server's exit code if it failed."""
     arguments = [*PODIUM, "serve", "--open", "--port", "0"]
     with suppress(KeyboardInterrupt):
@@ -240,7 +240,7 @@ class Demo:
         whole = self._run_podium("run", LEAD, REQUEST, "--quiet")
         self._print_text(whole.answer)
         entries = self._read_entries(self._newest_run())
-        calls = list_reply_keys(entries)
+        calls = _list_reply_keys(entries)
 
         middle = len(entries) // 2
         self._start_section(f"The same run again, but its process dies right after entry {middle}, as with kill -9.")
@@ -249,7 +249,7 @@ class Demo:
         kept = self._read_entries(run)
         self._print_text(
             f"The process has ended (exit code {died.code}). On disk: {len(kept)} entries, "
-            f"with {len(list_reply_keys(kept))} of {len(calls)} model replies."
+            f"with {len(_list_reply_keys(kept))} of {len(calls)} model replies."
         )
         self._check_claim("the process died right after this entry", died.code == EXIT_CODE and len(kept) == middle)
 
@@ -271,7 +271,7 @@ class Demo:
         self._console.print(
             draw_run_tree(run_view, self._console, choose_symbols(self._console.encoding), is_live=False)
         )
-        done = list_reply_keys(timeline)
+        done = _list_reply_keys(timeline)
         self._check_claim(
             f"there are {len(done)} model replies, and no model call was repeated", sorted(done) == sorted(calls)
         )
@@ -387,6 +387,6 @@ class Demo:
         return [place, f"podium show {run}", f"podium logs {run}", f"podium verify {run}", "podium ps"]
 
 
-def list_reply_keys(entries: Sequence[Entry]) -> list[str]:
+def _list_reply_keys(entries: Sequence[Entry]) -> list[str]:
     """Return the step keys of the model calls that received a reply."""
     return [entry.key for entry in entries if isinstance(entry.event, ModelReplied)]

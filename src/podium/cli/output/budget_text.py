@@ -24,12 +24,12 @@ class BudgetParamType(click.ParamType[Budget]):
         if isinstance(value, Budget):
             return value
         try:
-            return parse_budget(value)
+            return _parse_budget(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
 
-def parse_budget(text: str) -> Budget:
+def _parse_budget(text: str) -> Budget:
     """Parse a budget. Raise ValueError with the reason if it is invalid."""
     limits: dict[str, str] = {}
     for part in filter(None, map(str.strip, text.split(","))):

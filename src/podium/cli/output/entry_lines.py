@@ -59,8 +59,8 @@ class EntryLines:
     def shorten_error(self, error: str) -> str:
         """Return the run's error without the messages already printed for operations below the run's first agent."""
         printed = [message for message, operation in self._told.items() if "/" in operation]
-        short = _remove_messages(clean_message(error), printed)
-        return error if short == clean_message(error) else short if ": " in short else f"{short} failed"
+        short = _remove_messages(_clean_message(error), printed)
+        return error if short == _clean_message(error) else short if ": " in short else f"{short} failed"
 
     def _take_held_call(self, entry: Entry) -> list[str]:
         """Return the lines to print now for a failed call that was held back.
@@ -82,7 +82,7 @@ class EntryLines:
     def _format_line(self, entry: Entry) -> list[str]:
         if not self._is_shown(entry):
             return []
-        message = clean_message(_find_message(entry))
+        message = _clean_message(_find_message(entry))
         if message and isinstance(entry.event, OperationEnded) and "/" not in entry.operation:
             return [f"{parse_agent_name(entry.operation)}: {entry.event.outcome}"]
         line = format_entry(self._shorten_tool_answer(entry))
@@ -99,11 +99,11 @@ class EntryLines:
         """Return a tool's error without the messages that were already printed. Return other entries unchanged."""
         if not (isinstance(entry.event, ToolAnswered) and entry.event.is_error):
             return entry
-        text = _remove_messages(clean_message(entry.event.text), self._told)
+        text = _remove_messages(_clean_message(entry.event.text), self._told)
         return structs.replace(entry, event=structs.replace(entry.event, text=text))
 
 
-def clean_message(message: str) -> str:
+def _clean_message(message: str) -> str:
     """Return a message on one line, with control characters escaped."""
     return escape_for_terminal(" ".join(message.split()))
 

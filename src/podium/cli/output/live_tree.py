@@ -52,7 +52,7 @@ class LiveTree:
 
     def __init__(self, run_view: RunView, *, console: Console | None = None) -> None:
         self._run_view = run_view
-        self._console = console or make_stderr_console()
+        self._console = console or _make_stderr_console()
         self._is_suspended = False
         self._signs = choose_symbols(self._console.encoding)
         self._lines = EntryLines(lambda entry: isinstance(entry.event, SCROLLS_ABOVE))
@@ -100,7 +100,7 @@ class LiveTree:
         self._live.update(draw_run_tree(self._run_view, self._console, self._signs, is_live=is_live), refresh=True)
 
 
-def make_stderr_console() -> Console:
+def _make_stderr_console() -> Console:
     """Return a console for standard error. Printed text is never interpreted as markup."""
     return Console(stderr=True, markup=False, highlight=False, emoji=False)
 
@@ -114,10 +114,10 @@ def draw_run_tree(run_view: RunView, console: Console, signs: TreeSymbols, *, is
     rows = draw()
     if is_live and len(rows) >= console.height:
         rows = draw(is_brief=True)
-    return Group(*map(style_row, rows))
+    return Group(*map(_style_row, rows))
 
 
-def style_row(row: Row) -> Text:
+def _style_row(row: Row) -> Text:
     """Return a row as styled text that is never wrapped."""
     text = Text(no_wrap=True, overflow="ellipsis")
     for words, style in row:

@@ -36,13 +36,13 @@ def format_overview(overview: Overview, *, now: float, width: int) -> Iterator[s
     for heading, lines in parts:
         yield heading
         for line in lines or [NOTHING[heading.rpartition(" (")[0]]]:
-            yield cut_line(f"  {line}", width)
+            yield _cut_line(f"  {line}", width)
         yield ""
     runs = format_count(len(overview.active), "active run")
-    yield cut_line(f"{runs}: {format_usage(overview.usage)}", width)
+    yield _cut_line(f"{runs}: {format_usage(overview.usage)}", width)
 
 
-def cut_line(line: str, width: int) -> str:
+def _cut_line(line: str, width: int) -> str:
     """Cut a line to `width` columns. Unlike `truncate_line`, do not collapse spaces."""
     return line if display_width(line) <= width else f"{line[: count_fitting(line, width - 1)].rstrip()}…"
 

@@ -90,13 +90,13 @@ def choose_markdown_symbols(encoding: str | None) -> MarkdownSymbols:
 
 def render_markdown(text: str, *, width: int, has_colours: bool, symbols: MarkdownSymbols = UNICODE_SYMBOLS) -> str:
     """Return Markdown as text with terminal escape codes, wrapped to `width` columns."""
-    if is_costly(text):
+    if _is_costly(text):
         return escape_for_terminal(text)
     lines = _BlockRenderer(text, symbols).render_blocks(_PARSER.parse(text), width)
-    return "\n".join(format_styled_line(line, has_colours=has_colours) for line in lines)
+    return "\n".join(_format_styled_line(line, has_colours=has_colours) for line in lines)
 
 
-def is_costly(text: str) -> bool:
+def _is_costly(text: str) -> bool:
     """Return whether parsing and rendering this text could take seconds. It is then shown as it is.
 
     The time depends on the number of marks, lines and cells much more than on the length of the text. Only upper bounds
@@ -117,7 +117,7 @@ def split_finished_blocks(text: str) -> tuple[str, str]:
 
     Markdown that takes long to parse is one finished block.
     """
-    if is_costly(text):
+    if _is_costly(text):
         return text, ""
     starts = [block[0].map[0] for block in _split_blocks(_PARSER.parse(text)) if block[0].map is not None]
     lines = _split_source(text)
@@ -156,7 +156,7 @@ class _BlockRenderer:
     def _render_block(self, block: Sequence[Token], width: int) -> list[Line]:
         match block[0].type:
             case "heading_open":
-                return wrap_spans(format_inline(block[1:-1], _heading_styles(block[0])), width)
+                return _wrap_spans(_format_inline(block[1:-1], _heading_styles(block[0])), width)
             case "bullet_list_open" | "ordered_list_open":
                 return self._render_list(block, width)
             case "blockquote_open":
@@ -170,7 +170,7 @@ class _BlockRenderer:
                 return [[Span(self._symbols.rule * min(width, LONGEST_RULE), DIM)]]
             case "table_open":
                 return self._render_table(block, width)
-        return wrap_spans(format_inline(block), width)
+        return _wrap_spans(_format_inline(block), width)
 
     def _render_list(self, block: Sequence[Token], width: int) -> list[Line]:
         items = list(_split_blocks(block[1:-1]))
@@ -200,13 +200,13 @@ class _BlockRenderer:
             elif token.type == "th_open":
                 is_right.append(token.attrs.get("style") == "text-align:right")
             elif token.type == "inline":
-                rows[-1].append(list(format_inline([token])))
+                rows[-1].append(list(_format_inline([token])))
         assert block[0].map is not None
         source = self._source[slice(*block[0].map)]
         if any(_count_cells(line) > len(is_right) for line in source[2:]):
             # The parser drops cells that have no header, so show the source text of the table.
             return [[Span(escape_for_terminal(line))] for line in source]
-        return layout_table(rows, width, is_right=is_right, rule=self._symbols.rule)
+        return _layout_table(rows, width, is_right=is_right, rule=self._symbols.rule)
 
 
 def _split_source(source: str) -> list[str]:
@@ -237,7 +237,7 @@ def _heading_styles(token: Token) -> Iterable[TextStyle]:
     return ("bold", "underline") if token.tag == "h1" else ("bold",)
 
 
-def format_inline(tokens: Iterable[Token], styles: Iterable[TextStyle] = ()) -> Iterator[Span]:
+def _format_inline(tokens: Iterable[Token], styles: Iterable[TextStyle] = ()) -> Iterator[Span]:
     """Yield the text of inline tokens with its styles. Line breaks in the source are preserved."""
     inline = _InlineFormatter(styles)
     for token in (child for parent in tokens for child in parent.children or ()):
@@ -292,12 +292,12 @@ class _InlineFormatter:
         return token.content.replace("\t", " ")
 
 
-def measure_line(line: Iterable[Span]) -> int:
+def _measure_line(line: Iterable[Span]) -> int:
     """Return the width of a line in columns."""
     return sum(display_width(span.text) for span in line)
 
 
-def wrap_spans(spans: Iterable[Span], width: int, *, cuts_words: bool = False) -> list[Line]:
+def _wrap_spans(spans: Iterable[Span], width: int, *, cuts_words: bool = False) -> list[Line]:
     """Break spans into lines of at most `width` columns, between words and at line breaks.
 
     A word that is wider than `width` gets its own line, which the terminal wraps, so that the word can be copied in one
@@ -324,11 +324,11 @@ def _wrap_line(line: Line, width: int, cuts_words: bool) -> list[Line]:
             gap = list(pieces)
             continue
         for word in _cut_word(list(pieces), width) if cuts_words else [list(pieces)]:
-            size = measure_line(word)
-            if lines[-1] and used + measure_line(gap) + size > width:
+            size = _measure_line(word)
+            if lines[-1] and used + _measure_line(gap) + size > width:
                 lines.append([])
                 used, gap = 0, []
-            used += measure_line(gap) + size
+            used += _measure_line(gap) + size
             lines[-1] += [*gap, *word]
             gap = []
     return lines
@@ -346,7 +346,7 @@ def _cut_word(word: Line, width: int) -> list[Line]:
     parts: list[Line] = [[]]
     for text, styles in word:
         while text:
-            fitting = count_fitting(text, width - measure_line(parts[-1]))
+            fitting = count_fitting(text, width - _measure_line(parts[-1]))
             if not fitting and parts[-1]:
                 parts.append([])
                 continue
@@ -356,7 +356,7 @@ def _cut_word(word: Line, width: int) -> list[Line]:
     return parts
 
 
-def format_styled_line(line: Line, *, has_colours: bool) -> str:
+def _format_styled_line(line: Line, *, has_colours: bool) -> str:
     """Return a line with the terminal escape codes for its styles."""
     return "".join(
         _format_span("".join(span.text for span in spans), styles, has_colours)
@@ -369,20 +369,20 @@ def _format_span(text: str, styles: frozenset[TextStyle], has_colours: bool) -> 
     return f"\x1b[{';'.join(codes)}m{text}\x1b[0m" if codes and text else text
 
 
-def layout_table(rows: Sequence[Sequence[Cell]], width: int, *, is_right: Sequence[bool], rule: str) -> list[Line]:
+def _layout_table(rows: Sequence[Sequence[Cell]], width: int, *, is_right: Sequence[bool], rule: str) -> list[Line]:
     """Return the lines of a table whose first row is the header. Cells that do not fit are wrapped."""
-    widths = choose_widths(rows, width)
+    widths = _choose_widths(rows, width)
     if widths is None:
-        return list_cells(rows, width)
-    header, *body = [layout_row(row, widths, is_right) for row in rows]
+        return _list_cells(rows, width)
+    header, *body = [_layout_row(row, widths, is_right) for row in rows]
     bold = [[Span(text, styles | BOLD) for text, styles in line] for line in header]
     between = Span(rule * (sum(widths) + GAP * (len(widths) - 1)), RULE_STYLE)
     return [*bold, [between], *(line for lines in body for line in lines)]
 
 
-def choose_widths(rows: Sequence[Sequence[Cell]], width: int) -> list[int] | None:
+def _choose_widths(rows: Sequence[Sequence[Cell]], width: int) -> list[int] | None:
     """Return column widths that make the table fit, or None if the columns would become too narrow."""
-    widths = [max(map(measure_cell, column)) for column in zip(*rows, strict=True)]
+    widths = [max(map(_measure_cell, column)) for column in zip(*rows, strict=True)]
     room = width - GAP * (len(widths) - 1)
     while sum(widths) > room:
         widest = max(widths)
@@ -396,32 +396,32 @@ def choose_widths(rows: Sequence[Sequence[Cell]], width: int) -> list[int] | Non
     return widths
 
 
-def measure_cell(cell: Cell) -> int:
+def _measure_cell(cell: Cell) -> int:
     """Return the width of the widest line of a cell, in terminal columns."""
-    return max(map(measure_line, wrap_spans(cell, sum(len(span.text) * 2 for span in cell) + 1)))
+    return max(map(_measure_line, _wrap_spans(cell, sum(len(span.text) * 2 for span in cell) + 1)))
 
 
-def layout_row(row: Sequence[Cell], widths: Sequence[int], is_right: Sequence[bool]) -> list[Line]:
+def _layout_row(row: Sequence[Cell], widths: Sequence[int], is_right: Sequence[bool]) -> list[Line]:
     """Return the lines of a row."""
-    columns = [wrap_spans(cell, wide, cuts_words=True) for cell, wide in zip(row, widths, strict=True)]
+    columns = [_wrap_spans(cell, wide, cuts_words=True) for cell, wide in zip(row, widths, strict=True)]
     lines = []
     for parts in zip_longest(*columns, fillvalue=()):
         line: Line = []
         missing = 0
         for part, wide, right in zip(parts, widths, is_right, strict=True):
-            padding = wide - measure_line(part)
+            padding = wide - _measure_line(part)
             line += [Span(" " * (missing + padding * right)), *part] if part else []
             missing = GAP + padding * (not right) if part else missing + GAP + wide
         lines.append(line)
     return lines
 
 
-def list_cells(rows: Sequence[Sequence[Cell]], width: int) -> list[Line]:
+def _list_cells(rows: Sequence[Sequence[Cell]], width: int) -> list[Line]:
     """Return the lines of a table where each cell starts on a new line, labelled with the header of its column."""
     lines: list[Line] = []
     for number, row in enumerate(rows[1:]):
         lines += [[]] if number else []
         for head, cell in zip(rows[0], row, strict=True):
             label = [Span(text, styles | BOLD) for text, styles in head]
-            lines += wrap_spans([*label, Span(": " if label else ""), *cell], width)
+            lines += _wrap_spans([*label, Span(": " if label else ""), *cell], width)
     return lines

@@ -130,7 +130,7 @@ class RequestPrompter:
         self._store = store
         self._view = view
         self._keyboard = keyboard
-        self._tell = tell or print_request
+        self._tell = tell or _print_request
         self._by = get_local_actor(channel)
         self._queue: dict[str, QueuedRequest] = {}
         self._closings: dict[str, str] = {}
@@ -216,7 +216,7 @@ class RequestPrompter:
 
     async def _read_decision_key(self, asked: PermissionAsked) -> str:
         """Return the first key that answers the request, postpones it or leaves it open."""
-        offered = list_answer_keys(asked)
+        offered = _list_answer_keys(asked)
         while True:
             # Ignore input from a key that is still held down after the last answer, and the rest of pasted text.
             await sleep(GUARD_SECONDS)
@@ -228,7 +228,7 @@ class RequestPrompter:
             if key == ESC or (key in offered and key != HELP):
                 return key
             if key == HELP:
-                self._tell(format_key_help(offered))
+                self._tell(_format_key_help(offered))
             else:
                 self._tell(NO_ANSWER)
                 await self._keyboard.discard_line()
@@ -237,7 +237,7 @@ class RequestPrompter:
         """Show the rule that would be saved, with examples, and return whether the user confirms it."""
         await sleep(GUARD_SECONDS)
         self._keyboard.discard_input()
-        self._tell(format_rule_question(asked))
+        self._tell(_format_rule_question(asked))
         while not _is_printable_key(key := (await self._keyboard.read_key()).lower()) and key != ESC:
             pass
         return key == "y"
@@ -284,13 +284,13 @@ def format_permission_request(
     )
 
 
-def list_answer_keys(asked: PermissionAsked) -> dict[str, str]:
+def _list_answer_keys(asked: PermissionAsked) -> dict[str, str]:
     """Return the keys that apply to a request, with their labels."""
     answers = {key: words for key, (_, words) in KEYS.items() if key != ALWAYS or asked.always}
     return answers | {LATER: "later", HELP: "help"}
 
 
-def format_key_help(offered: Mapping[str, str]) -> str:
+def _format_key_help(offered: Mapping[str, str]) -> str:
     """Return the help for the offered keys, one line each."""
     lines = [f"  {key}    {HELP_LINES[key]}" for row in KEY_ROWS for key in row if key in offered and key in HELP_LINES]
     return "\n".join([*lines, "  Esc  leave it open; see podium approvals"])
@@ -318,7 +318,7 @@ def _format_queue_length(others: int) -> list[str]:
     return ["", f"[{format_count(others, 'more request')} after this one]"] if others else [""]
 
 
-def print_request(text: str) -> None:
+def _print_request(text: str) -> None:
     """Print text to standard error, wrapped and with control characters escaped."""
     click.echo(wrap_request(escape_hidden_text(text)), err=True)
 
@@ -396,7 +396,7 @@ class TerminalKeyboard:
             termios.tcsetattr(self._input, termios.TCSANOW, before)
 
 
-def format_rule_question(asked: PermissionAsked) -> str:
+def _format_rule_question(asked: PermissionAsked) -> str:
     """Return the text that asks whether to save a rule, with examples and the keys for the answer."""
     examples = find_rule_examples(asked.always, asked.action)
     return "\n".join(

@@ -78,7 +78,7 @@ class OutputOptions:
         if self.is_verbose and not result.succeeded and (parts := format_parts(result.parts)):
             click.echo(format_output(parts, sys.stderr, is_plain=self.is_plain), err=True)
         if ending.refusals:
-            print_to_stderr(format_refusals(result.run_id, ending.refusals))
+            print_to_stderr(_format_refusals(result.run_id, ending.refusals))
         if result.unproved:
             print_to_stderr(f"unproved: {result.unproved}")
         code = _print_follow_up(result, ending)
@@ -106,7 +106,7 @@ def output_options(command: F) -> F:
     return command
 
 
-def format_refusals(run: str, refusals: Sequence[ActionRefused]) -> str:
+def _format_refusals(run: str, refusals: Sequence[ActionRefused]) -> str:
     """Return a sentence about the actions that were refused in a run."""
     first, others = refusals[0], len(refusals) - 1
     more = f" and {others} more" if others else ""

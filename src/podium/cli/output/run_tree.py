@@ -104,7 +104,7 @@ def _format_cells(position: _TreePosition, now: float, symbols: TreeSymbols, is_
     return [
         f"{position.before}{mark} {escape_for_terminal(node.agent)}",
         "" if node.trigger == "request" else node.trigger,
-        truncate_line(escape_for_terminal(describe_activity(node, is_live=is_live, now=now)), WIDEST_STATE),
+        truncate_line(escape_for_terminal(_describe_activity(node, is_live=is_live, now=now)), WIDEST_STATE),
         escape_for_terminal(node.engine),
         format_duration(seconds),
         f"{node.usage.tokens:,} tokens" if node.usage.tokens else "",
@@ -126,7 +126,7 @@ def _style_cells(position: _TreePosition, cells: list[str], is_live: bool) -> Ro
     )
 
 
-def describe_activity(node: OperationNode, *, is_live: bool, now: float) -> str:
+def _describe_activity(node: OperationNode, *, is_live: bool, now: float) -> str:
     """Return a short description of an operation's activity or outcome, with the remaining time if it is waiting."""
     if node.ended is not None:
         return node.outcome or "ended"

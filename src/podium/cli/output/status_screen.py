@@ -167,7 +167,7 @@ class StatusScreen(App[None]):
     def _show_details(self) -> None:
         request, run = self._selected_request(), self._selected_run()
         if request is not None:
-            shown = escape_hidden_text(f"{format_request(request)}\n\n{describe_keys(request)}")
+            shown = escape_hidden_text(f"{format_request(request)}\n\n{_describe_keys(request)}")
             text = wrap_request(shown, self.query_one("#text", Static).content_size.width)
         elif run is not None:
             text = _describe_run(run)
@@ -212,7 +212,7 @@ class StatusScreen(App[None]):
 
     async def action_approve(self) -> None:
         """Approve the request that is shown."""
-        await self._answer(lambda one: make_approval(one) if has_verdict(one) else _explain_keys(one))
+        await self._answer(lambda one: _make_approval(one) if has_verdict(one) else _explain_keys(one))
 
     async def action_reject(self) -> None:
         """Deny the permission request that is shown, or ask for a note to reject a plan or a review."""
@@ -247,7 +247,7 @@ class StatusScreen(App[None]):
         except Mistake as error:
             await self._show_message(str(error))
             return False
-        await self._show_message(await to_thread.run_sync(partial(submit_on_screen, self._store, one, given)))
+        await self._show_message(await to_thread.run_sync(partial(_submit_on_screen, self._store, one, given)))
         return True
 
     async def _open_input(self, purpose: Literal["note", "answer"], hint: str) -> None:
@@ -259,7 +259,7 @@ class StatusScreen(App[None]):
         if one is None or (why := self._explain_hasty_answer()):
             await self._show_message(SELECT_FIRST if one is None else why)
         elif isinstance(one.asked, PermissionAsked):
-            await self._show_message(describe_keys(one))
+            await self._show_message(_describe_keys(one))
         else:
             self._typed = TypedAnswer(one, one.asked, purpose, self._clock())
             line = self.query_one("#typed", Input)
@@ -274,7 +274,7 @@ class StatusScreen(App[None]):
         if self._clock() - typed.since < GUARD_SECONDS:
             await self._show_message("the input line has only just opened; press Enter again to send your text")
             return
-        make = make_rejection if typed.purpose == "note" else make_typed_answer
+        make = _make_rejection if typed.purpose == "note" else _make_typed_answer
         if await self._submit(typed.request, lambda _: make(typed.asked, event.value)):
             self._close_input()
 
@@ -297,7 +297,7 @@ class StatusScreen(App[None]):
 
 def _explain_keys(one: OpenRequest) -> NoReturn:
     """Raise a Mistake that tells the user which keys answer a request."""
-    raise Mistake(describe_keys(one))
+    raise Mistake(_describe_keys(one))
 
 
 def _describe_run(run: OverviewRow) -> str:
@@ -312,7 +312,7 @@ def _describe_run(run: OverviewRow) -> str:
     return escape_for_terminal("\n".join(lines))
 
 
-def describe_keys(one: OpenRequest) -> str:
+def _describe_keys(one: OpenRequest) -> str:
     """Describe which keys answer a request."""
     asked = one.asked
     if isinstance(asked, PermissionAsked):
@@ -332,7 +332,7 @@ def has_verdict(one: OpenRequest) -> bool:
     return isinstance(one.asked, PermissionAsked) or one.asked.kind in ("plan", "review")
 
 
-def make_approval(one: OpenRequest) -> NewAnswer:
+def _make_approval(one: OpenRequest) -> NewAnswer:
     """Return the answer that approves a request."""
     if isinstance(one.asked, PermissionAsked):
         return NewAnswer(shown=get_shown(one.asked), decision="once")
@@ -344,7 +344,7 @@ def make_denial(one: OpenRequest) -> NewAnswer:
     return NewAnswer(shown=get_shown(one.asked), decision="deny")
 
 
-def make_rejection(asked: QuestionAsked, note: str) -> NewAnswer:
+def _make_rejection(asked: QuestionAsked, note: str) -> NewAnswer:
     """Return the answer that rejects a plan or a review with a note.
 
     Raise Mistake if the note would count as an approval.
@@ -359,7 +359,7 @@ def make_rejection(asked: QuestionAsked, note: str) -> NewAnswer:
     return _make_answer(asked, words or rejection)
 
 
-def make_typed_answer(asked: QuestionAsked, text: str) -> NewAnswer:
+def _make_typed_answer(asked: QuestionAsked, text: str) -> NewAnswer:
     """Return the answer for typed text or for the number of a choice. Raise Mistake if it is not valid."""
     if not text.strip():
         raise Mistake("the answer is empty; type an answer, or press Esc to leave the request open")
@@ -377,7 +377,7 @@ def _make_answer(asked: QuestionAsked, text: str) -> NewAnswer:
     return NewAnswer(shown=get_shown(asked), text=text)
 
 
-def submit_on_screen(store: StoreAddress, one: OpenRequest, answer: NewAnswer) -> str:
+def _submit_on_screen(store: StoreAddress, one: OpenRequest, answer: NewAnswer) -> str:
     """Submit an answer, and return the message to show."""
     try:
         # No key saves a rule, so no home is needed.

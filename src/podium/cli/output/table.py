@@ -43,7 +43,7 @@ def format_table(
     """
     shown = sorted((column for column in columns if column.is_in_terminal), key=lambda column: column.fills)
     cells = [[column.heading.upper() for column in shown]] if has_headings else []
-    cells += [[format_cell(row, column, now=now) for column in shown] for row in rows]
+    cells += [[_format_cell(row, column, now=now) for column in shown] for row in rows]
     if most is None:
         return ["  ".join(row).rstrip() for row in align_columns(cells)]
     is_filled = shown[-1].fills
@@ -57,10 +57,10 @@ def format_table(
 
 def format_line(row: Row, columns: Sequence[Column[Row]], *, now: float) -> str:
     """Return a row as a line of a list whose columns are not aligned."""
-    return "  ".join(format_cell(row, column, now=now) for column in columns if column.is_in_terminal)
+    return "  ".join(_format_cell(row, column, now=now) for column in columns if column.is_in_terminal)
 
 
-def format_cell(row: Row, column: Column[Row], *, now: float) -> str:
+def _format_cell(row: Row, column: Column[Row], *, now: float) -> str:
     """Return a value as text on one line, with hidden characters escaped."""
     if column.text is not None:
         text = column.text(row)

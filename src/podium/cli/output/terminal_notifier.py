@@ -40,7 +40,7 @@ class TerminalNotifier:
         self._stream = stream
         kind = environ.get("TERM", "")
         self._has_title = "title" in targets and kind not in WITHOUT_TITLE
-        self._has_desktop = "desktop" in targets and has_desktop_notifications(environ)
+        self._has_desktop = "desktop" in targets and _has_desktop_notifications(environ)
         # A terminal that shows no desktop notifications can still ring.
         self._has_bell = "bell" in targets or ("desktop" in targets and not self._has_desktop)
         self._waiting = 0
@@ -65,9 +65,9 @@ class TerminalNotifier:
             return
         is_first, self._waiting = self._waiting == 0, count
         if count:
-            self._write(f"{PUSH_TITLE if is_first else ''}{format_title_sequence(f'({count}) needs you')}")
+            self._write(f"{PUSH_TITLE if is_first else ''}{_format_title_sequence(f'({count}) needs you')}")
         else:
-            self._write(f"{format_title_sequence(IDLE_TITLE)}{POP_TITLE}")
+            self._write(f"{_format_title_sequence(IDLE_TITLE)}{POP_TITLE}")
 
     def _write(self, text: str) -> None:
         if text:
@@ -84,12 +84,12 @@ def make_terminal_notifier(targets: Collection[NotifyTarget], *, is_shown: bool 
     return TerminalNotifier(sys.stderr, targets if can_show else (), os.environ)
 
 
-def has_desktop_notifications(environ: Mapping[str, str]) -> bool:
+def _has_desktop_notifications(environ: Mapping[str, str]) -> bool:
     """Return whether the terminal is known to show a desktop notification for OSC 9."""
     return environ.get("TERM_PROGRAM") in DESKTOP_PROGRAMS or environ.get("TERM") in DESKTOP_TERMS
 
 
-def format_title_sequence(title: str) -> str:
+def _format_title_sequence(title: str) -> str:
     """Return the sequence that sets the title of a terminal."""
     return f"\x1b]2;{_remove_unsafe(title)}{BELL}"
 

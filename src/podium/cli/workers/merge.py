@@ -114,7 +114,7 @@ def merge_command(
     there = RepoContext(repo) if repo is not None else ctx.find_object(RepoContext) or RepoContext()
     anyio.run(partial(finish_interrupted_moves, there.settings, notice=print_to_stderr))
     place = anyio.run(find_request_place, there) if is_request else None
-    team = load_resolver_team(there, resolver or DEFAULT_WORKER_AGENT) if is_resolving else ()
+    team = _load_resolver_team(there, resolver or DEFAULT_WORKER_AGENT) if is_resolving else ()
     options = MoveOptions(onto=onto, commands=commands, names=names, tree=tree, is_agreed=is_agreed, is_json=is_json)
     request = MergeRequest(
         branches=branches,
@@ -127,10 +127,10 @@ def merge_command(
         return _report_nothing_to_merge(plan, options)
     checked = _build(plan, options, needs_branch=place is None)
     if team:
-        checked = anyio.run(partial(resolve_left_out, there, checked, team))
-        print_resolvers(checked.parts[0][1].resolving, is_json=is_json)
+        checked = anyio.run(partial(_resolve_left_out, there, checked, team))
+        _print_resolvers(checked.parts[0][1].resolving, is_json=is_json)
     if place is not None:
-        return conclude_with_requests(there, checked, place, options)
+        return _conclude_with_requests(there, checked, place, options)
     return conclude_merge(checked, options)
 
 
@@ -210,7 +210,9 @@ def _print_report(checked: CheckedMerge, *, is_joint: bool) -> None:
             click.echo(escape_for_terminal(line))
 
 
-def conclude_with_requests(there: RepoContext, checked: CheckedMerge, place: RequestPlace, options: MoveOptions) -> int:
+def _conclude_with_requests(
+    there: RepoContext, checked: CheckedMerge, place: RequestPlace, options: MoveOptions
+) -> int:
     """Push the merged branches and open pull requests for them if the user agrees, and return the exit code.
 
     The target is not moved, and there is no integration branch, so that none is left if this process is killed.
@@ -265,7 +267,7 @@ def _find_refusal(branches: Sequence[str], place: RequestPlace, options: MoveOpt
     return exit_codes.DENIED
 
 
-def load_resolver_team(context: RepoContext, name: str) -> tuple[Agent, ...]:
+def _load_resolver_team(context: RepoContext, name: str) -> tuple[Agent, ...]:
     """Return the agent called `name`, which resolves conflicts, followed by the agents that it needs.
 
     Raise Mistake if there is no agent with that name.
@@ -273,14 +275,14 @@ def load_resolver_team(context: RepoContext, name: str) -> tuple[Agent, ...]:
     return tuple(load_roster(context.folder, context.settings.home).resolve_team(name))
 
 
-async def resolve_left_out(context: RepoContext, checked: CheckedMerge, team: tuple[Agent, ...]) -> CheckedMerge:
+async def _resolve_left_out(context: RepoContext, checked: CheckedMerge, team: tuple[Agent, ...]) -> CheckedMerge:
     """Start a resolver for each branch that the merge left out, and return the merge with these resolvers."""
     [(merge, outcome)] = checked.parts
-    resolving = tuple(await send_resolvers(context, outcome.train, team))
+    resolving = tuple(await _send_resolvers(context, outcome.train, team))
     return replace(checked, parts=((merge, replace(outcome, resolving=resolving)),))
 
 
-async def send_resolvers(context: RepoContext, result: Train, team: tuple[Agent, ...]) -> list[ResolverRun]:
+async def _send_resolvers(context: RepoContext, result: Train, team: tuple[Agent, ...]) -> list[ResolverRun]:
     """Start a resolver for each branch that conflicts or fails a check.
 
     Skip branches that are already resolved, or that a resolver is already working on.
@@ -332,7 +334,7 @@ async def _reason_to_skip(
     return ""
 
 
-def print_resolvers(resolver_runs: Iterable[ResolverRun], *, is_json: bool) -> None:
+def _print_resolvers(resolver_runs: Iterable[ResolverRun], *, is_json: bool) -> None:
     """Print which workers were started, and the commands to use when they are done."""
     for one in resolver_runs:
         if not is_json:

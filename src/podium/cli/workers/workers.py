@@ -78,7 +78,7 @@ def workers_command(ctx: click.Context, is_all: bool, repo: Path | None, is_json
     for row in known:
         if row.run not in readable:
             print_to_stderr(f"worker {row.name or row.run} is not listed, because its run {row.run} cannot be read")
-    listed = workers if is_all else filter_recent_workers(workers)
+    listed = workers if is_all else _filter_recent_workers(workers)
     statuses = anyio.run(read_worktree_statuses, context.store, listed)
     rows = make_worker_rows(listed, statuses, now=time.time(), names_repo=is_all)
     if is_json:
@@ -94,7 +94,7 @@ def workers_command(ctx: click.Context, is_all: bool, repo: Path | None, is_json
             )
 
 
-def filter_recent_workers(workers: list[WorkerState]) -> list[WorkerState]:
+def _filter_recent_workers(workers: list[WorkerState]) -> list[WorkerState]:
     """Return the unfinished workers and the most recent finished ones."""
     over = [worker.run for worker in workers if worker.is_over]
     old = set(over[: -MOST_OVER or None]) if len(over) > MOST_OVER else set()
@@ -117,11 +117,11 @@ def workers_status_command(context: RepoContext, branch: str | None, is_json: bo
         print_to_stderr("no active workers; run podium workers to list those that have ended")
     for number, worker in enumerate(named):
         before = {one.run: one.name for one in load_readable_states(context.store, worker.worker_task.after)}
-        lines = format_worker_details(worker, statuses.get(worker.run), before, now=time.time())
+        lines = _format_worker_details(worker, statuses.get(worker.run), before, now=time.time())
         click.echo(format_output([*([""] if number else []), *lines], sys.stdout))
 
 
-def format_worker_details(
+def _format_worker_details(
     worker: WorkerState, status: WorktreeStatus | None, before: dict[str, str], *, now: float
 ) -> Iterator[str]:
     """Yield a worker's details as lines. `before` maps the runs that it depends on to the names of their workers."""

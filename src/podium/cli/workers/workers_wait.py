@@ -148,7 +148,7 @@ class WorkerWaiter:
 
     def _ensure_commander(self) -> bool:
         """Start a commander if it is needed and not running. Return False if no worker can make progress."""
-        if not can_progress(self._states.values()):
+        if not _can_progress(self._states.values()):
             return False
         now = current_time()
         # A commander that is still creating a checkout has no active worker yet.
@@ -189,7 +189,7 @@ class WorkerWaiter:
             print_to_stderr(f"{now.name}: {now.state}{tool}{hint}")
 
 
-def can_progress(workers: Collection[WorkerState]) -> bool:
+def _can_progress(workers: Collection[WorkerState]) -> bool:
     """Return whether the state of any worker can still change.
 
     This is the case if a worker is active, can be started, is waiting for a limit to reset, or cannot start but

@@ -148,12 +148,12 @@ def worktrees_remove_command(worktrees: Worktrees, branch: str, force: bool, del
                 )
             raise Mistake(f"a worker is still using {branch}; cancel it first with: podium workers cancel {branch}")
         removed = str(await worktrees.remove(branch, force=force))
-        return f"{removed}\n{await delete_merged_branch(worktrees.repository, branch)}" if deletes_branch else removed
+        return f"{removed}\n{await _delete_merged_branch(worktrees.repository, branch)}" if deletes_branch else removed
 
     click.echo(escape_for_terminal(anyio.run(remove_worktree)))
 
 
-async def delete_merged_branch(repository: Repository, branch: str) -> str:
+async def _delete_merged_branch(repository: Repository, branch: str) -> str:
     """Delete a branch if all its commits are on the current branch. Return a message about the result."""
     tip = await branch_tip(repository, branch)
     head = await resolve_commit(repository, "HEAD")

@@ -153,10 +153,10 @@ class AcpSession:
             return prompt
         last = self._history[-1].scope
         refused = last.timeline.find_events_below(last.path, ActionRefused)
-        told = [describe_refusals(refused)] if refused and self._program.after_denial == "goes_on" else []
+        told = [_describe_refusals(refused)] if refused and self._program.after_denial == "goes_on" else []
         replied = last.timeline.find_events_below(last.path, ModelReplied)
         if replied and replied[-1].stop == STOPPED_BY_TOOL:
-            told.append(describe_last_calls(called.action for _, called in find_calls(last)))
+            told.append(_describe_last_calls(called.action for _, called in find_calls(last)))
         return "\n\n".join([*told, prompt])
 
     def _explain_refusals(self, place: Scope, reply: ModelReplied) -> str:
@@ -166,7 +166,7 @@ class AcpSession:
         """
         refused = place.timeline.find_events_below(place.path, ActionRefused)
         is_stopped = self._program.after_denial == "ends_turn" or reply.stop == "cancelled" or not reply.text.strip()
-        return describe_refusals(refused) if refused and is_stopped else ""
+        return _describe_refusals(refused) if refused and is_stopped else ""
 
     async def _collect_messages(self, place: Scope) -> str:
         """Return the messages to send to the agent with the prompt at `place`, or an empty string if there are none."""
@@ -178,7 +178,7 @@ class AcpSession:
     async def _end_turn(self, turn: Scope, reply: ModelReplied, text: str, pieces: Pieces) -> None:
         refused = turn.timeline.find_events_below(turn.path, ActionRefused)
         if not text.strip() and refused:
-            raise self._make_failure("refused", f"it stopped after {format_refusal_note(refused)}")
+            raise self._make_failure("refused", f"it stopped after {_format_refusal_note(refused)}")
         if reply.stop == "max_turn_requests":
             raise self._make_failure("limit", f"{self._program.name} reached its own limit on model calls per turn")
         if reply.stop == "refusal" and not text.strip():
@@ -189,7 +189,7 @@ class AcpSession:
         if reply.stop == "max_tokens" and is_free_text:
             await pieces.send(Text(CUT_OFF_MARK))
         if refused and is_free_text:
-            await pieces.send(Text(f"\n\n{format_refusal_note(refused)}"))
+            await pieces.send(Text(f"\n\n{_format_refusal_note(refused)}"))
         await pieces.send(Finished(reply.stop, by_tool=self._is_reply_call))
 
     def _make_failure(self, kind: FailureKind, message: str) -> AgentFailed:
@@ -303,10 +303,10 @@ class AcpSession:
                 )
             )
         if is_loaded:
-            return build_interrupted_prompt(words) if is_interrupted else words
+            return _build_interrupted_prompt(words) if is_interrupted else words
         delivered = turn.timeline.find_events_below(place.path, MessagesDelivered)
         accepted = [event.text for event in delivered if event.text not in words]
-        return build_first_prompt(self._spec.system, self._history, "\n\n".join([words, *accepted]))
+        return _build_first_prompt(self._spec.system, self._history, "\n\n".join([words, *accepted]))
 
     def _loadable_turns(self) -> list[PastTurn]:
         """Return the turns whose sessions can be loaded, newest first: those of this run since the last refused reply.
@@ -376,7 +376,7 @@ def _record_notice(turn: Scope, text: str) -> None:
         turn.timeline.append(Noticed(text=replace_surrogates(text)), scope="")
 
 
-def build_first_prompt(system: str, history: Sequence[PastTurn], prompt: str) -> str:
+def _build_first_prompt(system: str, history: Sequence[PastTurn], prompt: str) -> str:
     """Return a session's first prompt: the agent's instructions, the conversation so far and the request `prompt`."""
     parts = [f"[your instructions]\n{system.strip()}"] if system.strip() else []
     if history:
@@ -384,7 +384,7 @@ def build_first_prompt(system: str, history: Sequence[PastTurn], prompt: str) ->
     return "\n\n".join([*parts, f"[the request]\n{prompt}"]) if parts else prompt
 
 
-def build_interrupted_prompt(prompt: str) -> str:
+def _build_interrupted_prompt(prompt: str) -> str:
     """Return the prompt that makes an interrupted session continue its work on `prompt`."""
     return (
         "You were interrupted while you worked on the request below, and your session was restored. Check what is "
@@ -392,7 +392,7 @@ def build_interrupted_prompt(prompt: str) -> str:
     )
 
 
-def describe_refusals(refused: Iterable[ActionRefused]) -> str:
+def _describe_refusals(refused: Iterable[ActionRefused]) -> str:
     """Return a prompt that tells an agent which of its actions were refused, and why."""
     lines = "\n".join(f"- {_describe_refusal(one)}" for one in refused)
     return (
@@ -401,13 +401,13 @@ def describe_refusals(refused: Iterable[ActionRefused]) -> str:
     )
 
 
-def describe_last_calls(actions: Iterable[Action]) -> str:
+def _describe_last_calls(actions: Iterable[Action]) -> str:
     """Return a prompt that tells an agent which of Podium's tools it called before one of them ended its turn."""
     lines = "\n".join(f"- {action.tool} {_shorten(json.encode(action.arguments).decode())}" for action in actions)
     return f"Your last turn ended with these calls. They have already been executed; do not repeat them:\n{lines}"
 
 
-def format_refusal_note(refused: Iterable[ActionRefused]) -> str:
+def _format_refusal_note(refused: Iterable[ActionRefused]) -> str:
     """Return the note at the end of a reply that tells its reader which of the agent's actions were refused."""
     return f"{NOT_PERMITTED} " + "; ".join(dict.fromkeys(map(_describe_refusal, refused)))
 

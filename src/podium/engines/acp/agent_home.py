@@ -74,7 +74,7 @@ def prepare_home(program: AgentProgram, folder: Path, run: str, *, user_home: st
             for name, template in program.model_files.get(model.wire, {}).items():
                 _write_private(home / name, model.fill_in(template).encode())
     os.utime(home.parent)
-    remove_old_homes(homes)
+    _remove_old_homes(homes)
     return home
 
 
@@ -92,7 +92,7 @@ def build_agent_environment(
     return build_environment(environ) | {"HOME": str(home)} | passed | dict(program.env) | named
 
 
-def remove_old_homes(homes: Path) -> None:
+def _remove_old_homes(homes: Path) -> None:
     """Remove the homes of runs that have not been used for a long time."""
     oldest = time.time() - KEPT_SECONDS
     for run in homes.iterdir():

@@ -169,7 +169,7 @@ ServeCoordination = Callable[[CoordinationRouter], AbstractAsyncContextManager[s
 """Yields the address that an agent's process uses to reach a router, or an empty string if it cannot reach one."""
 
 
-def serve_nowhere(router: CoordinationRouter) -> AbstractAsyncContextManager[str]:
+def _serve_nowhere(router: CoordinationRouter) -> AbstractAsyncContextManager[str]:
     """Yield an empty address, which means that the agent's process cannot reach Podium's tools."""
     return nullcontext("")
 
@@ -185,7 +185,7 @@ class AgentSandbox:
     name: str
     open_child: OpenChild
     model_url: str = ""
-    serve_coordination: ServeCoordination = serve_nowhere
+    serve_coordination: ServeCoordination = _serve_nowhere
 
 
 NO_SANDBOX = AgentSandbox(name="none", open_child=open_unconfined)

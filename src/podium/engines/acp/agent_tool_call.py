@@ -77,7 +77,7 @@ class PodiumTools:
         tool. A call that the agent reports as access to files, commands or the network is not a call to a Podium tool,
         unless the agent marks it as an MCP call. The title of a call with this mark is ignored.
         """
-        is_marked, own_name = is_mcp_call(message), find_own_name(message)
+        is_marked, own_name = _is_mcp_call(message), _find_own_name(message)
         title = None if is_marked else message.get("title")
         if message.get("kind") in KIND_TOOLS and not is_marked:
             return ""
@@ -138,7 +138,7 @@ class AgentToolCall:
         self.title = _read_text(update, "title") or self.title
         self.kind = _read_text(update, "kind") or self.kind
         self.status = _read_text(update, "status") or self.status
-        self.own_name = find_own_name(update) or self.own_name
+        self.own_name = _find_own_name(update) or self.own_name
         if update.get("rawInput") not in (None, {}):
             self.raw_input = update["rawInput"]
         if update.get("rawOutput") is not None:
@@ -194,7 +194,7 @@ class AgentToolCall:
         if tool == "bash":
             arguments = _complete_command(arguments, self.raw_input, directory)
         if isinstance(path := arguments.get("path"), str):
-            arguments["path"] = make_relative(path, directory)
+            arguments["path"] = _make_relative(path, directory)
         changed = [str(arguments["path"])] if tool in CHANGING_TOOLS and arguments.get("path") else []
         return EngineAction(
             tool=tool,
@@ -249,12 +249,12 @@ def _find_checkout(arguments: Mapping[str, Any], checkouts: Sequence[str]) -> st
     named = [arguments[name] for name in ("path", *WORKING_DIRECTORY_NAMES) if isinstance(arguments.get(name), str)]
     for path in named[:1]:
         for checkout in checkouts:
-            if make_relative(path, checkout) != path:
+            if _make_relative(path, checkout) != path:
                 return checkout
     return ""
 
 
-def make_relative(path: str, directory: str) -> str:
+def _make_relative(path: str, directory: str) -> str:
     """Return a path inside the directory as a path relative to it. Return any other path unchanged."""
     if not directory or not posixpath.isabs(path):
         return path
@@ -282,16 +282,16 @@ def _complete_command(arguments: dict[str, Any], raw_input: Any, directory: str)
     return rest if command is None else {"command": command, **rest}
 
 
-def is_mcp_call(message: Params) -> bool:
+def _is_mcp_call(message: Params) -> bool:
     """Return whether an agent marks a call as an MCP call. codex marks such calls, but reports them as commands."""
     meta = read_mapping(message, "_meta")
     return meta.get("is_mcp_tool_call") is True or meta.get("is_mcp_tool_approval") is True
 
 
-def find_own_name(message: Params) -> str:
+def _find_own_name(message: Params) -> str:
     """Return the agent's own name for a tool. Agents store it in different places in the metadata."""
     meta, raw = read_mapping(message, "_meta"), read_mapping(message, "rawInput")
-    if is_mcp_call(message) and (server := _read_text(raw, "server")) and (tool := _read_text(raw, "tool")):
+    if _is_mcp_call(message) and (server := _read_text(raw, "server")) and (tool := _read_text(raw, "tool")):
         return f"mcp__{server}__{tool}"
     outer = [meta, *(one for one in meta.values() if isinstance(one, dict))]
     inner = [one for values in outer[1:] for one in values.values() if isinstance(one, dict)]

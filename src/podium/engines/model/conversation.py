@@ -83,7 +83,10 @@ class Conversation:
     def compact(self, compacted: ContextCompacted) -> None:
         """Replace the summarised messages with the summary. Keep the first and last request, shortened if necessary."""
         asked = [message.text for message in self.messages[: compacted.replaced] if message.role == "user"]
-        first, last = truncate_middle(asked[0], LONGEST_KEPT_REQUEST), truncate_middle(asked[-1], LONGEST_KEPT_REQUEST)
+        first, last = (
+            _truncate_middle(asked[0], LONGEST_KEPT_REQUEST),
+            _truncate_middle(asked[-1], LONGEST_KEPT_REQUEST),
+        )
         text = f"{first}\n\n[summary of the conversation so far]\n{compacted.summary}\n[end of the summary; continue]"
         if len(asked) > 1:
             text += f"\n\n[last message]\n{last}"
@@ -110,7 +113,7 @@ class Conversation:
 
     def format_transcript(self, messages: int, longest: int) -> str:
         """Format the first messages as a transcript. Cut out its middle if it is longer than `longest` characters."""
-        return truncate_middle("\n\n".join(map(_format_message, self.messages[:messages])), longest)
+        return _truncate_middle("\n\n".join(map(_format_message, self.messages[:messages])), longest)
 
     def _add_past_turn(self, past: PastTurn) -> None:
         """Add the messages of a finished turn, read from its steps on the timeline."""
@@ -173,7 +176,7 @@ def _recall_reply(place: Scope) -> ModelReplied | None:
     return None
 
 
-def truncate_middle(text: str, longest: int) -> str:
+def _truncate_middle(text: str, longest: int) -> str:
     """Return the text. If it is longer than `longest` characters, cut out its middle."""
     if len(text) <= longest:
         return text

@@ -291,7 +291,7 @@ def parse_retry_after(value: str, *, now: datetime) -> float | None:
     return max(seconds, 0.0) if math.isfinite(seconds) else None
 
 
-def parse_reset(value: Any, now: float) -> float | None:
+def _parse_reset(value: Any, now: float) -> float | None:
     """Return the number of seconds until a reset, or None if `value` is invalid.
 
     `value` is a number of seconds, a duration such as 6m0s, or the time of the reset.
@@ -333,7 +333,7 @@ def _iter_exhausted(headers: Mapping[str, str], now: float) -> Iterator[float]:
         is_rejected = headers.get(name.removesuffix("-reset") + "-status") == "rejected"
         is_only = not match["start"] and not kind and remaining is None
         if remaining in ("0", "0.0") or is_rejected or is_only:
-            seconds = parse_reset(value, now)
+            seconds = _parse_reset(value, now)
             if seconds is not None:
                 yield seconds
 
@@ -347,7 +347,7 @@ def _iter_body_times(body: bytes, now: float) -> Iterator[float]:
     for holder in _iter_objects(document):
         named = {str(key).lower(): value for key, value in holder.items()}
         for key in (*_BODY_TIMES, *_BODY_SECONDS):
-            if (seconds := parse_reset(named.get(key.lower()), now)) is not None:
+            if (seconds := _parse_reset(named.get(key.lower()), now)) is not None:
                 yield seconds
         if isinstance(inner := named.get("headers"), dict):
             yield from _iter_exhausted({str(key).lower(): str(value) for key, value in inner.items()}, now)

@@ -391,7 +391,7 @@ def read_reply(replied: ModelReplied, call: ModelCall, *, so_far: str, is_emulat
     # write a call to the tool that the schema replaces.
     if call.schema is not None and not is_emulated and not call.schema_tool:
         return replied
-    written = find_unshown_calls(so_far + replied.text, call)
+    written = _find_unshown_calls(so_far + replied.text, call)
     if written is None:
         return replied
     uses = tuple(
@@ -409,7 +409,7 @@ def read_reply(replied: ModelReplied, call: ModelCall, *, so_far: str, is_emulat
     return structs.replace(replied, text=written.prose, calls=uses, usage=usage)
 
 
-def find_unshown_calls(text: str, call: ModelCall) -> WrittenReply | None:
+def _find_unshown_calls(text: str, call: ModelCall) -> WrittenReply | None:
     """Return the tool calls that a model wrote as text, or None if there are none.
 
     Also return None if one of the calls appears in the prompt, because quoted calls are never run.

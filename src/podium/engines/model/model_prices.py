@@ -60,7 +60,7 @@ class PriceCache:
         facts = self._read().models.get(f"{provider}:{model}")
         if facts is None:
             return False
-        remember_model(provider, model, facts)
+        _remember_model(provider, model, facts)
         return True
 
     def load_and_store(self, provider: str, model: str) -> None:
@@ -68,7 +68,7 @@ class PriceCache:
 
         Nothing is stored if the price is unknown or depends on the time of day, or if the file is full.
         """
-        facts = describe_model(provider, model)
+        facts = _describe_model(provider, model)
         content = self._read()
         if facts is None or len(content.models) >= MAX_MODELS:
             return
@@ -132,7 +132,7 @@ class ModelFacts(Struct, frozen=True):
     window: int | None = None
 
 
-def describe_model(provider: str, model: str) -> ModelFacts | None:
+def _describe_model(provider: str, model: str) -> ModelFacts | None:
     """Return the price and context window of a model, or None if its price is unknown or depends on the time of day."""
     prices = _find_model_prices(provider, model)
     if prices is None or prices.by_time:
@@ -140,7 +140,7 @@ def describe_model(provider: str, model: str) -> ModelFacts | None:
     return ModelFacts(prices.default, find_context_window(provider, model))
 
 
-def remember_model(provider: str, model: str, facts: ModelFacts) -> None:
+def _remember_model(provider: str, model: str, facts: ModelFacts) -> None:
     """Store these facts about a model in memory, so that the price list need not be loaded for it."""
     _remembered_prices[provider, model] = _ModelPrices(tuple(_Rates(*rates) for rates in facts.rates))
     _remembered_windows[provider, model] = facts.window
@@ -154,7 +154,7 @@ def find_context_window(provider: str, model: str) -> int | None:
     return None if found is None else found.context_window
 
 
-def find_similar_models(provider: str, model: str) -> tuple[str, ...] | None:
+def _find_similar_models(provider: str, model: str) -> tuple[str, ...] | None:
     """Return the known models of a provider whose names are closest to an unknown name.
 
     Return None if the model is known, or if nothing is known about the provider's models. The first
@@ -175,7 +175,7 @@ def find_similar_models(provider: str, model: str) -> tuple[str, ...] | None:
 
 def suggest_models(provider: str, model: str) -> str:
     """Return a hint if a model is unknown, or an empty string if it is known or its provider is unknown."""
-    similar = find_similar_models(provider, model)
+    similar = _find_similar_models(provider, model)
     if similar is None:
         return ""
     if not similar:

@@ -43,7 +43,7 @@ With `auto`, the abilities of the model decide.
 """
 
 
-def mark_unpriced(usage: Usage) -> Usage:
+def _mark_unpriced(usage: Usage) -> Usage:
     """Mark the usage as unpriced, for a model whose price is unknown."""
     return structs.replace(usage, unpriced=usage.calls) if usage.calls else usage
 
@@ -62,7 +62,7 @@ class Model:
     wire: Wire
     name: str = ""
     provider: str = ""
-    add_cost: Callable[[Usage], Usage] = mark_unpriced
+    add_cost: Callable[[Usage], Usage] = _mark_unpriced
     throttle: ProviderThrottle = field(default_factory=ProviderThrottle)
     limits: CallLimits = NO_CALL_LIMITS
     window: Callable[[], int | None] = lambda: None

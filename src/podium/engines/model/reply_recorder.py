@@ -231,11 +231,11 @@ def count_endless(pieces: Sequence[str]) -> int:
         return 0
     # Large pieces need a larger window: the repetition must be several times as long as a piece.
     window = max(_WINDOW, (LEAST_PIECES + 1) * len(pieces[-1]) + LONGEST_UNIT)
-    repeating = count_repeating("".join(pieces[-MOST_PIECES:])[-window:])
+    repeating = _count_repeating("".join(pieces[-MOST_PIECES:])[-window:])
     return repeating if repeating >= LEAST_PIECES * len(pieces[-1]) else 0
 
 
-def count_repeating(text: str) -> int:
+def _count_repeating(text: str) -> int:
     """Return the length of the repetition at the end of the text, or 0 if it does not end in a long repetition."""
     if len(text) < LEAST_CHARACTERS:
         return 0

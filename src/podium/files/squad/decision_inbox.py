@@ -34,7 +34,7 @@ class InboxMerge(NamedTuple):
     notices: tuple[str, ...]
 
 
-def find_squad_folder(repo: Path) -> Path:
+def _find_squad_folder(repo: Path) -> Path:
     """Return the folder of a repository's squad. Raise Mistake if there is none."""
     for name in (SQUAD_FOLDER, LEGACY_SQUAD_FOLDER):
         folder = locate_squad_folder(repo / name)
@@ -51,14 +51,14 @@ def write_inbox_decisions(repo: Path, decisions: Iterable[DecisionRecord]) -> li
 
     Raise Mistake if there is no squad, if `decisions.md` cannot be read, or if the inbox is outside the repository.
     """
-    folder = find_squad_folder(repo)
+    folder = _find_squad_folder(repo)
     inbox = folder / INBOX_FOLDER
     if not is_inside(inbox, repo):
         raise Mistake(f"{format_path(inbox, repo=repo)} is outside the repository, so decisions are not written there")
     known = _decode_decisions(_read_decisions(folder, repo), folder, repo)
     written = []
     for record in decisions:
-        path = inbox / make_inbox_name(record)
+        path = inbox / _make_inbox_name(record)
         if record.state.committed is not None and _MARK.format(id=record.id) not in known and not path.exists():
             replace_file(path, render_inbox_decision(record).encode())
             path.chmod(0o644)
@@ -66,7 +66,7 @@ def write_inbox_decisions(repo: Path, decisions: Iterable[DecisionRecord]) -> li
     return written
 
 
-def make_inbox_name(record: DecisionRecord) -> str:
+def _make_inbox_name(record: DecisionRecord) -> str:
     """Return the file name for a decision in the inbox. It contains the proposer, the topic and the id."""
     words = (slug(record.state.proposal.by) or "podium", slug(record.state.proposal.topic)[:LONGEST_NAME].strip("-"))
     return f"{'-'.join(filter(None, words))}-{slug(record.id)}.md"
@@ -96,7 +96,7 @@ def merge_inbox(repo: Path, *, lock: Path) -> InboxMerge:
     Decisions that `decisions.md` already contains are not appended again. If two decisions have the same title but
     different text, both are kept. A file that cannot be read, or that changes during the merge, stays in the inbox.
     """
-    folder = find_squad_folder(repo)
+    folder = _find_squad_folder(repo)
     target = folder / DECISIONS_FILE
     with hold_file_lock(lock, protects=target):
         read = _read_inbox(folder / INBOX_FOLDER, repo)

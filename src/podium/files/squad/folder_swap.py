@@ -47,7 +47,7 @@ def replace_folder(target: Path, base: Path | None) -> Iterator[Path]:
     if new.exists():
         shutil.rmtree(new)
     try:
-        seen = copy_folder(base, new) if base is not None else {}
+        seen = _copy_folder(base, new) if base is not None else {}
         new.mkdir(exist_ok=True)
         yield new
         _sync_tree(new)
@@ -69,7 +69,7 @@ def delete_folder(folder: Path) -> None:
     shutil.rmtree(gone)
 
 
-def copy_folder(old: Path, new: Path) -> dict[str, int]:
+def _copy_folder(old: Path, new: Path) -> dict[str, int]:
     """Create `new` with the same files as `old`. Return the files' inode numbers, keyed by path in the folder."""
     seen: dict[str, int] = {}
     made: list[tuple[str, Path]] = []

@@ -179,12 +179,12 @@ def parse_tables(lines: Sequence[str]) -> list[Table]:
     for place, line, under in iter_section_lines(lines):
         if not line.lstrip().startswith("|"):
             continue
-        row = Row(place, split_cells(line))
+        row = Row(place, _split_cells(line))
         if place != last + 1 or under != above:
             found.append(Table(under, None, None, []))
         last, above = place, under
         table = found[-1]
-        if not is_separator_row(row.cells):
+        if not _is_separator_row(row.cells):
             table.rows.append(row)
         elif table.rows and table.rows[-1].line == place - 1:
             header = table.rows.pop()
@@ -194,7 +194,7 @@ def parse_tables(lines: Sequence[str]) -> list[Table]:
     return [table._replace(rows=[row for row in table.rows if not _is_header_row(row, table)]) for table in found]
 
 
-def is_separator_row(found: Sequence[str]) -> bool:
+def _is_separator_row(found: Sequence[str]) -> bool:
     """Return whether a row is the separator below a header."""
     return all(_RULE.fullmatch(cell) for cell in found)
 
@@ -207,7 +207,7 @@ def _is_header_row(row: Row, table: Table) -> bool:
     return len(keys) > 1 and keys[0] in ("name", "member") and keys[1] == "role"
 
 
-def split_cells(line: str) -> list[str]:
+def _split_cells(line: str) -> list[str]:
     """Split a row into cells."""
     text = line.strip().removeprefix("|")
     parts = _PIPE.split(text)

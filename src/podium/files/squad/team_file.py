@@ -69,10 +69,10 @@ class _LineEdits:
 
     def set_title(self, name: str) -> None:
         """Set the first level-1 heading to `name`. If the text has no such heading, insert one."""
-        place = find_title_line(self.lines)
+        place = _find_title_line(self.lines)
         if place is None:
             self.after[-1] = [f"# {name}", "", *self.after.get(-1, ())]
-        elif parse_title(self.lines[place]) != name:
+        elif _parse_title(self.lines[place]) != name:
             self.changes[place] = f"# {name}"
 
     def set_mode(self, mode: Mode) -> None:
@@ -80,7 +80,7 @@ class _LineEdits:
 
         If no line specifies a valid mode, add such a line, unless `mode` is the default.
         """
-        if find_mode(self.lines) == mode:
+        if _find_mode(self.lines) == mode:
             return
         word = _MODE_SPELLINGS.get(mode, mode)
         for place, known in find_mode_lines(self.lines):
@@ -88,13 +88,13 @@ class _LineEdits:
                 self.changes[place] = MODE_LINE.sub(rf"\g<1>{word}", self.lines[place], count=1)
                 return
         if mode != DEFAULT_MODE:
-            place = -1 if (title := find_title_line(self.lines)) is None else title
+            place = -1 if (title := _find_title_line(self.lines)) is None else title
             said = [f"mode: {word}", ""] if place < 0 else ["", f"mode: {word}"]
             self.after[place] = [*said, *self.after.get(place, ())]
 
     def set_members(self, members: Sequence[MemberListing]) -> None:
         """Write these members, in order, to the rows that list workers. Rows are added or removed as needed."""
-        tables = find_member_tables(self.lines)
+        tables = _find_member_tables(self.lines)
         if not tables:
             new = [
                 "",
@@ -110,11 +110,11 @@ class _LineEdits:
         roster_rows = [
             RosterRow(table, one)
             for table in wide_tables
-            for one in list_member_rows(table)
+            for one in _list_member_rows(table)
             if _lists_worker(one, table)
         ]
         rows = {
-            make_member_key(read_member_name(roster_row.row, roster_row.table)): roster_row
+            make_member_key(_read_member_name(roster_row.row, roster_row.table)): roster_row
             for roster_row in reversed(roster_rows)
         }
         for roster_row, line in zip(roster_rows, members, strict=False):
@@ -144,8 +144,8 @@ class _LineEdits:
         if table.header is None or table.rule is None:
             return table
         cells = [*table.header.cells]
-        if normalise_heading(cells[find_name_column(table)]) != "name":
-            cells[find_name_column(table)] = "Name"
+        if normalise_heading(cells[_find_name_column(table)]) != "name":
+            cells[_find_name_column(table)] = "Name"
         cells += [
             name for name in COLUMNS[1:] if normalise_heading(name) not in {normalise_heading(cell) for cell in cells}
         ]
@@ -195,19 +195,19 @@ class TeamFile(Struct, frozen=True):
 def parse_team(text: str) -> TeamFile:
     """Parse the text of a `team.md`."""
     lines = split_lines(text)
-    members = tuple(read_member(row, table) for table in find_member_tables(lines) for row in list_member_rows(table))
-    title = find_title_line(lines)
-    name = "" if title is None else parse_title(lines[title])
-    return TeamFile(name, find_mode(lines), members)
+    members = tuple(read_member(row, table) for table in _find_member_tables(lines) for row in _list_member_rows(table))
+    title = _find_title_line(lines)
+    name = "" if title is None else _parse_title(lines[title])
+    return TeamFile(name, _find_mode(lines), members)
 
 
-def parse_title(line: str) -> str:
+def _parse_title(line: str) -> str:
     """Return the team's name, given the line of its heading."""
     found = parse_heading(line)
     return found.text if found else ""
 
 
-def find_title_line(lines: Sequence[str]) -> int | None:
+def _find_title_line(lines: Sequence[str]) -> int | None:
     """Return the line number of the first level-1 heading."""
     return next(
         (place for place, line in iter_content_lines(lines) if (one := parse_heading(line)) and one.level == 1), None
@@ -220,7 +220,7 @@ def find_mode_lines(lines: Sequence[str]) -> list[tuple[int, str]]:
     return [(place, match[2]) for place, match in found if match]
 
 
-def find_mode(lines: Sequence[str]) -> Mode:
+def _find_mode(lines: Sequence[str]) -> Mode:
     """Return the first valid mode, or the default mode."""
     return next((known for _, word in find_mode_lines(lines) if (known := parse_mode(word))), DEFAULT_MODE)
 
@@ -232,7 +232,7 @@ def parse_mode(word: str) -> Mode | None:
     return cast(Mode, name) if name in MODES else None
 
 
-def find_member_tables(lines: Sequence[str]) -> list[Table]:
+def _find_member_tables(lines: Sequence[str]) -> list[Table]:
     """Find the tables that list members: under `Members`, under a similar title, or with the columns name and role."""
     found = [table for table in parse_tables(lines) if not table.is_under(*_OTHER_SECTIONS)]
     kinds = [
@@ -244,7 +244,7 @@ def find_member_tables(lines: Sequence[str]) -> list[Table]:
             if table.header and _normalise_cells(table.header) in (["member", "role"], ["name", "role"])
         ],
     ]
-    listed = next((kind for kind in kinds if any(map(list_member_rows, kind))), None)
+    listed = next((kind for kind in kinds if any(map(_list_member_rows, kind))), None)
     return listed if listed is not None else next((kind for kind in kinds if kind), [])
 
 
@@ -252,36 +252,36 @@ def _normalise_cells(row: Row) -> list[str]:
     return [normalise_heading(cell) for cell in row.cells]
 
 
-def find_name_column(table: Table) -> int:
+def _find_name_column(table: Table) -> int:
     """Return the index of the name column."""
     return table.find_column("name", "member", "agent") or 0
 
 
-def find_role_column(table: Table) -> int | None:
+def _find_role_column(table: Table) -> int | None:
     """Return the index of the role column."""
     return table.find_column("role") if table.header else 1
 
 
-def find_status_column(table: Table) -> int | None:
+def _find_status_column(table: Table) -> int | None:
     """Return the index of the status column."""
     return table.find_column("status") if table.header else 3
 
 
-def list_member_rows(table: Table) -> list[Row]:
+def _list_member_rows(table: Table) -> list[Row]:
     """Return the rows that list a member."""
-    return [row for row in table.rows if read_member_name(row, table)]
+    return [row for row in table.rows if _read_member_name(row, table)]
 
 
-def read_member_name(row: Row, table: Table) -> str:
+def _read_member_name(row: Row, table: Table) -> str:
     """Return the name of the member in a row, or an empty string if there is none."""
-    name = strip_markup(get_cell(row.cells, find_name_column(table)))
+    name = strip_markup(get_cell(row.cells, _find_name_column(table)))
     return name if re.search(r"\w", name) else ""
 
 
 def read_member(row: Row, table: Table) -> Member:
     """Read a member from a row of the table, without the details from its charter."""
-    role, status = (get_cell(row.cells, column(table)) for column in (find_role_column, find_status_column))
-    return Member(read_member_name(row, table), role, status=status)
+    role, status = (get_cell(row.cells, column(table)) for column in (_find_role_column, _find_status_column))
+    return Member(_read_member_name(row, table), role, status=status)
 
 
 def update_team_file(text: str, *, name: str, mode: Mode, members: Sequence[MemberListing]) -> str:
@@ -314,7 +314,7 @@ def _lists_worker(found: Row, table: Table) -> bool:
 def _is_up_to_date(roster_row: RosterRow, line: MemberListing) -> bool:
     """Return whether a member's row is complete and already has the name, role and status of `line`."""
     one = read_member(roster_row.row, roster_row.table)
-    listed = find_status_column(roster_row.table)
+    listed = _find_status_column(roster_row.table)
     is_whole = len(roster_row.row.cells) >= len(roster_row.table.header.cells) if roster_row.table.header else True
     has_status = listed is None or bool(get_cell(roster_row.row.cells, listed))
     return one.name == line.name and one.role == line.role and one.status == line.status and is_whole and has_status
@@ -329,9 +329,9 @@ def _render_member_row(line: MemberListing, table: Table, was: RosterRow | None)
     )
     cells = [_read_previous_cell(was, column) for column in columns]
     ours: tuple[tuple[int | None, str], ...] = (
-        (find_name_column(table), line.name),
-        (find_role_column(table), line.role),
-        (find_status_column(table), line.status),
+        (_find_name_column(table), line.name),
+        (_find_role_column(table), line.role),
+        (_find_status_column(table), line.status),
         (columns.index("charter") if "charter" in columns else None, line.charter),
     )
     for place, text in ours:

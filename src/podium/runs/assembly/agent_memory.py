@@ -57,8 +57,8 @@ async def read_memories(
     file in the repository itself.
     """
     memories: dict[str, Memory] = {}
-    for name, agent in iter_named_agents(agents):
-        file = locate_memory(name, agent, repo, settings)
+    for name, agent in _iter_named_agents(agents):
+        file = _locate_memory(name, agent, repo, settings)
         if file is None or name in memories:
             continue
         text, notice = await to_thread.run_sync(_read_memory, file)
@@ -70,7 +70,7 @@ async def read_memories(
     return memories
 
 
-def iter_named_agents(agents: Iterable[Agent]) -> Iterator[tuple[str, Agent]]:
+def _iter_named_agents(agents: Iterable[Agent]) -> Iterator[tuple[str, Agent]]:
     """Yield each agent with its own name, and with every other name that it has as a member of a team."""
     known = {agent.name: agent for agent in agents}
     yield from known.items()
@@ -80,7 +80,7 @@ def iter_named_agents(agents: Iterable[Agent]) -> Iterator[tuple[str, Agent]]:
                 yield member.name, known[member.agent]
 
 
-def locate_memory(name: str, agent: Agent, repo: Path, settings: Settings) -> MemoryFile | None:
+def _locate_memory(name: str, agent: Agent, repo: Path, settings: Settings) -> MemoryFile | None:
     """Return an agent's memory file, or None if the agent has no memory. The file need not exist."""
     if agent.memory == "user":
         return MemoryFile(settings.home, f"memory/{name}.md", True)

@@ -78,7 +78,7 @@ class DayUsage:
 
     def _explain(self, limit: str, budget: Budget, used: Usage, key: str, settings: Settings) -> str:
         where = " for this repository" if key == REPOSITORY_KEY else ""
-        resets = datetime.fromtimestamp(find_next_midnight(self._clock())).astimezone()
+        resets = datetime.fromtimestamp(_find_next_midnight(self._clock())).astimezone()
         is_repo = settings.sources.get(f"budget.{key}.{limit}") == "repository file"
         file = f"the repository's {REPO_FILE}" if is_repo else "the settings"
         return (
@@ -147,7 +147,7 @@ def find_midnight(now: float) -> float:
     return datetime.fromtimestamp(now).replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
 
 
-def find_next_midnight(now: float) -> float:
+def _find_next_midnight(now: float) -> float:
     """Return when the next day begins in the time zone of this machine, in seconds since the epoch."""
     day = datetime.fromtimestamp(now).replace(hour=0, minute=0, second=0, microsecond=0)
     return (day + timedelta(days=1)).timestamp()

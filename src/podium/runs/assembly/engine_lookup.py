@@ -34,7 +34,7 @@ def list_models(settings: Settings, agent: Agent) -> tuple[str, ...]:
     return tuple(dict.fromkeys(model for one in names for model in resolve_models(one, settings.models).models))
 
 
-def list_limit_fallbacks(settings: Settings) -> tuple[str, ...]:
+def _list_limit_fallbacks(settings: Settings) -> tuple[str, ...]:
     """Return the models that agents use while their own models are blocked by a provider's limit."""
     named = (model for one in settings.limits.fallback_models for model in resolve_models(one, settings.models).models)
     return tuple(dict.fromkeys(named))
@@ -45,7 +45,7 @@ def find_engine(engines: Engines, settings: Settings, agent: Agent, environ: Map
     models = list_models(settings, agent)
     defaults = resolve_models(settings.model, settings.models).models if settings.model else ("",)
     default = defaults[0]
-    fallbacks = list_limit_fallbacks(settings)
+    fallbacks = _list_limit_fallbacks(settings)
     engine = engines.for_agent(
         agent,
         models,

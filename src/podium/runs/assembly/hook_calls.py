@@ -207,7 +207,7 @@ async def _call_plugin(hook: Hook, event: HookEvent, payload: bytes) -> HookResu
             return HookResult(outcome="failed", reason=f"{type(error).__name__}: {error}")
         if reply is not None and not isinstance(reply, Mapping):
             return HookResult(outcome="failed", reason=f"expected a mapping or None, got {type(reply).__name__}")
-        return read_hook_reply(dict(reply or {}))
+        return _read_hook_reply(dict(reply or {}))
     return HookResult(outcome="failed", reason=f"timed out after {hook.timeout:g} s")
 
 
@@ -217,10 +217,10 @@ def read_reply(output: bytes) -> HookResult:
         found = msgspec.json.decode(output.strip() or b"{}")
     except msgspec.MsgspecError:
         found = {}
-    return read_hook_reply(found if isinstance(found, dict) else {})
+    return _read_hook_reply(found if isinstance(found, dict) else {})
 
 
-def read_hook_reply(fields: dict[str, Any]) -> HookResult:
+def _read_hook_reply(fields: dict[str, Any]) -> HookResult:
     """Read the decision, reason and context from a hook's reply.
 
     The fields of `hookSpecificOutput`, which hooks written for other programs use, are accepted too.

@@ -249,7 +249,7 @@ class RunParts:
     ) -> dict[str, EndStep]:
         """Return the steps before the run ends, in order and keyed by what they do."""
         steps: dict[str, EndStep] = {}
-        if writes_inbox(settings, started):
+        if _writes_inbox(settings, started):
             steps["write the decisions to the squad's inbox"] = lambda _: write_decisions(timeline, started)
         if started.errand is not None:
             steps["commit the changes"] = partial(self.commit_work, timeline, started, self.settings)
@@ -281,7 +281,7 @@ class RunParts:
 
     def _make_push(self, timeline: Timeline, task: WorkerTask | None) -> Push | None:
         """Return an object that pushes a worker's files, or None if the run cannot move to another machine."""
-        if task is None or not can_be_pushed(task):
+        if task is None or not _can_be_pushed(task):
             return None
         return self.make_push(timeline, self.settings, self.background_tasks, task)
 
@@ -312,7 +312,7 @@ def _open_work(directory: Path, run: str) -> TeamWork:
     return GitWork(directory, run)
 
 
-def writes_inbox(settings: Settings, started: RunStarted) -> bool:
+def _writes_inbox(settings: Settings, started: RunStarted) -> bool:
     """Return whether the decisions made in a run are written to the squad's inbox."""
     leads = [agent for agent in started.agents if agent.team is not None and _is_from_squad(agent)]
     asked = settings.squad_inbox or any(one.team is not None and one.team.options.get("adr") for one in leads)
@@ -357,6 +357,6 @@ def locate_run(first: Entry, home: Path) -> Entry:
     return structs.replace(first, event=structs.replace(started, errand=task, repo=task.path))
 
 
-def can_be_pushed(task: WorkerTask) -> bool:
+def _can_be_pushed(task: WorkerTask) -> bool:
     """Return whether a worker's files are pushed to a remote, so that another machine can continue the work."""
     return task.has_checkout and task.origin is not None and bool(task.origin.remote)

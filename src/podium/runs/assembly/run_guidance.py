@@ -144,13 +144,13 @@ def describe_guidance(guidance: Guidance | None, agent: Agent) -> Iterator[str]:
     if guidance.instructions and works_in_checkout(agent):
         yield guidance.instructions
     if guidance.skills and can_load_skills(agent):
-        yield format_skills(guidance.skills)
+        yield _format_skills(guidance.skills)
     yield from (guidance.loaded_skills[name] for name in agent.skills if name in guidance.loaded_skills)
     if (memory := guidance.memories.get(agent.name)) is not None and (text := format_memory(memory)):
         yield text
 
 
-def format_skills(skills: tuple[Skill, ...]) -> str:
+def _format_skills(skills: tuple[Skill, ...]) -> str:
     """Return the list of skills for a prompt. Skills beyond the limit are listed without their descriptions."""
     from ...patterns.verdict import neutralise  # imported here to keep start-up fast: many repositories have no skills
 

@@ -74,7 +74,7 @@ def estimate_dry_run(reader: StoreReader, run: str, settings: Settings) -> RunEs
     """Estimate the real run from its rehearsal; `settings` contains the settings of the real run."""
     by_model: dict[str, ModelEstimate] = {}
     for call in _list_rehearsed_calls(reader, run):
-        if is_always_rehearsed(settings, call.agent):
+        if _is_always_rehearsed(settings, call.agent):
             continue
         model = _find_model(settings, call.agent)
         estimate = by_model.get(model) or ModelEstimate(model=model)
@@ -129,7 +129,7 @@ def _find_agent(view: RunView, node: OperationNode, agents: dict[str, Agent]) ->
     return structs.replace(agent, model=member.model)
 
 
-def is_always_rehearsed(settings: Settings, agent: Agent) -> bool:
+def _is_always_rehearsed(settings: Settings, agent: Agent) -> bool:
     """Return whether the agent itself specifies the rehearsal model or engine, so that it never calls a real model."""
     has_own_model = agent.model not in ("", "inherit")
     return agent.engine == REHEARSAL or (has_own_model and list_models(settings, agent)[0] == REHEARSAL)

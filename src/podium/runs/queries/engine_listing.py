@@ -62,7 +62,7 @@ async def list_engines(settings: Settings, environ: Mapping[str, str]) -> Engine
     versions: dict[str, str] = {}
 
     async def read_version(program: AgentProgram, executable: str) -> None:
-        versions[program.name] = find_package_version(program, executable) or await ask_version(executable, environ)
+        versions[program.name] = _find_package_version(program, executable) or await _ask_version(executable, environ)
 
     async with create_task_group() as group:
         for name, executable in found.items():
@@ -105,7 +105,7 @@ def confirm_engine(settings: Settings, name: str) -> str:
     return f"agents in any repository may now use {name}, with your login and at your expense"
 
 
-def find_package_version(program: AgentProgram, executable: str) -> str:
+def _find_package_version(program: AgentProgram, executable: str) -> str:
     """Return the version of the npm package that contains a program, or an empty string if it cannot be found."""
     for folder in Path(executable).resolve().parents:
         try:
@@ -117,7 +117,7 @@ def find_package_version(program: AgentProgram, executable: str) -> str:
     return ""
 
 
-async def ask_version(executable: str, environ: Mapping[str, str]) -> str:
+async def _ask_version(executable: str, environ: Mapping[str, str]) -> str:
     """Return the version that a program prints with `--version`, or an empty string if it prints none."""
     output = OutputBuffer(LARGEST_VERSION)
     try:

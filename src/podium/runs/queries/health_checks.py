@@ -84,14 +84,14 @@ def collect_facts(environ: Mapping[str, str], folder: Path) -> Iterator[Fact]:
     yield Fact("platform", "fine", f"{platform.system()} {platform.release()}, {platform.machine()}")
     yield check_settings(files, wrong)
     yield from check_store(settings.store)
-    yield check_engine(settings, environ)
-    yield from check_model_test(settings, environ)
-    yield check_keys(environ)
-    yield check_local_servers(settings, environ)
-    yield check_coding_agents(environ)
-    yield check_local_models(settings, environ)
+    yield _check_engine(settings, environ)
+    yield from _check_model_test(settings, environ)
+    yield _check_keys(environ)
+    yield _check_local_servers(settings, environ)
+    yield _check_coding_agents(environ)
+    yield _check_local_models(settings, environ)
     yield check_git(repo)
-    yield check_sandbox(repo, settings)
+    yield _check_sandbox(repo, settings)
     yield check_agents(repo, settings.home)
 
 
@@ -109,7 +109,7 @@ def check_settings(files: SettingsFiles, wrong: str) -> Fact:
     return Fact("settings", "note", f"{said}; run podium config validate to see all diagnostics")
 
 
-def check_engine(settings: Settings, environ: Mapping[str, str]) -> Fact:
+def _check_engine(settings: Settings, environ: Mapping[str, str]) -> Fact:
     """Report the model for agents that do not specify one, and why it is used."""
     default = describe_default_model(settings, environ)
     first, because = default.models[0], default.because
@@ -119,7 +119,7 @@ def check_engine(settings: Settings, environ: Mapping[str, str]) -> Fact:
     return Fact("engine", "fine", f"{first}{place}, because {because}")
 
 
-def check_model_test(settings: Settings, environ: Mapping[str, str]) -> Iterator[Fact]:
+def _check_model_test(settings: Settings, environ: Mapping[str, str]) -> Iterator[Fact]:
     """Report what the default model can do according to its last test, or that it has not been tested.
 
     Without a default model, or with a local model, report nothing: a local model needs no test.
@@ -139,7 +139,7 @@ def check_model_test(settings: Settings, environ: Mapping[str, str]) -> Iterator
         yield Fact("model test", "fine", f"{name}, {describe_test(record)}")
 
 
-def check_local_servers(settings: Settings, environ: Mapping[str, str]) -> Fact:
+def _check_local_servers(settings: Settings, environ: Mapping[str, str]) -> Fact:
     """Report which model servers respond on this machine."""
     servers = anyio.run(find_servers, list_local_addresses(settings.add_provider_addresses(environ)))
     if not servers:
@@ -148,13 +148,13 @@ def check_local_servers(settings: Settings, environ: Mapping[str, str]) -> Fact:
     return Fact("local servers", "fine", f"{found}; run podium models to see how to use them")
 
 
-def check_coding_agents(environ: Mapping[str, str]) -> Fact:
+def _check_coding_agents(environ: Mapping[str, str]) -> Fact:
     """Report which coding agents are installed."""
     names = ", ".join(find_coding_agents(environ))
     return Fact("coding agents", "fine" if names else "note", names or "none found on PATH")
 
 
-def check_local_models(settings: Settings, environ: Mapping[str, str]) -> Fact:
+def _check_local_models(settings: Settings, environ: Mapping[str, str]) -> Fact:
     """Report which local models are installed, and whether the package that runs them is installed."""
     folder = find_models_folder(environ, settings.home)
     names = ", ".join(f"{LOCAL}:{one.name} ({format_size(one.size)})" for one in folder.load_models())
@@ -165,7 +165,7 @@ def check_local_models(settings: Settings, environ: Mapping[str, str]) -> Fact:
     return Fact("local models", "fine", names)
 
 
-def check_keys(environ: Mapping[str, str]) -> Fact:
+def _check_keys(environ: Mapping[str, str]) -> Fact:
     """Report the names of the API keys in the environment."""
     names = sorted(name for name in find_key_names(environ) if environ.get(name))
     if not names:
@@ -208,7 +208,7 @@ async def _read_version(program: str) -> str:
     return bytes(output).decode(errors="replace")
 
 
-def check_sandbox(repo: Path, settings: Settings) -> Fact:
+def _check_sandbox(repo: Path, settings: Settings) -> Fact:
     """Test the sandbox for agents' commands in this folder."""
     from ..assembly.sandbox_choice import choose_sandbox  # imported here to keep start-up fast
 
@@ -248,12 +248,12 @@ def check_store(store: StoreAddress) -> Iterator[Fact]:
             yield Fact("store", "problem", f"cannot create {store}: {above} is not writable; set PODIUM_HOME")
         return
     if isinstance(store, PostgresAddress):
-        yield from check_postgres(store)
+        yield from _check_postgres(store)
         return
-    yield from check_runs(store, about=str(store))
+    yield from _check_runs(store, about=str(store))
 
 
-def check_runs(store: StoreAddress, about: str) -> Iterator[Fact]:
+def _check_runs(store: StoreAddress, about: str) -> Iterator[Fact]:
     """Check whether the runs in a store can be read and written. `about` describes the store."""
     try:
         with StoreReader(store) as reader:
@@ -277,7 +277,7 @@ def check_runs(store: StoreAddress, about: str) -> Iterator[Fact]:
         yield Fact("to resume", "note", f"{', '.join(waiting)}; continue with podium resume")
 
 
-def check_postgres(store: PostgresAddress) -> Iterator[Fact]:
+def _check_postgres(store: PostgresAddress) -> Iterator[Fact]:
     """Check the server of a PostgreSQL store, the version of its tables, its runs and its hosts."""
     try:
         require_postgres_packages()
@@ -289,7 +289,7 @@ def check_postgres(store: PostgresAddress) -> Iterator[Fact]:
         yield Fact("store", "problem", str(error))
         return
     if found.store_version == known:
-        yield from check_runs(store, about=f"{store} (PostgreSQL {found.server})")
+        yield from _check_runs(store, about=f"{store} (PostgreSQL {found.server})")
     else:
         yield _check_version(store, found, known)
     yield _check_connection(found)

@@ -42,11 +42,11 @@ def describe_decisions_in_force(store: RunStore, folder: Path) -> str:
     entries = store.read_decision_entries()
     if not entries:
         return ""
-    in_force = _select_in_force(select_decisions(entries, find_decision_repo(folder)))
+    in_force = _select_in_force(_select_decisions(entries, find_decision_repo(folder)))
     lines: list[str] = []
     room = MOST_CHARACTERS
     for record in in_force[:MOST_DECISIONS]:
-        line = format_decision_line(record)
+        line = _format_decision_line(record)
         if (room := room - len(line)) < 0:
             break
         lines.append(line)
@@ -57,7 +57,7 @@ def describe_decisions_in_force(store: RunStore, folder: Path) -> str:
     return f"{HEADING}\n{quote_lines(chr(10).join(lines))}{more}"
 
 
-def format_decision_line(record: DecisionRecord) -> str:
+def _format_decision_line(record: DecisionRecord) -> str:
     """Return a decision in force as one line."""
     from ...patterns.verdict import neutralise  # imported here to keep start-up fast: most stores have no decisions
 
@@ -94,7 +94,7 @@ async def read_decisions(store: StoreAddress, folder: Path, id: str) -> str:
         repo = find_decision_repo(folder)
         if id:
             return render_decision(find_decision(store, repo, id))
-        lines = [format_decision_line(record) for record in _select_in_force(list_decisions(store, repo))]
+        lines = [_format_decision_line(record) for record in _select_in_force(list_decisions(store, repo))]
         return cut_middle("\n".join(lines), MOST_LISTED_BYTES) or "No decisions are in force."
 
     return await to_thread.run_sync(read)
@@ -114,7 +114,7 @@ def find_decision_repo(folder: Path) -> str:
     return find.find_root(folder)
 
 
-def select_decisions(entries: Iterable[Entry], repo: str) -> list[DecisionRecord]:
+def _select_decisions(entries: Iterable[Entry], repo: str) -> list[DecisionRecord]:
     """Return a repository's decisions in these entries, in the order in which they were proposed."""
     return [one for one in collect_decisions(entries) if one.state.proposal.repo == repo]
 
@@ -124,7 +124,7 @@ def list_decisions(store: StoreAddress, repo: str) -> list[DecisionRecord]:
     if not store.exists():
         return []
     with StoreReader(store) as reader:
-        return _without_shared(select_decisions(reader.read_decision_entries(), repo), reader)
+        return _without_shared(_select_decisions(reader.read_decision_entries(), repo), reader)
 
 
 def _without_shared(decisions: list[DecisionRecord], reader: StoreReader) -> list[DecisionRecord]:
@@ -163,5 +163,5 @@ def find_decision(store: StoreAddress, repo: str, prefix: str) -> DecisionRecord
     with StoreReader(store) as reader:
         own = reader.read_entries(found[0].run, kinds=[KINDS[kind] for kind in DECISION_EVENTS])
         others = [entry for entry in reader.read_decision_entries() if entry.run != found[0].run]
-    whole = select_decisions([*others, *own], repo)
+    whole = _select_decisions([*others, *own], repo)
     return next(one for one in whole if (one.run, one.id) == (found[0].run, found[0].id))

@@ -104,7 +104,7 @@ class WorkerRequestWatcher:
         asked = [one for one in list_open_requests(self._store) if one.summary.id in workers]
         if self._sent_by:
             with StoreReader(self._store) as reader:
-                asked = [one for one in asked if self._sent_by in walk_parent_runs(reader, one.summary)]
+                asked = [one for one in asked if self._sent_by in _walk_parent_runs(reader, one.summary)]
         return {one.asked.id: one for one in asked}
 
     def _describe_closings(self, gone: set[str]) -> dict[str, str]:
@@ -302,7 +302,7 @@ def describe_request(one: OpenRequest) -> str:
     return escape_hidden_text(" ".join(f"{action.tool} {subject}".split()))
 
 
-def walk_parent_runs(reader: StoreReader, summary: RunSummary) -> Iterator[str]:
+def _walk_parent_runs(reader: StoreReader, summary: RunSummary) -> Iterator[str]:
     """Yield the run that started this worker, then the run that started that run, and so on."""
     while (task := summary.started.errand) and task.parent:
         yield task.parent

@@ -114,7 +114,7 @@ def _iter_changed_tools(files: SettingsFiles, repo: Path, trust: Trust) -> Itera
 
 def find_item(name: str, items: Sequence[TrustItem]) -> TrustItem:
     """Return the item that matches a name. Raise Mistake unless exactly one matches."""
-    matches = match_items(name, items)
+    matches = _match_items(name, items)
     if len(matches) == 1:
         return matches[0]
     if matches:
@@ -123,7 +123,7 @@ def find_item(name: str, items: Sequence[TrustItem]) -> TrustItem:
     raise Mistake(f"the repository has no item {name!r} to trust; {available}")
 
 
-def match_items(name: str, items: Sequence[TrustItem]) -> list[TrustItem]:
+def _match_items(name: str, items: Sequence[TrustItem]) -> list[TrustItem]:
     """Return the items whose key is `name`. If there are none, compare `name` with the keys without their sections.
 
     For example, `github` matches `mcpServers.github`, and `openai` matches `providers.openai.base_url`.
@@ -139,7 +139,7 @@ def trust_item(item: TrustItem, trust: Trust) -> None:
 
 def revoke_trust(name: str, overview: TrustOverview, trust: Trust) -> list[str]:
     """Revoke trust in the items that match a name, and return their keys. Raise Mistake if none was trusted."""
-    keys = [item.key for item in match_items(name, overview.items)] or [name]
+    keys = [item.key for item in _match_items(name, overview.items)] or [name]
     revoked_keys = [key for key in keys if trust.revoke(*trust_id_for_key(key, overview.repo))]
     if not revoked_keys:
         trusted_keys = ", ".join(item.key for item in overview.items if item.state == "trusted")

@@ -95,7 +95,7 @@ class PostgresConnection:
         if self._has_lock_timeout:
             with suppress(psycopg.Error):
                 self._connection.execute("RESET lock_timeout")
-        keep_connection(self._store, self._connection)
+        _keep_connection(self._store, self._connection)
 
     def begin_read(self) -> None:
         self.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
@@ -141,7 +141,7 @@ def take_connection(store: PostgresAddress) -> psycopg.Connection:
         connection.close()
 
 
-def keep_connection(store: PostgresAddress, connection: psycopg.Connection) -> None:
+def _keep_connection(store: PostgresAddress, connection: psycopg.Connection) -> None:
     """Keep a connection for later use, or close it if enough connections are idle."""
     with _lock:
         idle = _idle.setdefault((os.getpid(), store.url), [])
@@ -160,7 +160,7 @@ def borrow_connection(store: PostgresAddress) -> Iterator[psycopg.Connection]:
     except BaseException:
         connection.close()
         raise
-    keep_connection(store, connection)
+    _keep_connection(store, connection)
 
 
 def wait_for_connection(store: PostgresAddress) -> psycopg.Connection:

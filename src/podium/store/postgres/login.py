@@ -103,10 +103,10 @@ def is_connection_local(login: Mapping[str, str]) -> bool:
     """Return whether these connection parameters refer only to servers on this machine."""
     places = (login.get("hostaddr") or login.get("host") or "").split(",")
     # The host in a service file is not known here.
-    return all(map(is_on_this_machine, places)) and ("service" not in login or "host" in login)
+    return all(map(_is_on_this_machine, places)) and ("service" not in login or "host" in login)
 
 
-def is_on_this_machine(host: str) -> bool:
+def _is_on_this_machine(host: str) -> bool:
     """Return whether a host is this machine: a Unix socket, `localhost` or a loopback address."""
     if not host or host.startswith(("/", "@")) or host == "localhost":
         return True

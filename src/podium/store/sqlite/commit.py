@@ -58,7 +58,7 @@ class SqliteCommitter:
             return False
         try:
             self._require_same_file()
-            commit_writes(self._loop_connection, writes)
+            _commit_writes(self._loop_connection, writes)
         except (sqlite3.Error, PodiumError):
             return False
         self._inline_batches += 1
@@ -69,7 +69,7 @@ class SqliteCommitter:
         self._inline_batches = 0
         self._require_same_file()
         with translate_sqlite_errors(self._path):
-            commit_writes(self._thread_connection, writes)
+            _commit_writes(self._thread_connection, writes)
         self._record_progress(writes)
 
     def _record_progress(self, writes: Sequence[Write]) -> None:
@@ -100,7 +100,7 @@ def _read_file_id(path: str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def commit_writes(connection: sqlite3.Connection, writes: Iterable[Write]) -> None:
+def _commit_writes(connection: sqlite3.Connection, writes: Iterable[Write]) -> None:
     """Commit all writes in one transaction, synced to disk if any of them requires it."""
     before: list[Statement] = []
     holders: set[tuple[str, int]] = set()
@@ -119,7 +119,7 @@ def commit_writes(connection: sqlite3.Connection, writes: Iterable[Write]) -> No
             after.append(last)
         survives_power_loss = survives_power_loss or is_full
     if len(holders) == 1 and not before and not after and not survives_power_loss and 0 < len(rows) <= _FEW_ROWS:
-        insert_if_owned(connection, rows, *next(iter(holders)))
+        _insert_if_owned(connection, rows, *next(iter(holders)))
         return
     if survives_power_loss:
         connection.execute("PRAGMA synchronous = FULL")
@@ -128,8 +128,8 @@ def commit_writes(connection: sqlite3.Connection, writes: Iterable[Write]) -> No
         for statement in before:
             connection.execute(*statement)
         # Runs that this transaction creates need no check: this process owns them, or creating them failed.
-        must_own_runs(connection, holders - new_runs if new_runs else holders)
-        insert_rows(connection, rows)
+        _must_own_runs(connection, holders - new_runs if new_runs else holders)
+        _insert_rows(connection, rows)
         for statement in after:
             connection.execute(*statement)
         connection.execute("COMMIT")
@@ -142,7 +142,7 @@ def commit_writes(connection: sqlite3.Connection, writes: Iterable[Write]) -> No
             connection.execute("PRAGMA synchronous = NORMAL")
 
 
-def must_own_runs(connection: sqlite3.Connection, holders: Collection[tuple[str, int]]) -> None:
+def _must_own_runs(connection: sqlite3.Connection, holders: Collection[tuple[str, int]]) -> None:
     """Raise LeaseLost if another process owns one of these runs. The transaction prevents takeovers until it ends."""
     if not holders:
         return
@@ -161,7 +161,7 @@ def must_own_runs(connection: sqlite3.Connection, holders: Collection[tuple[str,
     raise_lease_lost(lost)
 
 
-def insert_if_owned(connection: sqlite3.Connection, rows: Sequence[JournalRow], run: str, epoch: int) -> None:
+def _insert_if_owned(connection: sqlite3.Connection, rows: Sequence[JournalRow], run: str, epoch: int) -> None:
     """Insert a few rows of one run in a single atomic statement.
 
     Raise LeaseLost if another process has taken over the run.
@@ -171,7 +171,7 @@ def insert_if_owned(connection: sqlite3.Connection, rows: Sequence[JournalRow], 
         raise_lease_lost(run)
 
 
-def insert_rows(connection: sqlite3.Connection, rows: Sequence[JournalRow]) -> None:
+def _insert_rows(connection: sqlite3.Connection, rows: Sequence[JournalRow]) -> None:
     """Insert rows, many per statement.
 
     Each statement releases the interpreter lock once. With one statement per row, the thread would wait

@@ -279,7 +279,7 @@ class RunActivity(RunState):
             case QuestionAsked(id=id):
                 edits.put(self, "asked", id, entry.operation)
             case ToolCalled(id=id, action=action) if known is not None:
-                brief = format_brief_arguments(action.arguments)
+                brief = _format_brief_arguments(action.arguments)
                 call = ToolUse(entry.operation, id, entry.seq, entry.at, action.tool, brief)
                 edits.put(known, "calls", entry.seq, call)
             case ToolAnswered(id=id, is_error=is_error) if known is not None:
@@ -431,7 +431,7 @@ def _find_open_call(operation: OperationActivity, id: str) -> ToolUse | None:
     return next((call for call in reversed(operation.calls.values()) if call.id == id and call.end_seq is None), None)
 
 
-def format_brief_arguments(arguments: dict[str, object]) -> str:
+def _format_brief_arguments(arguments: dict[str, object]) -> str:
     """Return the arguments of a tool call on one short line: the value if there is one, otherwise names and values."""
     values = {
         name: value if isinstance(value, str) else msgspec.json.encode(value).decode()

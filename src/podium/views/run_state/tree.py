@@ -230,7 +230,7 @@ class RunView(RunState):
 
     def _start_node(self, entry: Entry, event: OperationStarted, edits: Edits) -> None:
         path, name = entry.operation, event.agent
-        parent = find_parent_path(path, self.nodes)
+        parent = _find_parent_path(path, self.nodes)
         if parent is None:
             edits.set(self, first=path)
         elif event.trigger == "member":
@@ -336,7 +336,7 @@ def map_member_names(team: Team) -> dict[str, str]:
     return names
 
 
-def find_parent_path(path: str, known: Container[str]) -> str | None:
+def _find_parent_path(path: str, known: Container[str]) -> str | None:
     """Return the nearest ancestor of `path` that is in `known`, or None if no ancestor is."""
     while path := path.rpartition("/")[0]:
         if path in known:

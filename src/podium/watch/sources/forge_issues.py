@@ -350,7 +350,7 @@ def choose_source(given: str, *, folder: Path, outside: Path, home: Path, host: 
     if colon and kind in PROGRAMS:
         chosen: ForgeKind = "github" if kind == "github" else "gitlab"
         server, project = _split_project(rest, chosen, given)
-        return open_forge_issues(chosen, server, project, outside=outside, home=home)
+        return _open_forge_issues(chosen, server, project, outside=outside, home=home)
     path_text = rest if colon and kind == "folder" else given
     path = folder / Path(path_text).expanduser()
     if not path_text.strip() or not path.is_dir():
@@ -374,10 +374,10 @@ async def find_own_source(
     if kind is None or not server:
         raise Mistake(f"cannot tell which forge the remote {remote.url.text} is on; {USABLE}")
     _split_project(path, kind, remote.url.text)
-    return open_forge_issues(kind, server, path, outside=outside, home=home)
+    return _open_forge_issues(kind, server, path, outside=outside, home=home)
 
 
-def open_forge_issues(kind: ForgeKind, host: str, path: str, *, outside: Path, home: Path) -> IssueSource:
+def _open_forge_issues(kind: ForgeKind, host: str, path: str, *, outside: Path, home: Path) -> IssueSource:
     """Return the issue source for a project on a forge. Raise DependencyMissing if its program is not installed."""
     program = find_trusted_program(PROGRAMS[kind], outside=outside)
     if program is None:

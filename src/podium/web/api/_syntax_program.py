@@ -45,11 +45,11 @@ def main() -> None:
     """Print the spans of each file in the input as soon as they are found."""
     for file in json.load(sys.stdin.buffer):
         lexer = get_lexer_by_name(file["language"])
-        found = [find_spans(text, lexer.get_tokens_unprocessed(text)) for text in file["texts"]]
+        found = [_find_spans(text, lexer.get_tokens_unprocessed(text)) for text in file["texts"]]
         print(json.dumps(found, separators=(",", ":")), flush=True)  # noqa: T201 - the output of the program
 
 
-def find_spans(text: str, tokens: Iterable[tuple[int, Any, str]]) -> list[list[Span]]:
+def _find_spans(text: str, tokens: Iterable[tuple[int, Any, str]]) -> list[list[Span]]:
     """Return the spans of each line of the text."""
     lines = text.split("\n")
     spans: list[list[Span]] = [[] for _ in lines]
@@ -64,8 +64,8 @@ def find_spans(text: str, tokens: Iterable[tuple[int, Any, str]]) -> list[list[S
         for row, part in enumerate(value.split("\n"), number):
             column = at - start if row == number else 0
             if part.strip():
-                add_span(spans[row], column, column + len(part), kind)
-    return [[count_utf16(line, span) for span in found] for line, found in zip(lines, spans, strict=True)]
+                _add_span(spans[row], column, column + len(part), kind)
+    return [[_count_utf16(line, span) for span in found] for line, found in zip(lines, spans, strict=True)]
 
 
 @cache
@@ -74,20 +74,20 @@ def find_kind(token: Any) -> str:
     return next((kind for parent, kind in KINDS if token in parent), "")
 
 
-def add_span(spans: list[Span], first: int, end: int, kind: str) -> None:
+def _add_span(spans: list[Span], first: int, end: int, kind: str) -> None:
     """Add a span to a line's spans, or extend the last span if the new one continues it."""
     if spans and spans[-1][1:] == (first, kind):
         first = spans.pop()[0]
     spans.append((first, end, kind))
 
 
-def count_utf16(line: str, span: Span) -> Span:
+def _count_utf16(line: str, span: Span) -> Span:
     """Convert the start and end of a span from characters to UTF-16 code units."""
     first, end, kind = span
-    return first + count_astral(line[:first]), end + count_astral(line[:end]), kind
+    return first + _count_astral(line[:first]), end + _count_astral(line[:end]), kind
 
 
-def count_astral(text: str) -> int:
+def _count_astral(text: str) -> int:
     """Return how many characters of the text need two UTF-16 code units."""
     return 0 if text.isascii() else sum(character > "\uffff" for character in text)
 

@@ -91,7 +91,7 @@ class TokenFile:
             id=secrets.token_hex(4),
             name=name,
             scopes=chosen,
-            digest=hash_secret(secret),
+            digest=_hash_secret(secret),
             created=now,
             expires=now + seconds if seconds else 0.0,
             channel=channel,
@@ -101,7 +101,7 @@ class TokenFile:
 
     def find_token(self, secret: str) -> AccessToken | None:
         """Return the valid token with this secret and record its use, or return None if there is no such token."""
-        digest = hash_secret(secret)
+        digest = _hash_secret(secret)
         for token in self.list_tokens():
             if secrets.compare_digest(token.digest, digest):
                 self._note_use(token)
@@ -153,13 +153,13 @@ class LoginCodes:
         if len(self._codes) >= MOST_CODES:
             self._codes.pop(next(iter(self._codes)))
         code = secrets.token_urlsafe(CODE_BYTES)
-        self._codes[hash_secret(code)] = (self._clock() + seconds, tuple(scopes))
+        self._codes[_hash_secret(code)] = (self._clock() + seconds, tuple(scopes))
         return code
 
     def is_blocked(self, client: str) -> bool:
         """Return whether a client has sent too many wrong codes in the last minute."""
         since = self._clock() - FAILURE_SECONDS
-        return sum(at > since for at in self._failures.get(name_network(client), ())) >= MOST_FAILURES
+        return sum(at > since for at in self._failures.get(_name_network(client), ())) >= MOST_FAILURES
 
     def redeem_code(self, code: str, *, client: str = "") -> tuple[AccessScope, ...] | None:
         """Return the scopes of a code and invalidate it. Return None if the code is unknown, already used or expired.
@@ -169,17 +169,17 @@ class LoginCodes:
         if self.is_blocked(client):
             return None
         now = self._clock()
-        expires, scopes = self._codes.pop(hash_secret(code), (0.0, ()))
+        expires, scopes = self._codes.pop(_hash_secret(code), (0.0, ()))
         if expires > now:
             return scopes
-        network = name_network(client)
+        network = _name_network(client)
         self._failures[network] = [*self._failures.pop(network, ()), now][-MOST_FAILURES:]
         while len(self._failures) > MOST_CLIENTS:
             self._failures.pop(next(iter(self._failures)))
         return None
 
 
-def name_network(client: str) -> str:
+def _name_network(client: str) -> str:
     """Return the network that counts as one client: an IPv4 address, or the first 64 bits of an IPv6 address."""
     try:
         address = ip_address(client.partition("%")[0])
@@ -191,6 +191,6 @@ def name_network(client: str) -> str:
     return str(address)
 
 
-def hash_secret(secret: str) -> str:
+def _hash_secret(secret: str) -> str:
     """Return the hash that is stored for a secret. Secrets are random, so a fast hash is enough."""
     return sha256(secret.encode(errors="surrogatepass")).hexdigest()

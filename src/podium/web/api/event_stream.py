@@ -109,7 +109,7 @@ async def _iter_events(hub: EntryHub, position: int, runs: Collection[str] | Non
                 continue
             if mail != hub.last_mail:
                 mail = hub.last_mail
-                yield encode_event("mail", b"{}")
+                yield _encode_event("mail", b"{}")
             if rows := await hub.read_after(position):
                 for event in _encode_rows(rows, runs):
                     yield event
@@ -135,8 +135,8 @@ def _encode_rows(rows: list[FeedRow], runs: Collection[str] | None) -> list[byte
     events: list[bytes] = []
     if changed:
         kinds = {run: sorted(seen) for run, seen in changed.items()}
-        events.append(encode_event("changes", msgspec.json.encode(kinds)))
-    events += [encode_event("entries", b"[" + b",".join(some) + b"]") for some in _split_lines(lines)]
+        events.append(_encode_event("changes", msgspec.json.encode(kinds)))
+    events += [_encode_event("entries", b"[" + b",".join(some) + b"]") for some in _split_lines(lines)]
     return [*events[:-1], b"id: %s\n%s" % (rows[-1].cursor.encode(), events[-1])]
 
 
@@ -154,7 +154,7 @@ def _split_lines(lines: list[bytes]) -> Iterator[list[bytes]]:
         yield some
 
 
-def encode_event(name: str, data: bytes) -> bytes:
+def _encode_event(name: str, data: bytes) -> bytes:
     """Return one server-sent event. `data` is JSON without line breaks."""
     return b"event: %s\ndata: %s\n\n" % (name.encode(), data)
 

@@ -40,17 +40,17 @@ PLAIN_TYPES: tuple[tuple[type, str], ...] = (
 
 def generate_module() -> str:
     """Return the source code of the module `event_kinds.mjs`."""
-    kinds = "".join(f"  {kind}: {json.dumps(summarize_class(event))},\n" for event, kind in KINDS.items())
-    types = "\n".join(_write_typedef(one) for one in collect_structs(Entry))
+    kinds = "".join(f"  {kind}: {json.dumps(_summarize_class(event))},\n" for event, kind in KINDS.items())
+    types = "\n".join(_write_typedef(one) for one in _collect_structs(Entry))
     return HEAD % kinds + types
 
 
-def summarize_class(event: type) -> str:
+def _summarize_class(event: type) -> str:
     """Return the first paragraph of a class's docstring, on one line."""
     return " ".join((getdoc(event) or "").partition("\n\n")[0].split())
 
 
-def collect_structs(root: type[Struct]) -> list[inspect.StructType]:
+def _collect_structs(root: type[Struct]) -> list[inspect.StructType]:
     """Return a timeline type and every type nested in it, each once, sorted by name."""
     found: dict[str, inspect.StructType] = {}
     waiting: list[inspect.Type] = [inspect.type_info(root)]
@@ -81,7 +81,7 @@ def _list_parts(one: inspect.Type) -> Iterable[inspect.Type]:
 
 def _write_typedef(one: inspect.StructType) -> str:
     fields = "".join(f" * @property {{{kind}}} {name}\n" for name, kind in _iter_properties(one))
-    return f"/**\n * {summarize_class(one.cls)}\n * @typedef {{object}} {one.cls.__name__}\n{fields} */\n"
+    return f"/**\n * {_summarize_class(one.cls)}\n * @typedef {{object}} {one.cls.__name__}\n{fields} */\n"
 
 
 def _iter_properties(one: inspect.StructType) -> Iterator[tuple[str, str]]:
@@ -89,10 +89,10 @@ def _iter_properties(one: inspect.StructType) -> Iterator[tuple[str, str]]:
         yield one.tag_field, json.dumps(one.tag)
     for field in one.fields:
         is_optional = field.default is not NODEFAULT or field.default_factory is not NODEFAULT
-        yield f"[{field.encode_name}]" if is_optional else field.encode_name, write_type(field.type)
+        yield f"[{field.encode_name}]" if is_optional else field.encode_name, _write_type(field.type)
 
 
-def write_type(one: inspect.Type) -> str:
+def _write_type(one: inspect.Type) -> str:
     """Return a type as it is written in JSDoc."""
     for kind, word in PLAIN_TYPES:
         if isinstance(one, kind):
@@ -103,13 +103,13 @@ def write_type(one: inspect.Type) -> str:
         case inspect.LiteralType(values=values):
             return _join_types(json.dumps(value) for value in values)
         case inspect.UnionType(types=types):
-            return _join_types(map(write_type, types))
+            return _join_types(map(_write_type, types))
         case inspect.DictType(key_type=key, value_type=value):
-            return f"Object<{write_type(key)}, {write_type(value)}>"
+            return f"Object<{_write_type(key)}, {_write_type(value)}>"
         case inspect.VarTupleType(item_type=item) | inspect.ListType(item_type=item):
-            return f"Array<{write_type(item)}>"
+            return f"Array<{_write_type(item)}>"
         case inspect.TupleType(item_types=items):
-            return f"[{', '.join(map(write_type, items))}]"
+            return f"[{', '.join(map(_write_type, items))}]"
         case inspect.AnyType():
             return "*"
     raise TypeError(f"there is no JSDoc for {one!r}; add its type to write_type")

@@ -68,10 +68,10 @@ async def delegate_resolution(
         raise Mistake(f"{theirs.name} no longer conflicts with {ours.name}; merge it again")
     beginning = await commit_resolution_start(repository, tried, ours, theirs)
     if isinstance(tried, CleanMerge):
-        task = format_failed_check_task(left_out, ours=ours)
+        task = _format_failed_check_task(left_out, ours=ours)
     else:
         told = await leave_out_conflict(repository, tried, ours, theirs)
-        task = format_conflict_task(
+        task = _format_conflict_task(
             told, tried.conflicts, ours=ours, marked=await find_marked_files(repository, beginning.commit, beginning)
         )
     on = await choose_branch_name(repository, WorkerIndex(runs.settings.store), left_out.branch, SUFFIX)
@@ -80,7 +80,7 @@ async def delegate_resolution(
     return ResolverRun(branch=left_out.branch, run=run, on=on)
 
 
-def format_conflict_task(
+def _format_conflict_task(
     left_out: LeftOutBranch, conflicts: Sequence[Conflict], *, ours: MergeSide, marked: Collection[str]
 ) -> str:
     """Return the task for a worker that resolves a conflict. `marked` lists the files with conflict markers."""
@@ -109,7 +109,7 @@ def format_conflict_task(
     return "\n\n".join(parts)
 
 
-def format_failed_check_task(left_out: LeftOutBranch, *, ours: MergeSide) -> str:
+def _format_failed_check_task(left_out: LeftOutBranch, *, ours: MergeSide) -> str:
     """Return the task for a worker that fixes a failed check on a branch."""
     branch, other = escape_unprintable(left_out.branch), escape_unprintable(ours.name)
     parts = [

@@ -131,7 +131,7 @@ class CheckedMerge:
     @property
     def moves(self) -> tuple[TargetMove, ...]:
         """The old and the new commit of each target that changes."""
-        return list_moves(self.results)
+        return _list_moves(self.results)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,7 +244,7 @@ async def apply_merge(results: Sequence[MergeResult], *, by: Actor) -> AppliedMe
     This includes the integration branches and the remote refs of merged workers. Raise Mistake if a target or a tree
     has changed since the merge was built, or if a target cannot be moved safely.
     """
-    moves = list_moves(results)
+    moves = _list_moves(results)
     primary = results[0].context
     if len(results) == 1:
         one = results[0]
@@ -309,7 +309,7 @@ def format_kept_ref(ref: RefCleanup) -> str:
     return f"the refs of {ref.branch} on {ref.remote} were kept: {ref.why}"
 
 
-def list_moves(results: Sequence[MergeResult]) -> tuple[TargetMove, ...]:
+def _list_moves(results: Sequence[MergeResult]) -> tuple[TargetMove, ...]:
     """Return the moves of the targets that change."""
     return tuple(one.move for one in results if one.commit != one.base)
 

@@ -125,7 +125,7 @@ async def run_merge_train(
     if on_forecast is not None:
         on_forecast(expected)
     name = name_integration_branch(datetime.now()) if needs_branch else None
-    permit = make_merge_permit(check.settings, repository, target, check.tell)
+    permit = _make_merge_permit(check.settings, repository, target, check.tell)
     train = await build_train(
         repository, train_branches, onto=target, integration=name, check=check, permit=permit, excluded=excluded, by=by
     )
@@ -182,7 +182,7 @@ class CheckRunner:
         return CheckResult(passed=True, checks=tuple(self._checks))
 
 
-def make_merge_permit(
+def _make_merge_permit(
     settings: Settings, repository: Repository, target: str, tell: Callable[[str], object]
 ) -> Permit | None:
     """Return a function that asks the `before_merge` hooks whether a branch may be merged.

@@ -249,7 +249,7 @@ async def _must_be_safe_to_update(
             f"changes ({format_paths(changed)}); "
             "commit or stash them, then try again"
         )
-    if blocking := await to_thread.run_sync(lambda: list(find_blocking_paths(checkout.root, added, others))):
+    if blocking := await to_thread.run_sync(lambda: list(_find_blocking_paths(checkout.root, added, others))):
         raise Mistake(
             f"the merge adds {format_paths(blocking)}, but untracked or ignored files are in the way "
             f"in {checkout.root}; "
@@ -299,7 +299,7 @@ async def _diff_paths(checkout: Repository, old: str, new: str) -> tuple[list[st
     return added, [path for path, state in by_path.items() if state != "A"]
 
 
-def find_blocking_paths(root: Path, added: list[str], others: list[str]) -> Iterator[str]:
+def _find_blocking_paths(root: Path, added: list[str], others: list[str]) -> Iterator[str]:
     """Yield the paths that cannot be added, because an untracked or ignored file is in the way.
 
     `others` lists the other paths that the merge changes; all of them are tracked by git. Git itself would overwrite

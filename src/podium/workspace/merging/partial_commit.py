@@ -71,7 +71,7 @@ async def commit_part(place: GitLocation, base: str, commit: str, chosen: Sequen
     at = resolve_location(place)
     if not chosen:
         raise Mistake(f"no changes from {escape_unprintable(branch)} were chosen; choose at least one file or hunk")
-    tree = await write_part_tree(at, base, commit, chosen)
+    tree = await _write_part_tree(at, base, commit, chosen)
     if tree == await resolve_tree(at, commit):
         return commit
     message = f"Take a part of {branch}\n\n{NOTE}: {commit}"
@@ -80,12 +80,12 @@ async def commit_part(place: GitLocation, base: str, commit: str, chosen: Sequen
     return await write_commit(at, tree, [base], message, author=await read_person(at), seconds=seconds)
 
 
-async def write_part_tree(place: GitLocation, base: str, commit: str, chosen: Sequence[ChosenFile]) -> str:
+async def _write_part_tree(place: GitLocation, base: str, commit: str, chosen: Sequence[ChosenFile]) -> str:
     """Write the tree of `base` with the chosen changes from `commit`, and return its id."""
     changed = await list_changed_files(place, base, commit)
     entries: dict[bytes, TreeEntry | None] = {}
     for one in chosen:
-        file = find_changed_file(changed, one.path)
+        file = _find_changed_file(changed, one.path)
         if one.hunks is None or set(one.hunks) == set(range(len(file.hunks))) != set():
             if file.was is not None:
                 entries.setdefault(file.was, None)
@@ -142,7 +142,7 @@ def _find_choosable_hunks(
     return tuple(file.hunks), ""
 
 
-def find_changed_file(changed: Mapping[str, ChangedFile], path: str) -> ChangedFile:
+def _find_changed_file(changed: Mapping[str, ChangedFile], path: str) -> ChangedFile:
     """Return the changed file with this name. Raise Mistake if there is none, or if the name is ambiguous."""
     if (file := changed.get(path)) is None:
         raise Mistake(f"{escape_unprintable(path)!r} is not a changed file; changed: {format_paths(list(changed))}")

@@ -104,7 +104,7 @@ async def _try_merge_batch(repo: GitLocation, pairs: Sequence[tuple[MergeSide, M
     asked = "".join(f"{ours.commit} {theirs.commit}\n" for ours, theirs in pairs)
     done = await call_git(repo, "merge-tree", "--stdin", stdin=asked.encode(), timeout=LONGEST)
     if done.code == 0:
-        return [name_conflict_sides(one, *pair) for one, pair in zip(parse_merge_tree(done.out), pairs, strict=True)]
+        return [_name_conflict_sides(one, *pair) for one, pair in zip(_parse_merge_tree(done.out), pairs, strict=True)]
     if len(pairs) > 1:  # git stops at the first pair without common history
         return [one for pair in pairs for one in await _try_merge_batch(repo, [pair])]
     if "unrelated histories" in done.err:
@@ -118,7 +118,7 @@ async def _try_merge_batch(repo: GitLocation, pairs: Sequence[tuple[MergeSide, M
     raise OutsideFailed(f"git merge-tree failed: {escape_unprintable(truncate_text(done.err, 300))}")
 
 
-def parse_merge_tree(out: bytes) -> Iterator[MergeOutcome]:
+def _parse_merge_tree(out: bytes) -> Iterator[MergeOutcome]:
     """Parse the output of `git merge-tree --stdin`."""
     words = iter(out.split(b"\0"))
     while status := next(words, b""):
@@ -141,18 +141,18 @@ def _parse_conflicts(words: Iterator[bytes]) -> Iterator[Conflict]:
             yield Conflict(kind=about[1], files=files, text=text)
 
 
-def name_conflict_sides(outcome: MergeOutcome, ours: MergeSide, theirs: MergeSide) -> MergeOutcome:
+def _name_conflict_sides(outcome: MergeOutcome, ours: MergeSide, theirs: MergeSide) -> MergeOutcome:
     """Return the outcome, with display names instead of commit ids in its messages."""
     if isinstance(outcome, CleanMerge):
         return outcome
     told = tuple(
-        Conflict(kind=one.kind, files=one.files, text=replace_commit_ids(one.text, ours, theirs))
+        Conflict(kind=one.kind, files=one.files, text=_replace_commit_ids(one.text, ours, theirs))
         for one in outcome.conflicts
     )
     return ConflictingMerge(tree=outcome.tree, files=outcome.files, conflicts=told)
 
 
-def replace_commit_ids(text: str, *sides: MergeSide) -> str:
+def _replace_commit_ids(text: str, *sides: MergeSide) -> str:
     """Return `text` with display names instead of commit ids."""
     for side in sides:
         text = text.replace(side.commit, side.name)
@@ -166,7 +166,7 @@ async def format_conflict_excerpt(
     parts: list[str] = []
     for file in clash.files[:FILES_SHOWN] if clash.tree else ():
         if marked := await _read_conflict_lines(repo, clash.tree, file):
-            parts.append(f"{escape_unprintable(file)}\n{replace_commit_ids(marked, ours, theirs)}")
+            parts.append(f"{escape_unprintable(file)}\n{_replace_commit_ids(marked, ours, theirs)}")
     if len(clash.files) > FILES_SHOWN:
         parts.append(f"and {len(clash.files) - FILES_SHOWN} more files")
     return "\n\n".join(parts)

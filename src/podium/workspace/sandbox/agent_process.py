@@ -51,7 +51,7 @@ async def start_agent(
     cannot be started.
     """
     missing = [name for name in sandbox.creatable if not _exists(sandbox, name)]
-    agents = await prepare_agent_sandbox(sandbox, argv[0], home=home, env=env or {}, readable=readable)
+    agents = await _prepare_agent_sandbox(sandbox, argv[0], home=home, env=env or {}, readable=readable)
     channel = SandboxRelay(relay)
     command = agents.wrap([_find_program(argv[0], agents.environ), *argv[1:]], relay=channel)
     try:
@@ -92,7 +92,7 @@ def _exists(sandbox: Sandbox, name: str) -> bool:
     return os.path.lexists(sandbox.checkout / name)
 
 
-async def prepare_agent_sandbox(
+async def _prepare_agent_sandbox(
     sandbox: Sandbox, program: str, *, home: Path, env: Mapping[str, str], readable: Sequence[Path] = ()
 ) -> Sandbox:
     """Return the sandbox for an agent. Raise Mistake if the program is not found or the sandbox fails its test."""

@@ -83,7 +83,7 @@ async def survey_checkout(checkout: Path) -> CheckoutSurvey:
         # The user can enter a repository in a cache through a link, so the folders in it must be known.
         caches = [path for path in ignored.difference(to_examine) if path.rpartition("/")[2] in CACHES]
         await to_thread.run_sync(walk.examine_caches, [checkout / path for path in sorted(caches)])
-    configured = await find_configured_files(checkout)
+    configured = await _find_configured_files(checkout)
     secrets = await to_thread.run_sync(_select_secrets, checkout, walk.sensitive, tracked)
     return CheckoutSurvey(
         secrets=tuple(secrets),
@@ -254,7 +254,7 @@ def _list_outermost(paths: Iterable[str]) -> list[str]:
     return sorted(found)
 
 
-async def find_configured_files(checkout: Path) -> list[str]:
+async def _find_configured_files(checkout: Path) -> list[str]:
     """Return the files and folders in a checkout that the configuration of its repository refers to.
 
     The paths are relative to the checkout. The list is empty if the configuration cannot be read.

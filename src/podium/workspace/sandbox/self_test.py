@@ -116,7 +116,7 @@ def _find_network_access(listener: socket.socket) -> list[str]:
 def _evaluate_output(said: list[str], sandbox: Sandbox) -> list[str]:
     """Return the failures that the test command's output shows."""
     if END not in said:
-        return [f"{' '.join(said) or 'bubblewrap printed nothing'} ({suggest_remedy()})"]
+        return [f"{' '.join(said) or 'bubblewrap printed nothing'} ({_suggest_remedy()})"]
     facts = {name: value for name, _, value in (line.partition(" ") for line in said)}
     wrong = [
         f"{name.removesuffix(':')} is {facts.get(name, 'not reported')} in the sandbox, expected {wanted}"
@@ -138,7 +138,7 @@ SWITCHES = (
 )
 
 
-def suggest_remedy() -> str:
+def _suggest_remedy() -> str:
     """Return advice on how to enable the kernel features that bubblewrap needs.
 
     If a kernel setting disables user namespaces, the advice contains the command that changes this setting.
