@@ -15,7 +15,7 @@ from rich.text import Text
 import podium
 from podium.cli.terminal.live_tree import draw_run_tree
 from podium.cli.terminal.run_tree import UNICODE_SYMBOLS
-from podium.roster.discovery import Folder, read_folder
+from podium.files.discovery import Folder, read_folder
 from podium.store.reader import StoreReader
 from podium.values.event import Entry, TurnStarted
 from podium.views.run_view import RunView
