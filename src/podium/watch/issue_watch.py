@@ -277,7 +277,7 @@ class IssueWatch:
         if await self._update(claim, state=outcome):
             self._report(WatchEvent(kind="ended", claim=ended))
 
-    async def _update(self, claim: IssueClaim, **changes: object) -> bool:
+    async def _update(self, claim: IssueClaim, **changes: str | float) -> bool:
         return await to_thread.run_sync(partial(self._claims.update, claim, **changes))
 
     async def _post_comment(self, claim: IssueClaim) -> None:
