@@ -8,7 +8,6 @@ from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from anyio import create_task_group
 from anyio.abc import TaskGroup
@@ -20,7 +19,7 @@ from ..system.checkouts import find_checkouts
 from ..values.action import Action
 from ..values.errors import Mistake
 from ..values.event import ToolUse
-from ..values.json import JsonSchema
+from ..values.json import JsonObject, JsonSchema
 from ..values.plain_text import escape_unprintable, truncate_text
 from ..values.worker_task import RunCheckout, list_folders
 from .server_place import OpenInSandbox, ServerPlace
@@ -215,7 +214,7 @@ class McpTool:
         return None if is_harmless and self.shared.server.source == "user" else make_interrupted_answer(self.name)
 
 
-def _find_schema_errors(schema: JsonSchema, arguments: Mapping[str, Any]) -> Iterator[str]:
+def _find_schema_errors(schema: JsonSchema, arguments: JsonObject) -> Iterator[str]:
     from referencing.exceptions import Unresolvable  # imported here, because only runs with MCP tools need it
 
     try:
