@@ -8,7 +8,6 @@ from io import StringIO
 from pathlib import Path
 
 import anyio
-from podium.roster.discovery import Folder, read_folder
 from rich.console import Console
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
@@ -16,6 +15,7 @@ from rich.text import Text
 import podium
 from podium.cli.output.live_tree import draw_run_tree
 from podium.cli.output.run_tree import UNICODE_SYMBOLS
+from podium.files.discovery import Folder, read_folder
 from podium.store.reader import StoreReader
 from podium.values.event import Entry, TurnStarted
 from podium.views.run_state.tree import RunView

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from podium.protocols.acp_updates import SessionUpdates
@@ -27,7 +29,9 @@ def read_plans(*events: tuple[str, Event]) -> list[dict[str, str]]:
         Entry(run="r", seq=seq, at=float(seq), scope=operation, operation=operation, event=event)
         for seq, (operation, event) in enumerate(events, 1)
     ]
-    found = [update for entry in entries for update in updates.apply(entry) if update["sessionUpdate"] == "plan"]
+    found: list[Any] = [
+        update for entry in entries for update in updates.apply(entry) if update["sessionUpdate"] == "plan"
+    ]
     return [{step["content"]: step["status"] for step in update["entries"]} for update in found]
 
 

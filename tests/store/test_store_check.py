@@ -9,6 +9,7 @@ import pytest
 
 from podium.store.progress_files import Progress, record_progress
 from podium.store.run_leases import OwnerId, register_owner
+from podium.store.sql_connection import SqlValue
 from podium.store.sqlite.schema import MIGRATIONS
 from podium.store.store_check import check_store, migrate_store, read_version
 from podium.store.store_connection import open_connection
@@ -18,7 +19,7 @@ from podium.values.store_address import StoreAddress
 from .test_group_rows import record_runs
 
 
-def execute(store: StoreAddress, sql: str, *values: object) -> None:
+def execute(store: StoreAddress, sql: str, *values: SqlValue) -> None:
     with closing(open_connection(store, create=False)) as connection:
         connection.execute(sql, values)
 

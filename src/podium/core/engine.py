@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from msgspec import Struct
 
 from ..values.agent import Agent
 from ..values.event import ToolUse
+from ..values.json import JsonObject, JsonSchema
 from .budget import Allowance
 from .scope import Scope
 
@@ -110,7 +111,7 @@ class Tool:
 
     name: str
     description: str
-    parameters: dict[str, Any]
+    parameters: JsonSchema
     answer: Callable[[ToolUse, Scope], Awaitable[ToolAnswer]]
     timeout: float = 600.0
     is_step: bool = False
@@ -133,7 +134,7 @@ class EngineAction:
     """
 
     tool: str
-    arguments: Mapping[str, Any]
+    arguments: JsonObject
     inputs: Mapping[str, str] = field(default_factory=dict)
     outputs: Mapping[str, str] = field(default_factory=dict)
     shown: str = ""
@@ -192,7 +193,7 @@ class ReplyFormat(Struct, frozen=True, kw_only=True):
     text, and the caller parses every reply in the same way.
     """
 
-    schema: dict[str, Any]
+    schema: JsonSchema
     tool: str = ""
 
 
@@ -214,7 +215,7 @@ class EngineSessionSpec(Struct, frozen=True, kw_only=True):
     tools: tuple[Tool, ...] = ()
     history: tuple[PastTurn, ...] = ()
     max_turns: int = 50
-    schema: dict[str, Any] | None = None
+    schema: JsonSchema | None = None
     allowance: Allowance | None = None
     reply_format: Callable[[], ReplyFormat | None] = no_reply_format
     gate: EngineGate | None = None

@@ -13,7 +13,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from anyio import create_task_group, move_on_after
 from msgspec import structs
@@ -30,6 +30,7 @@ from ..values.event import (
     PermissionAsked,
     ToolUse,
 )
+from ..values.json import JsonObject, JsonSchema
 from ..values.usage import Unattended
 from .budget import Allowance
 from .engine import EngineAction, Tool, ToolAnswer
@@ -63,7 +64,7 @@ class PreparedCall:
     that differs from a call that a rule allows.
     """
 
-    arguments: Mapping[str, Any]
+    arguments: JsonObject
     act: Callable[[], Awaitable[ToolAnswer]]
     is_read_only: bool = False
     inputs: Mapping[str, str] = field(default_factory=dict)
@@ -88,7 +89,7 @@ class ActingTool(Protocol):
     def description(self) -> str: ...
 
     @property
-    def parameters(self) -> dict[str, Any]: ...
+    def parameters(self) -> JsonSchema: ...
 
     @property
     def timeout(self) -> float:

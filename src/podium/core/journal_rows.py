@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from hashlib import sha256
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
+from msgspec import Struct
 
 from ..values.event import ActionBegan, Event, decode_entry, event_kind
+from ..values.json import Json
 
 GENESIS = b"\0" * 32
 
@@ -74,6 +76,6 @@ def find_chain_break(rows: Iterable[JournalRow]) -> str | None:
     return None
 
 
-def compute_digest(*parts: Any) -> str:
+def compute_digest(*parts: Struct | Json) -> str:
     """Return a short hash of plain values, the same in every process and release."""
     return sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()[:16]

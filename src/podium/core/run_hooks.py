@@ -21,6 +21,7 @@ from ..values.action import Action
 from ..values.agent import Agent
 from ..values.event import HookRan, PermissionAsked, ToolUse
 from ..values.hook import Hook, HookEvent, HookOutcome, HookTable
+from ..values.json import JsonObject
 from ..values.plain_text import truncate_text
 from .engine import ToolAnswer
 from .journal_rows import compute_digest
@@ -84,7 +85,7 @@ class RunHooks:
         own = self._hooks_of_agent(agent)
         return ActionHooks(self, agent, own) if own or self._hooks else None
 
-    async def report_run(self, event: HookEvent, fields: Mapping[str, Any]) -> None:
+    async def report_run(self, event: HookEvent, fields: JsonObject) -> None:
         """Call the hooks for an event of the whole run."""
         place = Scope(self._timeline, "", operation="", digest="")
         for hook in self._hooks.get(event, ()):
@@ -99,7 +100,7 @@ class RunHooks:
         hook: Hook,
         event: HookEvent,
         place: Scope,
-        fields: Mapping[str, Any],
+        fields: JsonObject,
         *,
         about: str = "",
         agent: str = "",
@@ -119,7 +120,7 @@ class RunHooks:
         self._called.add(step.path)
         payload = self._encode_payload(hook, event, fields)
         # A pause does not block the hooks of the whole run: those at its end must run even if a pause was requested.
-        effect: AbstractAsyncContextManager[Any] = self._timeline.work.effect if place.path else nullcontext()
+        effect: AbstractAsyncContextManager[None] = self._timeline.work.effect if place.path else nullcontext()
         with self._timeline.work.timeouts.pause_timeouts(place.path):
             async with effect:
                 await self._timeline.wait_written()
@@ -137,7 +138,7 @@ class RunHooks:
             )
         )
 
-    def _encode_payload(self, hook: Hook, event: HookEvent, fields: Mapping[str, Any]) -> bytes:
+    def _encode_payload(self, hook: Hook, event: HookEvent, fields: JsonObject) -> bytes:
         given = {"event": event, "run": self._timeline.run, "repo": self._repo, **fields}
         if hook.is_foreign:
             given |= _build_foreign_input(event, given)
@@ -166,7 +167,7 @@ class ActionHooks:
     async def report_answer(self, call: ToolUse, place: Scope, answer: ToolAnswer) -> None:
         """Call the hooks for a tool call whose answer is recorded."""
         for hook, owner in self._select_hooks("after_tool", call.name):
-            fields = {
+            fields: JsonObject = {
                 "agent": self._agent,
                 "tool": call.name,
                 "arguments": call.arguments,
@@ -211,7 +212,7 @@ def describe_denial(ran: HookRan) -> str:
     return f"it was denied because a hook failed: {ran.reason}"
 
 
-def _build_action_input(action: Action) -> dict[str, Any]:
+def _build_action_input(action: Action) -> JsonObject:
     return {
         "agent": action.agent,
         "tool": action.tool,
@@ -221,7 +222,7 @@ def _build_action_input(action: Action) -> dict[str, Any]:
     }
 
 
-def _build_foreign_input(event: HookEvent, given: Mapping[str, Any]) -> dict[str, Any]:
+def _build_foreign_input(event: HookEvent, given: Mapping[str, Any]) -> JsonObject:
     """Return a hook's input in the format of another program, for hooks from that program's agent files."""
     arguments = dict(given.get("arguments", {}))
     if "path" in arguments:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 from ..values.errors import JournalMismatch
 from ..values.event import Event, event_kind
+from ..values.json import Json
 from .journal_rows import compute_digest
 from .timeline import Timeline
 
@@ -29,7 +30,7 @@ class Scope:
         self.digest = digest
         self._counts: dict[str, int] = {}
 
-    def next_child(self, name: str, *about: Any) -> Scope:
+    def next_child(self, name: str, *about: Json) -> Scope:
         """Return the next child scope with this name, such as `turn#1` and then `turn#2`.
 
         The child's digest also covers the inputs in `about`.
@@ -37,7 +38,7 @@ class Scope:
         count = self._counts[name] = self._counts.get(name, 0) + 1
         return self.child(f"{name}#{count}", *about)
 
-    def child(self, segment: str, *about: Any) -> Scope:
+    def child(self, segment: str, *about: Json) -> Scope:
         """Return the child scope whose path ends in `segment`. Its digest also covers the inputs in `about`."""
         digest = compute_digest(self.digest, about) if about else self.digest
         return Scope(self.timeline, f"{self.path}/{segment}", self.operation, digest)

@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from time import monotonic
-from typing import Any
 
 from anyio import get_cancelled_exc_class
 from msgspec import structs
@@ -31,6 +30,7 @@ from ..values.event import (
     TurnResumed,
     TurnStarted,
 )
+from ..values.json import Json
 from ..values.request import replace_surrogates
 from ..values.usage import TurnLimits
 from .clock import PausableTimeout
@@ -95,7 +95,7 @@ class Session:
         """Whether a turn is running."""
         return self._lock.locked()
 
-    async def ask(self, prompt: str, *about: Any, reply_format: ReplyFormat | None = None) -> Reply:
+    async def ask(self, prompt: str, *about: Json, reply_format: ReplyFormat | None = None) -> Reply:
         """Send a prompt to the agent and return its reply; while the session is busy, wait in the queue.
 
         Raise AgentFailed if the agent gives no valid reply, or if too many prompts are waiting. `about` contains the

@@ -14,6 +14,7 @@ from msgspec import Struct
 from ..values.action import Action
 from ..values.errors import PodiumError
 from ..values.event import ToolAnswered, ToolCalled, ToolUse
+from ..values.json import Json, JsonSchema
 from ..values.request import replace_surrogates
 from .engine import Tool, ToolAnswer
 from .gate import InvalidCall
@@ -83,7 +84,7 @@ def _answer_unknown_tool(call: ToolUse, tools: Mapping[str, Tool]) -> ToolAnswer
 
 
 @lru_cache(maxsize=256)
-def build_schema(arguments_type: type[Struct]) -> dict[str, Any]:
+def build_schema(arguments_type: type[Struct]) -> JsonSchema:
     """Return the JSON schema for the arguments, without references. The schema is cached and must not be modified.
 
     The schema contains only what helps a model write a call, because it is part of every prompt. Defaults and limits
@@ -169,7 +170,7 @@ def _format_names(names: Sequence[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def canonical_arguments(arguments: Struct, **resolved: Any) -> dict[str, Any]:
+def canonical_arguments(arguments: Struct, **resolved: Json) -> dict[str, Json]:
     """Return the arguments to show and check: those that differ from their defaults, and the `resolved` values."""
-    given: dict[str, Any] = msgspec.to_builtins(arguments)
+    given: dict[str, Json] = msgspec.to_builtins(arguments)
     return given | resolved

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
@@ -13,6 +13,7 @@ from ..core.engine import Tool, ToolAnswer
 from ..core.scope import Scope
 from ..values.errors import OutsideFailed
 from ..values.event import ToolUse
+from ..values.json import Json, JsonSchema
 from .model.model_wire import Message, ModelCall
 from .model.written_call import read_written_reply
 
@@ -42,7 +43,7 @@ TOOL_NAME = "report_weather"
 CITY = "Oslo"
 CODE_WORD = "marmalade"
 COLOURS = ["blue", "green", "red"]
-SCHEMA: dict[str, Any] = {
+SCHEMA: JsonSchema = {
     "type": "object",
     "properties": {"colour": {"type": "string", "enum": COLOURS}, "percent": {"type": "integer"}},
     "required": ["colour", "percent"],
@@ -277,7 +278,7 @@ def _calls_in_text(reply: ProbeReply) -> bool:
     return read_written_reply(reply.text, {TOOL_NAME: {}}) is not None
 
 
-def _matches_schema(value: Any) -> bool:
+def _matches_schema(value: Json) -> bool:
     if not isinstance(value, dict) or set(value) != {"colour", "percent"}:
         return False
     is_integer = isinstance(value["percent"], int) and not isinstance(value["percent"], bool)

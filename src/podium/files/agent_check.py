@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
 
 from ..values.agent import Advisors, Agent, Reference
 from ..values.errors import Diagnostic
+from ..values.json import JsonSchema
 from ..values.located_yaml import quote_text
 from ..values.plain_text import join_words
 from .agent_name import suggest_names
@@ -277,7 +277,7 @@ def find_schema_mismatches(output: object, needed: object, *, place: str = "", d
     yield from find_schema_mismatches(output.get("items"), needed.get("items"), place=f"{place}[]", depth=depth + 1)
 
 
-def _compare_properties(output: dict[str, Any], needed: dict[str, Any], *, place: str, depth: int) -> Iterator[str]:
+def _compare_properties(output: JsonSchema, needed: JsonSchema, *, place: str, depth: int) -> Iterator[str]:
     """Yield a sentence for each required property that may be missing, then for each property that does not match."""
     given, wanted = _as_mapping(output.get("properties")), _as_mapping(needed.get("properties"))
     sure = _as_names(output.get("required"))
@@ -295,7 +295,7 @@ def _compare_properties(output: dict[str, Any], needed: dict[str, Any], *, place
         yield from find_schema_mismatches(given.get(name), schema, place=path, depth=depth + 1)
 
 
-def _list_types(schema: dict[str, Any]) -> frozenset[str]:
+def _list_types(schema: JsonSchema) -> frozenset[str]:
     """Return the types that a schema allows, or an empty set if it has no `type`. `number` includes `integer`."""
     named = schema.get("type")
     found = {named} if isinstance(named, str) else set(_as_names(named))
@@ -304,7 +304,7 @@ def _list_types(schema: dict[str, Any]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _as_mapping(value: object) -> dict[str, Any]:
+def _as_mapping(value: object) -> JsonSchema:
     return value if isinstance(value, dict) else {}
 
 

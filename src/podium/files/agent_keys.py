@@ -13,6 +13,7 @@ from ..system import whole_file as bounded_file
 from ..values.agent import DEFAULT_REQUIRE, Advisors, Agent, Permissions, Router, Source
 from ..values.field_reader import FieldReader, to_camel_case
 from ..values.hook import AGENT_HOOK_EVENTS
+from ..values.json import JsonSchema
 from ..values.key import Key
 from ..values.key_schema import STRING, STRINGS, accepts
 from ..values.located_yaml import ListNode, MappingNode, ScalarNode, quote_text, to_plain_value
@@ -203,7 +204,7 @@ def _read_required_count(reader: FieldReader) -> Literal["all", "any", "none"] |
 
 
 @accepts({"type": ["string", "object"]})
-def _read_data_format(reader: FieldReader) -> str | dict[str, Any]:
+def _read_data_format(reader: FieldReader) -> str | JsonSchema:
     """Return `text`, `markdown` or a JSON schema. The schema can be in a separate file."""
     if isinstance(reader.node, MappingNode):
         return _check_schema_type(reader, to_plain_value(reader.node))
@@ -215,7 +216,7 @@ def _read_data_format(reader: FieldReader) -> str | dict[str, Any]:
     return word or "text"
 
 
-def _read_schema_file(reader: FieldReader, file_name: str) -> dict[str, Any]:
+def _read_schema_file(reader: FieldReader, file_name: str) -> JsonSchema:
     """Read a schema from a file. `file_name` is relative to the agent's file.
 
     If the agent's file is in a repository, the schema must be in the repository too.
@@ -235,7 +236,7 @@ def _read_schema_file(reader: FieldReader, file_name: str) -> dict[str, Any]:
     return {}
 
 
-def _check_schema_type(reader: FieldReader, found: dict[str, Any]) -> dict[str, Any]:
+def _check_schema_type(reader: FieldReader, found: JsonSchema) -> JsonSchema:
     """Return `found` after checking its `type`. The rest of the schema is checked when a value is validated."""
     given = found.get("type", "object")
     for kind in given if isinstance(given, list) else [given]:

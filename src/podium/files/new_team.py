@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from ..values.agent import Agent, Member, Team
 from ..values.errors import Mistake
+from ..values.json import Json
 from ..values.located_yaml import quote_text
 from ..values.team_options import Mode
 from .agent_name import to_agent_name
@@ -82,15 +83,15 @@ def build_new_team(given: NewTeam, roster: Roster) -> Preset:
     return preset
 
 
-def _collect_options(name: str, given: NewTeam) -> dict[str, Any]:
+def _collect_options(name: str, given: NewTeam) -> dict[str, Json]:
     """Return the options that are set. Raise Mistake if one has no effect in the team's mode."""
-    options: dict[str, Any] = {
+    options: dict[str, Json] = {
         "worktrees": given.worktrees,
         "shared_context": given.shared_context,
         "max_iterations": given.max_iterations,
         **parse_mode_options(name, given.options),
     }
-    chosen = {key: value for key, value in options.items() if value not in (None, "")}
+    chosen: dict[str, Json] = {key: value for key, value in options.items() if value not in (None, "")}
     keys = (*chosen, *(("evaluator",) if given.evaluator else ()))
     for key in keys:
         if why := describe_idle_key(key, given.mode, keys):

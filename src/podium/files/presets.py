@@ -19,6 +19,7 @@ from ..system.locations import format_path
 from ..system.whole_file import replace_file
 from ..values.errors import Diagnostic, Mistake
 from ..values.field_reader import FieldReader, ParseContext
+from ..values.json import Json, JsonObject
 from ..values.located_yaml import ListNode, LocatedNode, MappingNode, ScalarNode, quote_text
 from ..values.team_options import Mode
 from .agent_name import make_unique_name, suggest_names
@@ -155,12 +156,12 @@ def check_preset(preset: Preset) -> None:
     _require_valid_options(msgspec.to_builtins(preset))
 
 
-def parse_mode_options(name: str, given: dict[str, Any]) -> dict[str, Any]:
+def parse_mode_options(name: str, given: JsonObject) -> JsonObject:
     """Return a team's mode options, given as in the presets file. Raise Mistake if an option is unknown or invalid."""
     if unknown := [key for key in given if key not in MANNER_KEYS]:
         known = suggest_names(unknown[0], sorted(MANNER_KEYS))
         raise Mistake(f"{name} cannot be saved: unknown option {quote_text(unknown[0])}; {known}")
-    found: dict[str, Any] = _require_valid_options({"name": name, "manner": given})["manner"]
+    found: JsonObject = _require_valid_options({"name": name, "manner": given})["manner"]
     return found
 
 
@@ -245,11 +246,11 @@ def _read_options(entry: dict[str, Any], context: ParseContext) -> dict[str, Any
     }
 
 
-def _make_reader(context: ParseContext, key: str, value: Any) -> FieldReader:
+def _make_reader(context: ParseContext, key: str, value: Json) -> FieldReader:
     return FieldReader(context=context, key=key, node=_to_node(value))
 
 
-def _to_node(value: Any, depth: int = 2) -> LocatedNode:
+def _to_node(value: Json, depth: int = 2) -> LocatedNode:
     """Convert a JSON value to a node. Values that are nested more deeply than in any valid preset are dropped."""
     match value:
         case dict():
@@ -268,7 +269,7 @@ def _to_node(value: Any, depth: int = 2) -> LocatedNode:
             return ScalarNode(line=0, kind="text", value=str(value), raw=str(value))
 
 
-def _merge_preset(old: Any, new: dict[str, Any]) -> dict[str, Any]:
+def _merge_preset(old: Any, new: dict[str, Any]) -> JsonObject:
     """Return the preset `new` with the unknown keys of the stored preset `old`."""
     if not isinstance(old, dict):
         return new
@@ -290,17 +291,17 @@ def _index_workers(workers: Any) -> dict[tuple[str, int], Any]:
     return found
 
 
-def _keep_unknown_keys(old: Any, new: dict[str, Any], known: Collection[str]) -> dict[str, Any]:
+def _keep_unknown_keys(old: Json, new: JsonObject, known: Collection[str]) -> dict[str, Json]:
     theirs = {key: value for key, value in old.items() if key not in known} if isinstance(old, dict) else {}
     return {**new, **theirs}
 
 
-def _has_name(entry: Any, name: str) -> bool:
+def _has_name(entry: Json, name: str) -> bool:
     found = entry.get("name") if isinstance(entry, dict) else None
     return isinstance(found, str) and found.casefold() == name.casefold()
 
 
-def _validate_file(stored: dict[str, Any]) -> _PresetsFile:
+def _validate_file(stored: JsonObject) -> _PresetsFile:
     return msgspec.convert(stored, _PresetsFile)
 
 
@@ -319,7 +320,7 @@ def _read_file(home: Path) -> dict[str, Any]:
         ) from error
 
 
-def _write_file(home: Path, stored: dict[str, Any]) -> None:
+def _write_file(home: Path, stored: JsonObject) -> None:
     replace_file(home / PRESETS_FILE, msgspec.json.format(msgspec.json.encode(stored), indent=1))
 
 

@@ -33,6 +33,7 @@ from ..engines.model.providers import (
 from ..system.locations import find_home_folder, find_repo
 from ..values.agent import Agent, Budget, Permissions
 from ..values.errors import Mistake
+from ..values.json import Json, JsonObject
 from ..values.store_address import StoreAddress, is_postgres_url, make_postgres_address, require_known_queue
 from ..values.usage import DEFAULT_TURN_LIMITS, TurnLimits, Unattended
 from .always_allow_rules import load_allowed_rules
@@ -170,13 +171,13 @@ class Settings(FileSettings, frozen=True, kw_only=True):
         rules = Rules(allow=mine.allow, ask=mine.ask, deny=mine.deny)
         return narrow_rules(rules, Rules(ask=self.narrowing.ask, deny=self.narrowing.deny))
 
-    def to_record(self) -> dict[str, Any]:
+    def to_record(self) -> dict[str, Json]:
         """Return the settings that a run records so that it resumes unchanged. They contain no secrets."""
         kept = {key: msgspec.to_builtins(getattr(self, key)) for key in RECORDED_FIELDS}
         seconds = None if math.isinf(self.approval_seconds) else self.approval_seconds
         return kept | {"base_url": without_credentials(self.base_url), "approval_seconds": seconds}
 
-    def with_record(self, recorded: Mapping[str, Any]) -> Settings:
+    def with_record(self, recorded: JsonObject) -> Settings:
         """Return these settings, overridden by those that a run recorded. Current ask and deny rules still apply."""
         mine = structs.replace(self, base_url=without_credentials(self.base_url))
         then = {key: msgspec.convert(recorded[key], kind) for key, kind in RECORDED_FIELDS.items() if key in recorded}

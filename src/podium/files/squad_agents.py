@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from msgspec import structs
 
 from ..system.locations import format_path
 from ..values.agent import Agent, Member, Source, Team
 from ..values.errors import Diagnostic, Mistake
+from ..values.json import Json
 from ..values.located_yaml import quote_text
 from ..values.plain_text import join_words
 from ..values.tool_table import DEFAULT_WORKER_TOOLS
@@ -205,7 +206,7 @@ def _warn_about_idle_keys(preset: Preset, location: _TeamLocation) -> Iterator[D
 
 def _build_lead(preset: Preset, location: _TeamLocation, members: Sequence[Member], model: str) -> Agent:
     names = [member.name or member.agent for member in members]
-    options: dict[str, Any] = {
+    options: dict[str, Json] = {
         "shared_context": preset.shared_context,
         "routing": preset.routing_context,
         "worktrees": preset.worktrees,

@@ -277,7 +277,7 @@ def _replace_worker(preset: Preset, place: int, changes: Mapping[str, str]) -> P
 
 
 def _replace_member(team: squad.Team, place: int, changes: Mapping[str, str]) -> squad.Team:
-    known: dict[str, Any] = {"shortened": False} if "prompt" in changes else {}
+    known: dict[str, bool] = {"shortened": False} if "prompt" in changes else {}
     changed = structs.replace(team.members[place], **changes, **known)
     return structs.replace(team, members=(*team.members[:place], changed, *team.members[place + 1 :]))
 

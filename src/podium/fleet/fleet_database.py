@@ -89,7 +89,7 @@ class DatabaseConnection:
         self._url = url
         self._answer_seconds = answer_seconds
         self._lock = asyncio.Lock()
-        self._connection: AsyncConnection[Any] | None = None
+        self._connection: AsyncConnection | None = None
 
     async def fetch(self, query: str, *values: object) -> list[dict[str, object]]:
         """Execute a statement with the parameters $1, $2 and so on, and return its rows."""
@@ -99,7 +99,7 @@ class DatabaseConnection:
         """Execute a statement that returns no rows, or whose rows do not matter."""
         await self._execute(query, values)
 
-    async def open(self) -> tuple[AsyncConnection[Any], bool]:
+    async def open(self) -> tuple[AsyncConnection, bool]:
         """Return the open connection, and whether it is new. Raise PlacementUnavailable if it cannot be opened."""
         if self._connection is not None and not self._connection.closed:
             return self._connection, False
@@ -360,13 +360,13 @@ def _is_paused(line: object) -> bool:
     return not isinstance(event, RunPaused) or not is_startable(event, now=time.time())
 
 
-def _cut_connection(connection: AsyncConnection[Any]) -> None:
+def _cut_connection(connection: AsyncConnection) -> None:
     """Shut down the socket of a connection, so that anything waiting for an answer fails at once."""
     with suppress(psycopg.Error, OSError), socket.socket(fileno=os.dup(connection.fileno())) as raw:
         raw.shutdown(socket.SHUT_RDWR)
 
 
-def _has_input(connection: AsyncConnection[Any]) -> bool:
+def _has_input(connection: AsyncConnection) -> bool:
     """Return whether the server has sent something, or has closed the connection."""
     if connection.closed:
         return False

@@ -8,7 +8,6 @@ from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from anyio import create_task_group
 from anyio.abc import TaskGroup
@@ -20,6 +19,7 @@ from ..system.checkouts import find_checkouts
 from ..values.action import Action
 from ..values.errors import Mistake
 from ..values.event import ToolUse
+from ..values.json import JsonObject, JsonSchema
 from ..values.plain_text import escape_unprintable, truncate_text
 from ..values.worker_task import RunCheckout, list_folders
 from .server_place import OpenInSandbox, ServerPlace
@@ -178,7 +178,7 @@ class McpTool:
         return self.definition.description or f"The tool {self.definition.name} from {self.shared.server.name}."
 
     @property
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> JsonSchema:
         return {"type": "object", **self.definition.parameters}
 
     @property
@@ -214,7 +214,7 @@ class McpTool:
         return None if is_harmless and self.shared.server.source == "user" else make_interrupted_answer(self.name)
 
 
-def _find_schema_errors(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> Iterator[str]:
+def _find_schema_errors(schema: JsonSchema, arguments: JsonObject) -> Iterator[str]:
     from referencing.exceptions import Unresolvable  # imported here, because only runs with MCP tools need it
 
     try:

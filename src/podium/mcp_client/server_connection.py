@@ -41,6 +41,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from .. import __version__
 from ..core.engine import ToolAnswer
 from ..values.errors import Mistake, find_first_error
+from ..values.json import JsonObject
 from ..values.plain_text import cut_middle, escape_unprintable, truncate_text
 from .server_place import ServerPlace
 from .server_process import ServerProcess, launch_server_process
@@ -180,7 +181,7 @@ class Connection:
                 raise
 
     async def call_tool(
-        self, tool: str, arguments: Mapping[str, Any], *, is_callable: Callable[[], bool]
+        self, tool: str, arguments: JsonObject, *, is_callable: Callable[[], bool]
     ) -> ToolAnswer | None:
         """Call a tool and return its answer, or None if `is_callable` returns False.
 

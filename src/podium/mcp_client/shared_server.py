@@ -6,9 +6,9 @@ definitions at the start and whenever they change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from anyio import to_thread
 from anyio.abc import TaskGroup
@@ -17,6 +17,7 @@ from ..core.engine import ToolAnswer
 from ..files.checkout_content import join_paths
 from ..files.trust import TrustRecord
 from ..values.errors import Mistake
+from ..values.json import JsonObject
 from ..values.mcp_server import McpServer, build_tool_trust_name
 from ..values.plain_text import escape_unprintable, truncate_text
 from .server_place import ServerPlace
@@ -100,7 +101,7 @@ class SharedServer:
         if distrust:
             raise ServerUnavailable(distrust)
 
-    async def call_tool(self, tool: str, arguments: Mapping[str, Any]) -> ToolAnswer:
+    async def call_tool(self, tool: str, arguments: JsonObject) -> ToolAnswer:
         """Call a tool and return its result, or an error result that says why the call failed."""
         try:
             connection = await self.open_connection()

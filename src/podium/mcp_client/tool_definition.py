@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from ..values.json import JsonSchema
 from ..values.plain_text import escape_unprintable, truncate_text
 
 MOST_CHECKS = 20_000
@@ -37,7 +38,7 @@ class ToolDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     name: str
     description: str = ""
-    parameters: dict[str, Any] = {}
+    parameters: JsonSchema = {}
     is_read_only: bool = False
     is_idempotent: bool = False
 
@@ -104,12 +105,12 @@ def _describe_changes(trusted: ToolDefinition, now: ToolDefinition) -> Iterator[
             yield f"it {claims} to be {hint.removeprefix('is_').replace('_', '-')}"
 
 
-def _read_properties(definition: ToolDefinition) -> dict[str, Any]:
+def _read_properties(definition: ToolDefinition) -> JsonSchema:
     found = definition.parameters.get("properties")
     return found if isinstance(found, dict) else {}
 
 
-def _without_properties(definition: ToolDefinition) -> dict[str, Any]:
+def _without_properties(definition: ToolDefinition) -> JsonSchema:
     return {key: value for key, value in definition.parameters.items() if key != "properties"}
 
 
@@ -128,7 +129,7 @@ def _encode_json(value: object) -> str:
     return msgspec.json.encode(value, order="sorted").decode()
 
 
-def iter_schema_errors(schema: Mapping[str, Any], value: object) -> Iterator[tuple[str, str]]:
+def iter_schema_errors(schema: JsonSchema, value: object) -> Iterator[tuple[str, str]]:
     """Yield the location and message of each error in a value.
 
     Raise TooComplex if the schema needs too many checks, and Unresolvable if a reference in it cannot be resolved.

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..core.decision_state import ABSTAIN, LONGEST_OPTION, DecisionState, judge_ballot
 from ..core.engine import Tool, ToolAnswer
 from ..core.scope import Scope
 from ..values.event import KINDS, BallotCast, BallotRefused, DecisionProposed, ToolUse
+from ..values.json import JsonObject, JsonSchema
 from ..values.plain_text import join_words, truncate_text
 from .json_output import find_json
 
@@ -39,7 +40,7 @@ class Ballot(NamedTuple):
     consequences: str = ""
 
     @classmethod
-    def from_arguments(cls, arguments: Mapping[str, Any]) -> Ballot:
+    def from_arguments(cls, arguments: JsonObject) -> Ballot:
         """Build a ballot from the arguments of a tool call, or from a JSON object."""
         texts = (arguments.get(name) for name in ("option", "reason", "consequences"))
         return cls(*(one.strip() if isinstance(one, str) else "" for one in texts))
@@ -189,7 +190,7 @@ def make_decide_tool(options: Sequence[str]) -> Tool:
     )
 
 
-def _make_choice_schema(options: Sequence[str], more: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def _make_choice_schema(options: Sequence[str], more: Mapping[str, JsonSchema] | None = None) -> JsonSchema:
     return {
         "type": "object",
         "properties": {

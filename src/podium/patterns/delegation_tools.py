@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 from anyio import move_on_after
@@ -25,6 +25,7 @@ from ..core.tool_call import Arguments, build_schema, parse_arguments
 from ..values.agent import Budget
 from ..values.errors import AgentFailed
 from ..values.event import MessageReceived, MessageSent, ToolUse, WorkerReturned, WorkerSent
+from ..values.json import JsonSchema
 from ..values.operation_path import parse_team_operation
 from ..values.plain_text import join_words
 from ..values.request import describe_outcome
@@ -253,14 +254,14 @@ class _WorkerDelegation:
         return ToolAnswer(text=f"You have no worker on {branch!r}; your workers are on: {there}.", is_error=True)
 
 
-def _string_schema(description: str) -> dict[str, Any]:
+def _string_schema(description: str) -> JsonSchema:
     return {"type": "string", "description": description}
 
 
 def _make_tool(
     name: str,
     description: str,
-    fields: dict[str, dict[str, Any]],
+    fields: dict[str, JsonSchema],
     argument_type: type[G],
     act: Callable[[G, Scope], Awaitable[ToolAnswer]],
 ) -> Tool:

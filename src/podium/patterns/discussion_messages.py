@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ import msgspec
 from ..core.engine import Tool, ToolAnswer
 from ..core.scope import Scope
 from ..values.event import Broadcast, ToolUse, Voted
+from ..values.json import Json
 from ..values.plain_text import truncate_text
 
 LONGEST_QUOTE = 200
@@ -28,7 +29,7 @@ def _make_event_tool(
     name: str,
     description: str,
     fields: dict[str, str],
-    parse_event: Callable[[dict[str, Any]], Broadcast | Voted] | None,
+    parse_event: Callable[[Mapping[str, Any]], Broadcast | Voted] | None,
 ) -> Tool:
     """Create a tool that records an event. Without `parse_event`, it records nothing, and the caller handles the call.
 
@@ -141,7 +142,7 @@ def _consists_of_calls(text: str, tools: Collection[str]) -> bool:
     return calls > 0 and not _FRAME.sub("", "".join(rest))
 
 
-def _is_call(found: Any, tools: Collection[str]) -> bool:
+def _is_call(found: Json, tools: Collection[str]) -> bool:
     call = found["function"] if isinstance(found, dict) and isinstance(found.get("function"), dict) else found
     if not isinstance(call, dict) or call.get("name") not in tools:
         return False
@@ -151,7 +152,7 @@ def _is_call(found: Any, tools: Collection[str]) -> bool:
 def make_member_broadcast_tool(author: str, number: int) -> Tool:
     """Create the tool that a member uses to broadcast a message in round `number`."""
 
-    def parse_broadcast(arguments: dict[str, Any]) -> Broadcast:
+    def parse_broadcast(arguments: Mapping[str, Any]) -> Broadcast:
         return Broadcast(author=author, round=number, text=arguments["message"])
 
     return _make_broadcast_tool(parse_broadcast)
@@ -160,7 +161,7 @@ def make_member_broadcast_tool(author: str, number: int) -> Tool:
 def make_member_vote_tool(author: str, number: int) -> Tool:
     """Create the tool that a member uses to vote in round `number`. A vote ends the member's turn."""
 
-    def parse_vote(arguments: dict[str, Any]) -> Voted:
+    def parse_vote(arguments: Mapping[str, Any]) -> Voted:
         reason = str(arguments.get("reason", ""))
         return Voted(author=author, round=number, ready=arguments["ready"], reason=reason)
 

@@ -11,10 +11,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from msgspec import Struct
 
+from ..values.json import Json
 from ..values.plain_text import emoji_characters, strip_emoji
 
 MARKER = re.compile(r"@worker:", re.IGNORECASE | re.ASCII)
@@ -226,7 +227,7 @@ def _find_array_in_prose(text: str, names: _WorkerNames) -> _ArrayMatch:
     return _ArrayMatch(Plan([], []), 0, 0)
 
 
-def _decode_array(text: str, place: int) -> tuple[list[Any] | None, int]:
+def _decode_array(text: str, place: int) -> tuple[list[Json] | None, int]:
     """Return the array that starts at `place`, or None, and the position to continue from."""
     try:
         found, end = _decoder.raw_decode(text, place)
@@ -235,7 +236,7 @@ def _decode_array(text: str, place: int) -> tuple[list[Any] | None, int]:
     return (found if isinstance(found, list) else None), end
 
 
-def _parse_items(found: Sequence[Any], names: _WorkerNames) -> Plan:
+def _parse_items(found: Sequence[Json], names: _WorkerNames) -> Plan:
     """Parse the items of an array. If no item looks like an assignment, return an empty plan."""
     plan = Plan([], [])
     if not any(isinstance(item, dict) and ("worker" in item or "task" in item) for item in found):

@@ -20,27 +20,28 @@ from ..core.operation import Operation
 from ..core.session import Session
 from ..values.agent import Agent
 from ..values.errors import Mistake
+from ..values.json import JsonSchema
 from ..values.request import Answer
 
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ..core.engine import ReplyFormat
 
-TEXT: dict[str, Any] = {"type": "string"}
-TEXTS: dict[str, Any] = {"type": "array", "items": TEXT}
+TEXT: JsonSchema = {"type": "string"}
+TEXTS: JsonSchema = {"type": "array", "items": TEXT}
 
 
-def make_object_schema(properties: dict[str, Any], *, optional: Iterable[str] = ()) -> dict[str, Any]:
+def make_object_schema(properties: Mapping[str, JsonSchema], *, optional: Iterable[str] = ()) -> JsonSchema:
     """Return the schema of an object with only these properties. Those in `optional` can be left out."""
     left_out = set(optional)
     required = [name for name in properties if name not in left_out]
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
-def make_choice(names: Iterable[str]) -> dict[str, Any]:
+def make_choice(names: Iterable[str]) -> JsonSchema:
     """Return the schema of a string that is one of these names."""
     return {"type": "string", "enum": list(names)}
 
@@ -77,7 +78,7 @@ class SchemaMismatch(Exception):
     """An answer that does not match the schema. The message says why."""
 
 
-async def ask_with_schema(op: Operation, session: Session, prompt: str, schema: dict[str, Any]) -> Answer:
+async def ask_with_schema(op: Operation, session: Session, prompt: str, schema: JsonSchema) -> Answer:
     """Ask the agent and return its answer, parsed and validated. Raise AgentFailed if no answer matches."""
     words = f"{prompt}\n\n[answer only with JSON that matches this schema]\n{msgspec.json.encode(schema).decode()}"
     why = ""
@@ -91,7 +92,7 @@ async def ask_with_schema(op: Operation, session: Session, prompt: str, schema: 
     raise op.make_error("failed", f"its answer does not match its output schema: {why}")
 
 
-def parse_output(text: str, schema: dict[str, Any]) -> Any:
+def parse_output(text: str, schema: JsonSchema) -> Any:
     """Parse the whole answer, or its last fenced block. Raise SchemaMismatch if it does not match the schema."""
     # Imported here because the import takes longer than most runs take to start.
     from jsonschema import ValidationError
@@ -124,7 +125,7 @@ def validate_output_schema(agent: Agent) -> None:
         ) from None
 
 
-def _make_validator(schema: dict[str, Any]) -> Validator:
+def _make_validator(schema: JsonSchema) -> Validator:
     """Create a validator for the schema. References to other documents are not followed."""
     from jsonschema.validators import validator_for
     from referencing import Registry
@@ -164,7 +165,7 @@ def _parse_json(text: str) -> Any:
 def make_assignments_format(workers: Iterable[str], *, may_answer: bool, may_complete: bool) -> ReplyFormat:
     """Return the format of a lead's plan: its assignments and, where allowed, an answer or a claim of completion."""
     item = make_object_schema({"worker": make_choice(workers), "task": TEXT})
-    properties: dict[str, Any] = {"assignments": {"type": "array", "items": item}}
+    properties: dict[str, JsonSchema] = {"assignments": {"type": "array", "items": item}}
     if may_answer:
         properties["answer"] = TEXT
     if may_complete:

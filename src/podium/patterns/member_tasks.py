@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import inf
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 from anyio import CapacityLimiter, create_task_group, current_time
@@ -132,7 +132,7 @@ def _with_isolation(agent: Agent, worktrees: str) -> Agent:
 
 def as_member(agent: Agent, member: Member) -> Agent:
     """Return the agent with the team's changes applied."""
-    changes: dict[str, Any] = {
+    changes: dict[str, str | tuple[str, ...]] = {
         "name": member.name,
         "role": member.role,
         "capabilities": member.capabilities,

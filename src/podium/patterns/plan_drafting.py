@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -30,6 +30,7 @@ from ..values.event import (
     QuestionAnswered,
     QuestionAsked,
 )
+from ..values.json import Json, JsonObject
 from ..values.plain_text import format_count, truncate_text
 from ..values.plan import PlanStep, WorkPlan
 from ..values.request import Part, Request, quote_lines
@@ -321,7 +322,7 @@ def read_plan_reply(text: str, workers: Iterable[str], *, aliases: Mapping[str, 
         problem = NO_ASSIGNMENT if find_json(text) == [] else ""
         return PlanReply(plan, text, claims_completion(text), problem)
     plan = parse_plan(msgspec.json.encode(found["assignments"]).decode(), workers, aliases=aliases)
-    answer = found["answer"].strip() if isinstance(found.get("answer"), str) else ""
+    answer = written.strip() if isinstance(written := found.get("answer"), str) else ""
     is_complete = found.get("complete") is True and not plan.assignments
     problem = "" if answer or is_complete else NO_ASSIGNMENT
     return PlanReply(plan, answer, is_complete or claims_completion(text), problem)
@@ -344,7 +345,7 @@ def is_plan(text: str, workers: Iterable[str], *, aliases: Mapping[str, str]) ->
     )
 
 
-def _iter_names(value: Any, depth: int = 0) -> Iterator[tuple[str, str]]:
+def _iter_names(value: Json, depth: int = 0) -> Iterator[tuple[str, str]]:
     """Yield the key and the name of everybody who gets a task in a JSON value."""
     if depth > MOST_LEVELS:
         return
@@ -363,6 +364,6 @@ def _encode_item(name: str) -> str:
     return msgspec.json.encode([{"worker": name, "task": "any"}]).decode()
 
 
-def _find_plan_object(text: str) -> dict[str, Any] | None:
+def _find_plan_object(text: str) -> JsonObject | None:
     found = find_json(text)
     return found if isinstance(found, dict) and isinstance(found.get("assignments"), list) else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from ..core.scope import Scope
 from ..core.session import Reply, Session
 from ..values.errors import AgentFailed
 from ..values.event import Routed, RouteRefused, ToolUse
+from ..values.json import JsonObject
 from ..values.request import Answer, Note, Request
 from ..values.tool_table import ROUTE_TO
 from .json_output import TEXT, make_choice, make_object_schema
@@ -165,7 +166,7 @@ def parse_choice(reply: Reply, destinations: Sequence[str] = ()) -> RouteChoice:
     return next(valid, None) or next(iter(choices), None) or _find_in_code(reply.text, destinations)
 
 
-def _read_object(found: dict[str, Any], destinations: Sequence[str]) -> RouteChoice | None:
+def _read_object(found: Mapping[str, Any], destinations: Sequence[str]) -> RouteChoice | None:
     """Return the choice in a JSON object, or None if the object contains no choice.
 
     The choice is the object's `agent`. If the object describes a tool call, the choice can also be the call's `agent`
@@ -173,7 +174,7 @@ def _read_object(found: dict[str, Any], destinations: Sequence[str]) -> RouteCho
     destination as the name of the tool.
     """
     call = found["function"] if isinstance(found.get("function"), dict) else found
-    arguments: dict[str, Any] = next((call[key] for key in _ARGUMENT_KEYS if isinstance(call.get(key), dict)), {})
+    arguments: Mapping[str, Any] = next((call[key] for key in _ARGUMENT_KEYS if isinstance(call.get(key), dict)), {})
     for source in (found, arguments):
         if isinstance(source.get("agent"), str) and source["agent"].strip(" ."):
             return _make_choice(source, destinations)
@@ -182,7 +183,7 @@ def _read_object(found: dict[str, Any], destinations: Sequence[str]) -> RouteCho
     return None
 
 
-def _make_choice(arguments: dict[str, Any], destinations: Sequence[str]) -> RouteChoice:
+def _make_choice(arguments: JsonObject, destinations: Sequence[str]) -> RouteChoice:
     written = arguments.get("agent")
     if written is None:
         # A model may give the argument another name, such as `destination`.
@@ -192,7 +193,7 @@ def _make_choice(arguments: dict[str, Any], destinations: Sequence[str]) -> Rout
     return RouteChoice(agent=name, reason=_read_reason(arguments))
 
 
-def _read_reason(arguments: dict[str, Any]) -> str:
+def _read_reason(arguments: JsonObject) -> str:
     return str(arguments.get("reason", ""))
 
 
@@ -234,7 +235,7 @@ _ARGUMENT_KEYS = ("arguments", "parameters")
 _decoder = json.JSONDecoder(strict=False)
 
 
-def _find_json_objects(text: str) -> Iterator[dict[str, Any]]:
+def _find_json_objects(text: str) -> Iterator[JsonObject]:
     """Yield the JSON objects in `text`, including those in code fences, in prose and in doubled braces.
 
     To limit the running time, only the beginning of a long text is searched, and only a limited number of braces is

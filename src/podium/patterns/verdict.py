@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Iterator, Sequence
+from typing import Literal
 
 from msgspec import Struct, structs
 
+from ..values.json import JsonObject
 from .dispatch import END, MARKER
 
 GROUP_COMPLETE = "[[GROUP_REFLECT_COMPLETE]]"
@@ -258,7 +259,7 @@ def _parse_score_object(text: str, *, whole: bool) -> Score | None:
     return None
 
 
-def _read_json_score(told: Mapping[str, Any]) -> float | None:
+def _read_json_score(told: JsonObject) -> float | None:
     """Return the number in an object's `score`, which may be text such as `8/10`, on the object's scale."""
     value = told["score"]
     if isinstance(value, str) and (found := _SCORE.fullmatch(f"score: {value.strip()}")) is not None and found["of"]:
@@ -269,7 +270,7 @@ def _read_json_score(told: Mapping[str, Any]) -> float | None:
     return number if number is None or whole is None else number / whole
 
 
-def _find_json_objects(text: str, *, whole: bool) -> Iterator[dict[str, Any]]:
+def _find_json_objects(text: str, *, whole: bool) -> Iterator[JsonObject]:
     place = 0
     for _ in range(1 if whole else MOST_OBJECTS):
         if (place := text.find("{", place)) < 0 or (whole and place):

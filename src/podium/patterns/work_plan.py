@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -21,6 +21,7 @@ from ..policy.rule import normalise_tool_name
 from ..values.agent import Agent
 from ..values.errors import Mistake, PodiumError
 from ..values.event import ArtifactKind, Event, SnapshotTaken
+from ..values.json import Json
 from ..values.plain_text import truncate_text
 from ..values.plan import Criterion, PlanStep, StepPolicy, WorkPlan, find_cycle
 from ..values.tool_table import DEFAULT_STEP_TOOLS
@@ -162,7 +163,7 @@ def parse_step(written: object, number: int) -> PlanStep:
         raise InvalidPlan([f"step {fields['id'][:32]!r}: {error}"]) from None
 
 
-def _iter_criteria(written: Any) -> Iterator[Any]:
+def _iter_criteria(written: Json) -> Iterator[Json]:
     """Yield each criterion as an object. A model may write a string instead of an object or the whole list."""
     listed = written if isinstance(written, list) else [written] if isinstance(written, str) else []
     for one in listed:

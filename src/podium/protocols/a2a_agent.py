@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from .. import __version__
-from ..system.json_rpc import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, RpcError
+from ..system.json_rpc import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, Params, RpcError
 from ..values.agent import Agent
 from ..values.event import Entry, PermissionAsked, QuestionAsked
 from ..values.operation_path import parse_agent_name
@@ -50,7 +50,7 @@ class RpcRequest(Struct):
 
     method: str
     id: str | int | None = None
-    params: dict[str, Any] = {}
+    params: Params = {}
 
 
 class MessagePart(Struct, rename="camel"):
@@ -103,7 +103,7 @@ def parse_rpc_request(body: bytes) -> RpcRequest:
         raise RpcError(PARSE_ERROR, f"the body is not valid JSON: {error}") from error
 
 
-def parse_send_message(params: dict[str, Any]) -> SendMessage:
+def parse_send_message(params: Params) -> SendMessage:
     """Return the message to send. Raise RpcError if it is invalid."""
     try:
         return msgspec.convert(params, SendMessage)
@@ -111,7 +111,7 @@ def parse_send_message(params: dict[str, Any]) -> SendMessage:
         raise RpcError(INVALID_PARAMS, f"the parameters are invalid: {error}") from error
 
 
-def parse_task_id(params: dict[str, Any]) -> str:
+def parse_task_id(params: Params) -> str:
     """Return the id of the task that a request is about. Raise RpcError if it has none."""
     try:
         return msgspec.convert(params, TaskQuery).id

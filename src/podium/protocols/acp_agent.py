@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +37,7 @@ from ..system.line_stream import DescriptorStream
 from ..system.locations import find_repo
 from ..values.errors import NoSuchRun
 from ..values.event import Entry, PermissionAsked
+from ..values.json import Json, JsonObject
 from ..values.request import quote_lines
 from ..views.run_report import Report
 from .acp_updates import SessionUpdates, Update, build_tool_call, message_update, text_content, user_update
@@ -44,7 +45,7 @@ from .client_runs import ClientRequests, ClientRun, ClientRuns, describe_missing
 from .conversation import find_conversation
 
 PROTOCOL_VERSION = 1
-CAPABILITIES = {
+CAPABILITIES: JsonObject = {
     "loadSession": True,
     "promptCapabilities": {"image": False, "audio": False, "embeddedContext": True},
     "mcpCapabilities": {"http": False, "sse": False},
@@ -103,7 +104,7 @@ class AcpAgent:
         self._sessions: dict[str, Session] = {}
         self.peer: JsonRpcPeer
 
-    async def handle_request(self, method: str, params: Params) -> Any:
+    async def handle_request(self, method: str, params: Params) -> Json:
         """Answer a request from the editor."""
         match method:
             case "initialize":
@@ -211,9 +212,9 @@ class AcpAgent:
             await self._send(session, update)
         return "end_turn"
 
-    async def _ask_editor(self, session: Session, call: dict[str, Any], options: Any) -> str:
+    async def _ask_editor(self, session: Session, call: JsonObject, options: Sequence[Mapping[str, str]]) -> str:
         """Show a choice to the user of the editor, and return the id of the chosen option, or an empty string."""
-        params = {"sessionId": session.id, "toolCall": call, "options": list(options)}
+        params: JsonObject = {"sessionId": session.id, "toolCall": call, "options": options}
         try:
             given = await self.peer.call("session/request_permission", params)
         except (RpcError, ConnectionEnded):

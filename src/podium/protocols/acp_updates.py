@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 
@@ -25,13 +24,14 @@ from ..values.event import (
     ToolCalled,
     TurnEnded,
 )
+from ..values.json import JsonObject
 from ..values.operation_path import parse_agent_name
 from ..values.plain_text import truncate_text
 from ..values.tool_table import TOOLS_BY_NAME
 from ..views.answer_text import AnswerText
 from ..views.request_text import escape_hidden_text, escape_in_line
 
-Update = dict[str, Any]
+Update = JsonObject
 
 LONGEST_OUTPUT = 20_000
 """The maximum number of characters of a tool's output that are sent to the editor. The timeline has the full output."""
@@ -116,7 +116,7 @@ def make_call_key(entry: Entry, action: Action) -> bytes:
     return msgspec.json.encode((entry.run, entry.operation, action.tool, action.arguments), order="sorted")
 
 
-def build_tool_call(id: str, action: Action) -> dict[str, Any]:
+def build_tool_call(id: str, action: Action) -> JsonObject:
     """Return an action as a tool call."""
     subject = next((action.arguments[key] for key in ("command", "path", "url") if key in action.arguments), "")
     return {
@@ -148,6 +148,6 @@ def _thought_update(text: str) -> Update:
     return {"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": text}}
 
 
-def text_content(text: str) -> dict[str, Any]:
+def text_content(text: str) -> JsonObject:
     """Return text as the content of a tool call."""
     return {"type": "content", "content": {"type": "text", "text": text}}

@@ -34,6 +34,7 @@ from ..values.event import (
     ToolCalled,
     WorkerSent,
 )
+from ..values.json import JsonSchema
 from ..values.operation_path import parse_agent_name
 from .client_runs import SETTLE_SECONDS, AskClient, ClientRequests, ClientRun, ClientRuns, submit_client_answer
 
@@ -42,7 +43,7 @@ MOST_ROUNDS = 8
 """The maximum number of times that a call returns requests. Many clients repeat a call at most ten times."""
 
 ToolContext = Context[Any, Any]
-PERMISSION_SCHEMA: dict[str, Any] = {
+PERMISSION_SCHEMA: JsonSchema = {
     "type": "object",
     "properties": {
         "decision": {
@@ -206,11 +207,11 @@ def _can_elicit(ctx: ToolContext) -> bool:
     return capabilities is not None and capabilities.elicitation is not None
 
 
-def build_schema(asked: Asked) -> dict[str, Any]:
+def build_schema(asked: Asked) -> JsonSchema:
     """Return the JSON schema of the form in which the user answers a request."""
     if isinstance(asked, PermissionAsked):
         return PERMISSION_SCHEMA
-    answer: dict[str, Any] = {"type": "string", "title": "Answer"}
+    answer: JsonSchema = {"type": "string", "title": "Answer"}
     if asked.choices and asked.kind == "decision":
         answer["enum"] = list(asked.choices)
     elif asked.choices:

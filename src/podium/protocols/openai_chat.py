@@ -11,17 +11,19 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from ..files.discovery import Roster
 from ..values.agent import Agent
 from ..values.errors import BadAgent, Mistake
+from ..values.json import JsonObject
 from ..values.request import Result, quote_lines, replace_surrogates
 from ..values.usage import Usage
 
 OWNER = "podium"
 RUN_PREFIX = "chatcmpl-"
 """The prefix of a completion's id, which is followed by the run's id."""
+CHUNK = "chat.completion.chunk"
 DONE = b"data: [DONE]\n\n"
 HEARTBEAT = b": waiting\n\n"
 
@@ -131,39 +133,73 @@ def find_model(roster: Roster, name: str) -> Agent:
         raise UnknownModel(str(error)) from error
 
 
-def build_model(agent: Agent) -> dict[str, Any]:
-    """Return the JSON fields that describe an agent as a model."""
-    return {
-        "id": agent.name,
-        "object": "model",
-        "created": 0,
-        "owned_by": OWNER,
-        "description": agent.description,
-        "is_team": agent.team is not None,
-    }
+class ChatModel(Struct, frozen=True, kw_only=True):
+    """An agent, described as a model."""
+
+    id: str
+    object: str = "model"
+    created: int = 0
+    owned_by: str = OWNER
+    description: str
+    is_team: bool
 
 
-def build_model_list(roster: Roster) -> dict[str, Any]:
-    """Return the JSON fields of the list of agents, each described as a model."""
-    return {"object": "list", "data": [build_model(agent) for agent in roster.agents.values()]}
+def build_model(agent: Agent) -> ChatModel:
+    """Return the description of an agent as a model."""
+    return ChatModel(id=agent.name, description=agent.description, is_team=agent.team is not None)
+
+
+class ChatModelList(Struct, frozen=True, kw_only=True):
+    """A list of agents, each described as a model."""
+
+    object: str = "list"
+    data: tuple[ChatModel, ...]
+
+
+def build_model_list(roster: Roster) -> ChatModelList:
+    """Return the list of agents, each described as a model."""
+    return ChatModelList(data=tuple(build_model(agent) for agent in roster.agents.values()))
+
+
+class CachedTokens(Struct, frozen=True):
+    """How many tokens of a prompt came from a cache."""
+
+    cached_tokens: int
+
+
+class ChatUsage(Struct, frozen=True, kw_only=True):
+    """The token usage of a run."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: CachedTokens
+
+
+class Completion(Struct, frozen=True, kw_only=True):
+    """A reply, or a chunk of one."""
+
+    id: str
+    created: int
+    model: str
+    object: str
+    choices: tuple[JsonObject, ...]
+    usage: ChatUsage | UnsetType = UNSET
 
 
 class CompletionWriter:
     """Writes the reply to one request, whole or as a stream of chunks."""
 
     def __init__(self, run: str, model: str, *, created: int) -> None:
-        self._fields = {"id": f"{RUN_PREFIX}{run}", "created": created, "model": model}
+        self._id = f"{RUN_PREFIX}{run}"
+        self._model = model
+        self._created = created
 
-    def build_completion(self, result: Result) -> dict[str, Any]:
+    def build_completion(self, result: Result) -> Completion:
         """Return the whole reply."""
         message = {"role": "assistant", "content": result.text, "refusal": None}
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
-        return {
-            **self._fields,
-            "object": "chat.completion",
-            "choices": [choice],
-            "usage": _build_usage(result.usage),
-        }
+        choice: JsonObject = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
+        return self._build("chat.completion", choice, usage=_build_usage(result.usage))
 
     def encode_opening(self) -> bytes:
         """Return the first event of a stream."""
@@ -175,24 +211,27 @@ class CompletionWriter:
 
     def encode_ending(self, result: Result, *, has_usage: bool) -> bytes:
         """Return the last events of a stream."""
-        usage = self._encode([], usage=_build_usage(result.usage)) if has_usage else b""
+        usage = encode_data(self._build(CHUNK, usage=_build_usage(result.usage))) if has_usage else b""
         return self._encode_choice({}, finish_reason="stop") + usage + DONE
 
-    def _encode_choice(self, delta: dict[str, Any], *, finish_reason: str | None = None) -> bytes:
-        return self._encode([{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}])
+    def _encode_choice(self, delta: JsonObject, *, finish_reason: str | None = None) -> bytes:
+        choice: JsonObject = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+        return encode_data(self._build(CHUNK, choice))
 
-    def _encode(self, choices: list[dict[str, Any]], **more: Any) -> bytes:
-        return encode_data({**self._fields, "object": "chat.completion.chunk", "choices": choices, **more})
+    def _build(self, kind: str, *choices: JsonObject, usage: ChatUsage | UnsetType = UNSET) -> Completion:
+        return Completion(
+            id=self._id, created=self._created, model=self._model, object=kind, choices=choices, usage=usage
+        )
 
 
-def _build_usage(usage: Usage) -> dict[str, Any]:
+def _build_usage(usage: Usage) -> ChatUsage:
     """Return the token usage of a run. Rehearsed calls are not counted."""
-    return {
-        "prompt_tokens": usage.input_tokens,
-        "completion_tokens": usage.output_tokens,
-        "total_tokens": usage.tokens,
-        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
-    }
+    return ChatUsage(
+        prompt_tokens=usage.input_tokens,
+        completion_tokens=usage.output_tokens,
+        total_tokens=usage.tokens,
+        prompt_tokens_details=CachedTokens(usage.cached_tokens),
+    )
 
 
 class ChatErrorDetails(Struct, frozen=True, kw_only=True):

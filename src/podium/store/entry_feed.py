@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..values.errors import Mistake
 from ..values.store_address import StoreAddress
+from .sql_connection import SqlRow
 from .store_connection import open_for_reading, translate_errors
 
 
@@ -112,7 +113,7 @@ class EntryFeed:
             return int(self._connection.execute("SELECT coalesce(max(id), 0) FROM mail").fetchone()[0])
 
 
-def _make_row(found: Sequence[Any]) -> FeedRow:
+def _make_row(found: SqlRow) -> FeedRow:
     """Make a row from the selected columns. The two values of its position are packed into one number."""
     return FeedRow(found[0] << 64 | found[1], *found[2:])
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
-from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -19,7 +18,7 @@ from ..values.errors import StoreCorrupt, StoreFailed
 from ..values.operation_path import parse_agent_name
 from ..values.store_address import StoreAddress
 from ..views.entry_filter import EntryFilter, find_step
-from .sql_connection import read_transaction, write_transaction
+from .sql_connection import SqlValue, Statement, read_transaction, write_transaction
 from .store_connection import open_connection, open_for_reading, translate_errors
 
 BATCH = 2000
@@ -29,7 +28,6 @@ PAGE = 200
 LOCK_SECONDS = 0.5
 """How long a query waits for other writers before it uses a temporary index."""
 
-Query = tuple[str, tuple[Any, ...]]
 Position = tuple[float, int, int]
 """The unique position of an entry: its time, the number of its run in the index, and its sequence number."""
 
@@ -193,7 +191,7 @@ SELECT_LINES = (
 )
 
 
-def build_newest_query(wanted: EntryFilter, *, before: Position | None = None) -> Query:
+def build_newest_query(wanted: EntryFilter, *, before: Position | None = None) -> Statement:
     """Return the query for a page of entries of all runs, newest first, before a position."""
     criteria, values = _build_criteria(wanted)
     if before is not None:
@@ -206,10 +204,10 @@ def build_newest_query(wanted: EntryFilter, *, before: Position | None = None) -
     )
 
 
-def _build_criteria(wanted: EntryFilter) -> Query:
+def _build_criteria(wanted: EntryFilter) -> Statement:
     """Return the conditions for the entries that a filter accepts, each preceded by AND."""
     text = ""
-    values: list[Any] = []
+    values: list[SqlValue] = []
     if wanted.since:
         text += " AND at >= ?"
         values.append(wanted.since)

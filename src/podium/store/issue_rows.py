@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, Literal
+from typing import Literal
 
 from ..values.store_address import StoreAddress
+from .sql_connection import SqlValue
 from .store_connection import open_connection, open_for_reading, translate_errors
 
 COLUMNS = (
@@ -99,7 +100,7 @@ class IssueClaims:
         sql = f"INSERT INTO issue_claim ({COLUMNS}) VALUES ({', '.join('?' * len(names))}) ON CONFLICT DO NOTHING"
         return self._execute(sql, [getattr(claim, name) for name in names], create=True) == 1
 
-    def update(self, claim: IssueClaim, **changes: Any) -> bool:
+    def update(self, claim: IssueClaim, **changes: SqlValue) -> bool:
         """Change fields of a claim. Return False, and change nothing, if its state or comment has since changed."""
         columns = ", ".join(f"{name} = ?" for name in changes)
         changed = self._execute(
@@ -127,13 +128,13 @@ class IssueClaims:
         given = (source, most) if source else (most,)
         return self._select(f"{which} ORDER BY claimed DESC, source, issue LIMIT ?", given)
 
-    def _execute(self, sql: str, values: Sequence[Any], *, create: bool = False) -> int:
+    def _execute(self, sql: str, values: Sequence[SqlValue], *, create: bool = False) -> int:
         """Run a statement and return the number of rows that it changed."""
         with translate_errors(self._store), closing(open_connection(self._store, create=create)) as connection:
             connection.set_durable(True)
             return connection.execute(sql, values).rowcount
 
-    def _select(self, which: str, values: Sequence[Any]) -> list[IssueClaim]:
+    def _select(self, which: str, values: Sequence[SqlValue]) -> list[IssueClaim]:
         if not self._store.exists():
             return []
         with translate_errors(self._store), closing(open_for_reading(self._store)) as connection:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..system.identity import read_machine_boot
 from ..values.errors import NoSuchRun, RunHeld
-from .sql_connection import SqlConnection, write_transaction
+from .sql_connection import SqlConnection, Statement, write_transaction
 from .write_statements import DELETE_OLD_OWNERS, RENEW_OWNER, TAKE_OVER_RUN
 
 LEASE_SECONDS = 30.0
@@ -58,7 +58,7 @@ def register_owner(connection: SqlConnection, owner: OwnerId) -> None:
     connection.execute(*build_lease_renewal(owner))
 
 
-def build_lease_renewal(owner: OwnerId) -> tuple[str, tuple[object, ...]]:
+def build_lease_renewal(owner: OwnerId) -> Statement:
     """Return the statement that starts or extends an owner's lease, even if the owner was deleted in the meantime."""
     process = (socket.gethostname(), _read_boot_id(), os.getpid(), read_process_start(os.getpid()))
     return (RENEW_OWNER, (owner.id, *process, owner.lease_seconds))

@@ -18,13 +18,13 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 from ..system.file_lock import hold_file_lock
 from ..system.identity import read_host_id
 from ..system.whole_file import replace_file
 from ..values.errors import Mistake, StoreFailed
 from ..values.store_address import PostgresAddress, StoreAddress
+from .sql_connection import SqlValue
 from .store_connection import open_connection, open_for_reading, translate_errors
 
 FILE = "schedule-key"
@@ -157,7 +157,7 @@ class Schedules:
                 "machine start this machine's schedules, run podium schedule start here with your own database login"
             )
 
-    def _execute(self, sql: str, values: Sequence[Any], *, create: bool = False) -> None:
+    def _execute(self, sql: str, values: Sequence[SqlValue], *, create: bool = False) -> None:
         with translate_errors(self._store), closing(open_connection(self._store, create=create)) as connection:
             connection.set_durable(True)
             connection.execute(sql, values)

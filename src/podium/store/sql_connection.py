@@ -10,7 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-Statement = tuple[str, tuple[Any, ...]]
+SqlValue = str | int | float | bytes | list[str] | None
+"""A value in a query. A list is an array of PostgreSQL."""
+SqlRow = tuple[Any, ...]
+"""A row as a database or a store file returns it, before its values are checked."""
+Statement = tuple[str, tuple[SqlValue, ...]]
 """A query and its values."""
 
 LOCK_SECONDS = 30.0
@@ -28,9 +32,9 @@ class SqlRows(Protocol):
 
     def fetchone(self) -> Any: ...
 
-    def fetchall(self) -> list[Any]: ...
+    def fetchall(self) -> list[SqlRow]: ...
 
-    def __iter__(self) -> Iterator[Any]: ...
+    def __iter__(self) -> Iterator[SqlRow]: ...
 
 
 class SqlConnection(Protocol):
@@ -69,9 +73,9 @@ class SqlConnection(Protocol):
     @property
     def in_transaction(self) -> bool: ...
 
-    def execute(self, sql: str, values: Sequence[Any] = (), /) -> SqlRows: ...
+    def execute(self, sql: str, values: Sequence[SqlValue] = (), /) -> SqlRows: ...
 
-    def executemany(self, sql: str, rows: Iterable[Sequence[Any]], /) -> object: ...
+    def executemany(self, sql: str, rows: Iterable[Sequence[SqlValue]], /) -> object: ...
 
     def close(self) -> None: ...
 

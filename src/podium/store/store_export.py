@@ -10,14 +10,13 @@ import socket
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 from ..values.errors import RunHeld
 from ..values.event import ArtifactStored, decode_entry
 from ..values.store_address import PostgresAddress, StoreAddress
 from .progress_files import forget_progress
 from .run_leases import OWNER_COLUMNS, Owner, make_owner
-from .sql_connection import SqlConnection, read_transaction, write_transaction
+from .sql_connection import SqlConnection, SqlRow, SqlValue, read_transaction, write_transaction
 from .store_connection import open_connection, open_for_reading, translate_errors
 from .store_file import TABLES, write_store_file
 
@@ -122,8 +121,8 @@ def _find_artifacts(connection: SqlConnection, where: str, run: str) -> set[str]
 
 
 def _read_pages(
-    connection: SqlConnection, store: StoreAddress, table: str, *, where: str = "TRUE", values: Sequence[Any] = ()
-) -> Iterator[list[tuple[Any, ...]]]:
+    connection: SqlConnection, store: StoreAddress, table: str, *, where: str = "TRUE", values: Sequence[SqlValue] = ()
+) -> Iterator[list[SqlRow]]:
     """Yield the rows of a table that meet a condition, in pages, without the columns used to order them."""
     keys = connection.entry_order if table == "entry" else KEYS[table]
     order, size = ", ".join(keys), PAGE_ROWS.get(table, MOST_PAGE_ROWS)
@@ -132,7 +131,7 @@ def _read_pages(
         source = "worktree" if isinstance(store, Path) else "worktree_of_host"
         names[0] = f"'{_quote(socket.gethostname())}'" if isinstance(store, Path) else "host"
     columns = ", ".join((*keys, *names))
-    last: Sequence[Any] = ()
+    last: SqlRow = ()
     while True:
         after = f" AND ({order}) > ({', '.join('?' * len(keys))})" if last else ""
         found = connection.execute(
@@ -144,7 +143,7 @@ def _read_pages(
         last = found[-1][: len(keys)]
 
 
-def _leave_out_runs(table: str, rows: list[tuple[Any, ...]], runs: Collection[str]) -> list[tuple[Any, ...]]:
+def _leave_out_runs(table: str, rows: list[SqlRow], runs: Collection[str]) -> list[SqlRow]:
     """Return the rows that do not belong to these runs."""
     if not runs or table not in TABLES_OF_RUNS:
         return rows

@@ -30,7 +30,7 @@ from ..system.whole_file import open_replacement
 from ..values.errors import Mistake, StoreCorrupt
 from ..values.store_address import StoreAddress
 from .progress_files import Progress, record_progress
-from .sql_connection import SqlConnection, write_transaction
+from .sql_connection import SqlConnection, SqlRow, SqlValue, write_transaction
 from .store_connection import open_connection, translate_errors
 
 BATCH_ROWS = 500
@@ -58,7 +58,7 @@ class _Import:
         self._is_new = not self._known and connection.read_last_group_id() <= 1
         self._groups: dict[int, int] = {}
 
-    def add_rows(self, table: str, rows: list[tuple[Any, ...]]) -> None:
+    def add_rows(self, table: str, rows: list[SqlRow]) -> None:
         """Add rows of one table, except those of runs that the store already has."""
         match table:
             case "run":
@@ -82,18 +82,18 @@ class _Import:
                 if table == "entry":
                     self._note_progress(added)
 
-    def _add_runs(self, rows: list[tuple[Any, ...]]) -> None:
+    def _add_runs(self, rows: list[SqlRow]) -> None:
         self.report.existing |= {row[0] for row in rows} & self._known
         new = [row for row in rows if row[0] not in self._known]
         self._insert("run", TABLES["run"], new)
         self.report.added |= {row[0] for row in new}
 
-    def _select_added(self, table: str, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    def _select_added(self, table: str, rows: list[SqlRow]) -> list[SqlRow]:
         place = TABLES[table].index("run")
         # A worktree does not have to belong to a run.
         return [row for row in rows if row[place] in self.report.added or (table == "worktree" and not row[place])]
 
-    def _add_group(self, id: int, kind: str, repo: str, team: str, *settings: Any) -> None:
+    def _add_group(self, id: int, kind: str, repo: str, team: str, *settings: SqlValue) -> None:
         """Add a group, or find the existing group for the same repository or team."""
         found = self._connection.execute(
             "SELECT id FROM run_group WHERE kind = ? AND repo = ? AND team = ?", (kind, repo, team)
@@ -116,7 +116,7 @@ class _Import:
             update = "UPDATE last_group SET id = ? WHERE id < ?"
         self._connection.execute(update, (id, id))
 
-    def _add_worktrees(self, rows: list[tuple[Any, ...]]) -> None:
+    def _add_worktrees(self, rows: list[SqlRow]) -> None:
         table, columns = "worktree_of_host", TABLES["worktree"]
         if isinstance(self._store, Path):
             # The worktrees of a SQLite store are on its own machine.
@@ -125,11 +125,11 @@ class _Import:
             table, columns, rows = "worktree", columns[1:], here
         self._insert(table, columns, rows, " ON CONFLICT DO NOTHING")
 
-    def _note_progress(self, rows: list[tuple[Any, ...]]) -> None:
+    def _note_progress(self, rows: list[SqlRow]) -> None:
         for run, seq, _, _, _, _, digest in rows:
             self.progress[run] = Progress(seq, digest)
 
-    def _insert(self, table: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]], conflict: str = "") -> None:
+    def _insert(self, table: str, columns: tuple[str, ...], rows: list[SqlRow], conflict: str = "") -> None:
         if rows:
             marks = ", ".join("?" * len(columns))
             self._connection.executemany(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks}){conflict}", rows)
@@ -168,7 +168,7 @@ class FileRow(NamedTuple):
     """A row of a table, with its values in the order of the columns in TABLES."""
 
     table: str
-    values: tuple[Any, ...]
+    values: SqlRow
 
 
 class _Header(Struct):
@@ -188,7 +188,7 @@ class StoreFileWriter:
         self._rows = 0
         self._write_line(_Header(podium_store=FORMAT, release=__version__, tables=TABLES))
 
-    def write_rows(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
+    def write_rows(self, table: str, rows: Sequence[SqlRow]) -> None:
         """Write rows of a table. The values of each row are in the order of the columns in TABLES."""
         is_binary = [column in BINARY_COLUMNS for column in TABLES[table]]
         for row in rows:

@@ -16,7 +16,7 @@ from typing import Literal, TypeVar
 from anyio import to_thread
 
 from ..values.store_address import StoreAddress
-from .sql_connection import SqlConnection
+from .sql_connection import SqlConnection, SqlValue
 from .store_connection import hold_lock, open_connection, translate_errors
 
 WorktreeState = Literal["making", "ready", "removing", "gone"]
@@ -138,7 +138,7 @@ class Ledger:
         return await to_thread.run_sync(run_work)
 
 
-def _query_worktrees(connection: SqlConnection, where: str, values: tuple[object, ...]) -> list[WorktreeRow]:
+def _query_worktrees(connection: SqlConnection, where: str, values: tuple[SqlValue, ...]) -> list[WorktreeRow]:
     rows = connection.execute(f"SELECT {COLUMNS} FROM worktree WHERE {where} ORDER BY id", values)
     return [
         WorktreeRow(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -18,6 +18,7 @@ from anyio import BrokenResourceError, CancelScope, ClosedResourceError, create_
 from anyio.abc import TaskGroup
 
 from ..values.errors import OutsideFailed, PodiumError
+from ..values.json import Json, JsonObject
 from .line_stream import ReadBytes, WriteBytes, iterate_lines
 
 LONGEST_MESSAGE = 64 * 1024 * 1024
@@ -34,7 +35,7 @@ CANCEL_REQUEST = "$/cancel_request"
 """The notification that asks the other side to stop handling a request."""
 
 Params = dict[str, Any]
-HandleRequest = Callable[[str, Params], Awaitable[Any]]
+HandleRequest = Callable[[str, Params], Awaitable[Json]]
 """Handles a request and returns its result. Raises RpcError to answer with an error."""
 HandleNotification = Callable[[str, Params], Awaitable[None]]
 
@@ -42,7 +43,7 @@ HandleNotification = Callable[[str, Params], Awaitable[None]]
 class RpcError(PodiumError):
     """An error response to a request: received from the other side, or to be sent to it."""
 
-    def __init__(self, code: int, message: str, data: Any = None) -> None:
+    def __init__(self, code: int, message: str, data: Json = None) -> None:
         super().__init__(message)
         self.code = code
         self.data = data
@@ -100,7 +101,7 @@ class JsonRpcPeer:
                 waiting.set_exception(ConnectionEnded(self._ended))
                 waiting.exception()  # mark the exception as retrieved, because a cancelled caller never retrieves it
 
-    async def call(self, method: str, params: Mapping[str, Any]) -> Any:
+    async def call(self, method: str, params: JsonObject) -> Any:
         """Send a request and return its result.
 
         Raise RpcError if the other side answers with an error, and ConnectionEnded if it does not answer. Cancelling a
@@ -116,7 +117,7 @@ class JsonRpcPeer:
         finally:
             del self._pending[key]
 
-    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+    async def notify(self, method: str, params: JsonObject) -> None:
         """Send a notification. Raise ConnectionEnded if the connection has ended."""
         self._require_connection()
         await self._send({"method": method, "params": params})
@@ -125,7 +126,7 @@ class JsonRpcPeer:
         if self._ended:
             raise ConnectionEnded(self._ended)
 
-    async def _send(self, message: Mapping[str, Any]) -> None:
+    async def _send(self, message: JsonObject) -> None:
         try:
             await self._write(msgspec.json.encode({"jsonrpc": "2.0", **message}) + b"\n")
         except (BrokenResourceError, ClosedResourceError, OSError):
@@ -161,7 +162,7 @@ class JsonRpcPeer:
         else:
             waiting.set_exception(_read_error(error))
 
-    async def _answer_request(self, id: object, method: str, params: Params) -> None:
+    async def _answer_request(self, id: Json, method: str, params: Params) -> None:
         key = str(id)
         response: dict[str, Any] = {"error": {"code": REQUEST_CANCELLED, "message": "the request was cancelled"}}
         try:

@@ -7,7 +7,7 @@ Agents are defined in the test itself, or are found by name in the repository or
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -74,7 +74,7 @@ class Scripted:
         self._scripts.set_script(name, says)
         return self._own_agents[name]
 
-    def says(self, agent: str, *moves: Any) -> None:
+    def says(self, agent: str, *moves: Move | str | Mapping[str, Any]) -> None:
         """Set an agent's scripted replies, one per model call.
 
         The agent can be defined with `agent`, defined by a file in the repository, or built in.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from ..engines.model.providers import PROVIDERS
+from ..engines.script import Move
 from .model_server import ModelServer, Received
 from .script_queue import MutableScriptSet
 
@@ -23,7 +24,7 @@ class ServedModel:
         self._server = server
         self._scripts = scripts
 
-    def says(self, *moves: Any, model: str | None = None) -> None:
+    def says(self, *moves: Move | str | Mapping[str, Any], model: str | None = None) -> None:
         """Set the scripted replies for all conversations or, if `model` is given, for conversations with that model.
 
         Every conversation starts at the first reply.

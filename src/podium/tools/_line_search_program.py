@@ -12,15 +12,33 @@ import stat
 import sys
 from collections import deque
 from collections.abc import Iterator
-from typing import Any
+from typing import TypedDict
 
 LARGEST_FILE = 64 * 1024 * 1024
 LONGEST_LINE = 100_000
 
 
+class Query(TypedDict):
+    """What to search for, and where."""
+
+    pattern: str
+    ignore_case: bool
+    paths: list[str]
+    context: int
+    most: int
+
+
+class Hit(TypedDict):
+    """A line that matches, or that is shown because it is near one that does."""
+
+    line: int
+    text: str
+    is_match: bool
+
+
 def main() -> None:
     """Read the query, search the files and print the hits."""
-    asked: dict[str, Any] = json.load(sys.stdin.buffer)
+    asked: Query = json.load(sys.stdin.buffer)
     expression = re.compile(asked["pattern"], re.IGNORECASE if asked["ignore_case"] else 0)
     left = asked["most"] + 1  # one more than the limit, to show that there are more hits
     for path in asked["paths"]:
@@ -33,12 +51,12 @@ def main() -> None:
         sys.stdout.flush()
 
 
-def _find_hits(path: str, expression: re.Pattern[str], context: int) -> Iterator[dict[str, Any]]:
-    before: deque[dict[str, Any]] = deque(maxlen=context)
+def _find_hits(path: str, expression: re.Pattern[str], context: int) -> Iterator[Hit]:
+    before: deque[Hit] = deque(maxlen=context)
     after = 0
     for number, raw in enumerate(_read_content(path).split(b"\n"), 1):
         text = raw.decode("utf-8", "replace").removesuffix("\r")[:LONGEST_LINE]
-        hit: dict[str, Any] = {"line": number, "text": text, "is_match": bool(expression.search(text))}
+        hit: Hit = {"line": number, "text": text, "is_match": bool(expression.search(text))}
         if hit["is_match"]:
             yield from before
             before.clear()

@@ -10,7 +10,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from msgspec import structs
 
@@ -18,6 +17,7 @@ from ..core.engine import ToolAnswer
 from ..core.gate import ActingTool, InvalidCall, PreparedCall
 from ..values.action import Action
 from ..values.event import ToolUse
+from ..values.json import JsonSchema
 
 PATH = "path"
 DIRECTORY = "directory"
@@ -35,7 +35,7 @@ class SeveralCheckouts:
         self.timeout: float = max(tool.timeout for tool in self._tools.values())
         self.is_parallel: bool = first.is_parallel
         self._has_path = PATH in first.parameters["properties"]
-        self.parameters: dict[str, Any] = first.parameters if self._has_path else _add_directory(first.parameters)
+        self.parameters: JsonSchema = first.parameters if self._has_path else _add_directory(first.parameters)
 
     async def prepare(self, call: ToolUse) -> PreparedCall:
         checkout, inner = self._route_call(call)
@@ -89,6 +89,6 @@ def _name_checkout(answer: ToolAnswer, checkout: Path) -> ToolAnswer:
     return replace(answer, text=f"[in {checkout}]\n{answer.text}")
 
 
-def _add_directory(parameters: Mapping[str, Any]) -> dict[str, Any]:
+def _add_directory(parameters: JsonSchema) -> JsonSchema:
     extra = {"type": "string", "description": "Checkout to run in; default: the primary one."}
     return {**parameters, "properties": {**parameters["properties"], DIRECTORY: extra}}

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from .errors import BadAgent
+from .json import JsonSchema
 from .key import Key
 from .plain_text import split_at_commas
 
@@ -251,14 +252,14 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ] = None
     team: Annotated[Team | None, Key("makes the agent the lead of a [team](teams.md); see below", kind="team")] = None
     input: Annotated[
-        Literal["text", "markdown"] | dict[str, Any],
+        Literal["text", "markdown"] | JsonSchema,
         Key(
             "`text`, `markdown`, a JSON schema, or the path of a `.json` file that contains a schema, relative to the "
             "agent's folder",
             kind="data format",
         ),
     ] = "text"
-    output: Annotated[Literal["text", "markdown"] | dict[str, Any], Key("as `input`", kind="data format")] = "text"
+    output: Annotated[Literal["text", "markdown"] | JsonSchema, Key("as `input`", kind="data format")] = "text"
     max_turns: Annotated[int | None, Key("maximum number of model calls per request to the agent", default="50")] = None
     timeout: Annotated[float | None, Key("maximum time in seconds")] = None
     budget: Annotated[
@@ -353,8 +354,8 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
             router: Router | Mapping[str, Any] | bool | None = None,
             advisors: Advisors | Mapping[str, Any] | Sequence[str] | None = None,
             team: Team | Mapping[str, Any] | None = None,
-            input: Literal["text", "markdown"] | dict[str, Any] = "text",
-            output: Literal["text", "markdown"] | dict[str, Any] = "text",
+            input: Literal["text", "markdown"] | JsonSchema = "text",
+            output: Literal["text", "markdown"] | JsonSchema = "text",
             max_turns: int | None = None,
             timeout: float | None = None,
             budget: Budget | Mapping[str, Any] | None = None,

@@ -5,11 +5,12 @@ apply to the teams recorded in existing runs, so they never change; newer defaul
 """
 
 from collections.abc import Collection, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import Struct, structs
 
 from .agent import EVALUATOR
+from .json import JsonObject
 from .key import Key
 
 Mode = Literal["broadcast", "sequential", "orchestrate", "reflect", "discuss", "collaborate"]
@@ -61,7 +62,7 @@ class TeamOptions(Struct, frozen=True, kw_only=True):
         return self.worktrees
 
     @classmethod
-    def choose_new_defaults(cls, options: Mapping[str, Any]) -> dict[str, Any]:
+    def choose_new_defaults(cls, options: JsonObject) -> dict[str, bool]:
         """Return the defaults for a new run with these options, if they differ from those of the fields."""
         return {}
 
@@ -118,7 +119,7 @@ class OrchestrateOptions(TeamOptions, frozen=True, kw_only=True):
     ] = False
 
     @classmethod
-    def choose_new_defaults(cls, options: Mapping[str, Any]) -> dict[str, Any]:
+    def choose_new_defaults(cls, options: JsonObject) -> dict[str, bool]:
         return {} if options.get("dispatch") == "force" else {"answer_directly": True}
 
 
@@ -140,7 +141,7 @@ class ReflectOptions(OrchestrateOptions, frozen=True, kw_only=True):
     )
 
     @classmethod
-    def choose_new_defaults(cls, options: Mapping[str, Any]) -> dict[str, Any]:
+    def choose_new_defaults(cls, options: JsonObject) -> dict[str, bool]:
         return {"fresh": False}
 
 

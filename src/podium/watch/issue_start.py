@@ -62,7 +62,11 @@ class CommentPosting:
         """
         is_in_doubt = claim.comment == "posting"
         posting = replace(claim, comment="posting", comment_at=self._now(), comment_tries=claim.comment_tries + 1)
-        record = {"comment": "posting", "comment_at": posting.comment_at, "comment_tries": posting.comment_tries}
+        record: dict[str, str | float] = {
+            "comment": "posting",
+            "comment_at": posting.comment_at,
+            "comment_tries": posting.comment_tries,
+        }
         if not await self._update(claim, **record):
             return None
         marker, url = _make_marker(claim), ""
@@ -78,7 +82,7 @@ class CommentPosting:
         await self._update(posting, comment="posted", comment_url=url)
         return replace(posting, comment="posted", comment_url=url)
 
-    async def _update(self, claim: IssueClaim, **changes: object) -> bool:
+    async def _update(self, claim: IssueClaim, **changes: str | float) -> bool:
         return await to_thread.run_sync(partial(self._claims.update, claim, **changes))
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from anyio import move_on_after, sleep, to_thread
 
@@ -192,7 +192,7 @@ class IssueWatch:
                 )
                 if await to_thread.run_sync(self._claims.add, claim):
                     self._report(WatchEvent(kind="taken", claim=claim))
-                    await self._try(self._advance_one, claim, start)
+                    await self._try_to_advance(claim, start)
 
     def _report_others(self, new: NewIssues) -> None:
         for problem in new.problems:
@@ -217,12 +217,12 @@ class IssueWatch:
         # Read the claims under the lock, because another watcher may have changed them in the meantime.
         for claim in await self._list_open():
             if claim.is_active:
-                await self._try(self._advance_one, claim, start)
+                await self._try_to_advance(claim, start)
 
-    async def _try(self, act: Callable[..., Awaitable[None]], claim: IssueClaim, *given: Any) -> None:
-        """Call `act` for an issue. If that fails, report the error; the issue keeps its state and is tried again."""
+    async def _try_to_advance(self, claim: IssueClaim, start: IssueStart) -> None:
+        """Continue an issue. If that fails, report the error; the issue keeps its state and is tried again."""
         try:
-            await act(claim, *given)
+            await self._advance_one(claim, start)
         except StoreFailed:
             raise
         except PodiumError as error:
@@ -277,7 +277,7 @@ class IssueWatch:
         if await self._update(claim, state=outcome):
             self._report(WatchEvent(kind="ended", claim=ended))
 
-    async def _update(self, claim: IssueClaim, **changes: object) -> bool:
+    async def _update(self, claim: IssueClaim, **changes: str | float) -> bool:
         return await to_thread.run_sync(partial(self._claims.update, claim, **changes))
 
     async def _post_comment(self, claim: IssueClaim) -> None:

@@ -16,7 +16,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import PIPE
-from typing import Any, Protocol
+from typing import Protocol
 
 from anyio import TASK_STATUS_IGNORED, CancelScope, Event, Lock, create_task_group, fail_after, move_on_after
 from anyio.abc import TaskGroup, TaskStatus
@@ -28,6 +28,7 @@ from ...system.json_rpc import METHOD_NOT_FOUND, ConnectionEnded, JsonRpcPeer, P
 from ...system.process_group import ChildProcess, ProgramNotStarted, start_process
 from ...system.unsandboxed_program import build_unsandboxed_environment, find_unsandboxed_program
 from ...values.errors import Mistake, OutsideFailed
+from ...values.json import Json, JsonObject
 from ...values.plain_text import escape_unprintable
 from ..coordination.coordination_router import CoordinationRouter
 from .agent_home import AgentModel
@@ -198,7 +199,7 @@ class SessionHandler(Protocol):
         """Handle one session update. Updates are handled in the order in which they arrive."""
         ...
 
-    async def answer_permission(self, params: Params) -> Any:
+    async def answer_permission(self, params: Params) -> Json:
         """Return the answer to a permission request."""
         ...
 
@@ -237,18 +238,18 @@ class AgentProcess:
             on_junk=self._keep_line,
         )
 
-    async def call(self, method: str, params: Mapping[str, Any]) -> Params:
+    async def call(self, method: str, params: JsonObject) -> Params:
         """Send a request and return its result. Raise RpcError or ConnectionEnded if there is none."""
         result = await self._peer.call(method, params)
         return result if isinstance(result, dict) else {}
 
-    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+    async def notify(self, method: str, params: JsonObject) -> None:
         """Send a notification. Raise ConnectionEnded if the agent has ended."""
         await self._peer.notify(method, params)
 
     async def initialize(self) -> None:
         """Negotiate the protocol with the agent. Raise OutsideFailed if that fails."""
-        offer = {
+        offer: JsonObject = {
             "protocolVersion": PROTOCOL_VERSION,
             "clientCapabilities": {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False},
             "clientInfo": {"name": "podium", "version": __version__},
@@ -295,7 +296,7 @@ class AgentProcess:
         if handler is not None and method == "session/update":
             await handler.receive_update(read_mapping(params, "update"))
 
-    async def _answer_request(self, method: str, params: Params) -> Any:
+    async def _answer_request(self, method: str, params: Params) -> Json:
         handler = self.handlers.get(str(params.get("sessionId")))
         if method != "session/request_permission":
             raise RpcError(METHOD_NOT_FOUND, f"Podium does not support the method {method}")
@@ -377,13 +378,13 @@ async def run_agent_process(
         raise trouble
 
 
-def read_mapping(params: Mapping[str, Any], key: str) -> Params:
+def read_mapping(params: JsonObject, key: str) -> Params:
     """Return the object under a key, or an empty one if there is none."""
     value = params.get(key)
     return value if isinstance(value, dict) else {}
 
 
-def read_objects(params: Mapping[str, Any], key: str) -> Sequence[Params]:
+def read_objects(params: JsonObject, key: str) -> Sequence[Params]:
     """Return the objects in the list under a key. Other items are left out."""
     value = params.get(key)
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

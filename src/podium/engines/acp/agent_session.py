@@ -15,6 +15,7 @@ from anyio.abc import TaskGroup
 
 from ...system.json_rpc import ConnectionEnded, Params, RpcError
 from ...values.errors import OutsideFailed
+from ...values.json import JsonObject
 from .agent_process import AgentProcess, AgentProcesses, HeldProcess, read_mapping, read_objects
 from .agent_program import AgentProgram
 from .agent_tool_call import LIST_SECONDS, PodiumTools
@@ -97,7 +98,7 @@ class AgentSession:
     async def _open_on(self, agent: AgentProcess, known: str) -> bool:
         servers = [] if self._tools is None else self._tools.connect(agent, self._program.mcp)
         self._has_servers = bool(servers)
-        place = {"cwd": self._directory, "mcpServers": servers}
+        place: JsonObject = {"cwd": self._directory, "mcpServers": servers}
         if known and agent.capabilities.get("loadSession"):
             with suppress(RpcError):  # it may have lost the session
                 loaded = await agent.call("session/load", {"sessionId": known, **place})
@@ -157,7 +158,7 @@ class AgentSession:
     async def _steer(self, agent: AgentProcess, text: str) -> bool:
         """Send the agent a message while it works on a prompt, and return whether it accepted the message."""
         only_now = {"steering": {"idleBehavior": "promptRequired"}}
-        params = {"sessionId": self.id, "prompt": [{"type": "text", "text": text}], "_meta": only_now}
+        params: JsonObject = {"sessionId": self.id, "prompt": [{"type": "text", "text": text}], "_meta": only_now}
         try:
             answer = await agent.call("_session/steering", params)
         except (RpcError, ConnectionEnded):

@@ -22,6 +22,7 @@ from typing import Any
 
 from ...core.engine import EngineAction, Tool
 from ...system.json_rpc import Params
+from ...values.json import JsonObject
 from ...values.request import replace_surrogates
 from ...values.tool_table import CHANGING_TOOLS
 from ..coordination.coordination_router import PATH, Application
@@ -299,7 +300,7 @@ def _find_own_name(message: Params) -> str:
     return next(filter(None, names), "")
 
 
-def _hash_content(arguments: Mapping[str, Any]) -> str:
+def _hash_content(arguments: JsonObject) -> str:
     content = arguments.get("content")
     return sha256(replace_surrogates(content).encode()).hexdigest() if isinstance(content, str) else ""
 
@@ -331,7 +332,7 @@ def _format_diff(diff: Params) -> str:
     return "\n".join([*head, *context, *(f"-{line}" for line in removed), *(f"+{line}" for line in added), *rest])
 
 
-def _read_text(values: Mapping[str, Any], key: str) -> str:
+def _read_text(values: JsonObject, key: str) -> str:
     value = values.get(key)
     return value if isinstance(value, str) else ""
 

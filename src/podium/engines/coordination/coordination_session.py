@@ -20,7 +20,6 @@ from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from hmac import compare_digest
 from pathlib import Path
-from typing import Any
 
 from anyio import Event, Lock, create_task_group, move_on_after
 from anyio.abc import TaskGroup
@@ -33,6 +32,7 @@ from ...core.tool_rate_limit import RateLimit
 from ...values.action import Action
 from ...values.errors import StoreFailed, find_first_error
 from ...values.event import ActionRefused, ToolCalled, ToolUse
+from ...values.json import Json
 from ...values.tool_table import OUTSIDE_TOOLS
 from . import _stdio_shim_program
 
@@ -134,7 +134,7 @@ class CoordinationTurn:
                 if is_answered:
                     await pending.done.wait()
 
-    def start_call(self, name: str, arguments: dict[str, Any]) -> PendingCall | None:
+    def start_call(self, name: str, arguments: dict[str, Json]) -> PendingCall | None:
         """Start a call and return it. Return None if too many calls are running.
 
         If the same call is still running, or was already repeated from an earlier attempt, return that call instead.
@@ -250,7 +250,7 @@ class CoordinationSession:
         """Note that the agent has requested the list of tools."""
         self._listed.set()
 
-    async def call_tool(self, name: str, arguments: dict[str, Any]) -> ToolAnswer:
+    async def call_tool(self, name: str, arguments: dict[str, Json]) -> ToolAnswer:
         """Return the answer to a call or, if that takes too long, instructions for continuing to wait."""
         turn = self._turn
         if turn is None:

@@ -18,6 +18,7 @@ from msgspec import Struct, structs
 
 from ...core.engine import Reasoning, Text, Tool
 from ...values.event import ToolUse
+from ...values.json import Json, JsonObject
 from ...values.request import Image
 from ...values.usage import Usage
 from .http_wire import Endpoint, build_call_url
@@ -87,7 +88,7 @@ class AnthropicWire:
 # Request
 
 
-def _build_payload(call: ModelCall, *, max_tokens: int) -> dict[str, Any]:
+def _build_payload(call: ModelCall, *, max_tokens: int) -> JsonObject:
     payload: dict[str, Any] = {
         "model": call.model,
         "max_tokens": max_tokens,
@@ -156,7 +157,7 @@ def _sanitise_call_id(id: str) -> str:
 _INVALID_ID_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
 
 
-def _encode_tool(tool: Tool) -> dict[str, Any]:
+def _encode_tool(tool: Tool) -> dict[str, Json]:
     schema = {"type": "object"} | tool.parameters
     return {"name": tool.name, "description": tool.description, "input_schema": schema}
 
@@ -333,7 +334,7 @@ class AnthropicReplyFormat:
             calls=1,
         )
 
-    def encode_sealed(self, calls: Sequence[ToolUse], extra: dict[str, Any]) -> str:
+    def encode_sealed(self, calls: Sequence[ToolUse], extra: JsonObject) -> str:
         """Encode all blocks in order; return "" if the message can be rebuilt from its text and calls alone."""
         left = iter(calls)
         blocks = [

@@ -28,6 +28,7 @@ from yarl import URL
 
 from ...core.engine import Reasoning, Text
 from ...values.errors import Mistake, OutsideFailed
+from ...values.json import JsonObject
 from .failed_calls import parse_error_body
 from .model_prices import suggest_models
 from .model_wire import ModelCall, ReplyPart, estimate_call_size
@@ -77,7 +78,7 @@ class Endpoint:
     headers: Mapping[str, str]
 
     async def stream_reply(
-        self, call: ModelCall, payload: dict[str, Any], reply_format: ReplyFormat
+        self, call: ModelCall, payload: JsonObject, reply_format: ReplyFormat
     ) -> AsyncGenerator[ReplyPart, None]:
         """Send the payload and yield the parts of the reply, parsed with this format.
 

@@ -12,12 +12,13 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct
 
 from ...core.engine import Reasoning, Text, Tool
 from ...values.event import ToolUse
+from ...values.json import JsonSchema
 from ...values.request import Image
 from ...values.usage import NO_CALL_LIMITS, NO_USAGE, CallLimits, Usage
 from .providers import Provider
@@ -135,7 +136,7 @@ class ModelCall(Struct, frozen=True, kw_only=True):
     messages: tuple[Message, ...]
     tools: tuple[Tool, ...] = ()
     key: str = ""
-    schema: dict[str, Any] | None = None
+    schema: JsonSchema | None = None
     schema_tool: str = ""
     max_tokens: int | None = None
     limits: CallLimits = NO_CALL_LIMITS

@@ -15,6 +15,7 @@ from msgspec import Struct, structs
 
 from ...core.engine import Reasoning, Text, Tool
 from ...values.event import ToolUse
+from ...values.json import Json, JsonObject
 from ...values.request import Image
 from ...values.usage import Usage
 from .http_wire import Endpoint, build_call_url
@@ -91,7 +92,7 @@ class OpenAIWire:
 # Request
 
 
-def _build_payload(call: ModelCall, *, asks_usage: bool) -> dict[str, Any]:
+def _build_payload(call: ModelCall, *, asks_usage: bool) -> dict[str, Json]:
     # Several servers reject calls with both a schema and tools, so the tool that is equivalent to the schema is not
     # offered. Its description is added to the prompt, because it explains the values, such as what each agent is for.
     replaced = [tool for tool in call.tools if call.schema is not None and tool.name == call.schema_tool]
@@ -99,7 +100,7 @@ def _build_payload(call: ModelCall, *, asks_usage: bool) -> dict[str, Any]:
     messages = [_encode_message(message) for message in call.messages]
     if system := "\n\n".join(filter(None, (call.system, *(tool.description for tool in replaced)))):
         messages.insert(0, {"role": "system", "content": system})
-    payload: dict[str, Any] = {"model": call.model, "messages": messages, "stream": True}
+    payload: dict[str, Json] = {"model": call.model, "messages": messages, "stream": True}
     if asks_usage:
         payload["stream_options"] = {"include_usage": True}
     if tools:
@@ -109,7 +110,7 @@ def _build_payload(call: ModelCall, *, asks_usage: bool) -> dict[str, Any]:
     return payload
 
 
-def _encode_message(message: Message) -> dict[str, Any]:
+def _encode_message(message: Message) -> JsonObject:
     if message.role == "tool":
         return {"role": "tool", "tool_call_id": message.answers, "content": message.text}
     if message.images:
@@ -124,18 +125,18 @@ def _encode_message(message: Message) -> dict[str, Any]:
     return {"role": message.role, "content": message.text or None, "tool_calls": calls} | sealed.thinking
 
 
-def _encode_image(image: Image) -> dict[str, Any]:
+def _encode_image(image: Image) -> JsonObject:
     return {"type": "image_url", "image_url": {"url": f"data:{image.media};base64,{b64encode(image.data).decode()}"}}
 
 
-def _encode_tool_use(use: ToolUse) -> dict[str, Any]:
+def _encode_tool_use(use: ToolUse) -> dict[str, Json]:
     # Invalid arguments are sent back as {}: servers that parse earlier calls would reject the whole conversation.
     function = {"name": use.name, "arguments": encode(use.arguments).decode()}
     return {"id": use.id, "type": "function", "function": function}
 
 
-def _encode_tool(tool: Tool) -> dict[str, Any]:
-    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+def _encode_tool(tool: Tool) -> JsonObject:
+    function: JsonObject = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
     return {"type": "function", "function": function}
 
 
@@ -263,7 +264,7 @@ class OpenAIReplyFormat:
             calls=1,
         )
 
-    def encode_sealed(self, calls: Sequence[ToolUse], extra: dict[str, Any]) -> str:
+    def encode_sealed(self, calls: Sequence[ToolUse], extra: JsonObject) -> str:
         thinking = {"reasoning_content": "".join(self._thought)} if calls and self._thought else {}
         if not thinking and not extra:
             return ""

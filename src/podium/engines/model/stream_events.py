@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from ...core.engine import Reasoning, Text
 from ...values.event import ToolUse
+from ...values.json import JsonObject
 from ...values.usage import Usage
 from .failed_calls import NOT_JSON, FailureFactory, make_stream_failure
 from .model_wire import LONGEST_REPLY, ReplyEnd, ReplyPart, ToolCallPart
@@ -146,7 +147,7 @@ class ReplyFormat(Protocol):
         """Return the usage that the server reported, or None."""
         ...
 
-    def encode_sealed(self, calls: Sequence[ToolUse], extra: dict[str, Any]) -> str:
+    def encode_sealed(self, calls: Sequence[ToolUse], extra: JsonObject) -> str:
         """Return the provider data to send back with the reply; `extra` maps call ids to their provider data."""
         ...
 

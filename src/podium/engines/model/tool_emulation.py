@@ -17,6 +17,7 @@ from msgspec import structs
 
 from ...core.engine import Tool
 from ...values.errors import OutsideFailed
+from ...values.json import JsonSchema
 from ...values.plain_text import remove_line_numbers
 from .model_wire import Message, ModelCall, ReplyPart
 from .not_done import NOT_DONE
@@ -119,9 +120,7 @@ def emulate_tools(call: ModelCall, *, takes_schema: bool) -> ModelCall:
     return structs.replace(call, system=system, messages=messages, tools=(), schema=schema)
 
 
-def make_reply_schema(
-    tools: tuple[Tool, ...], answer: dict[str, Any] | None, *, can_answer: bool = True
-) -> dict[str, Any]:
+def make_reply_schema(tools: tuple[Tool, ...], answer: JsonSchema | None, *, can_answer: bool = True) -> JsonSchema:
     """Return the JSON schema of a reply: a call to one of the tools, or the answer.
 
     If `can_answer` is false, the model can only say that the task is not done instead of calling a tool.
@@ -137,11 +136,11 @@ def make_reply_schema(
     return {"anyOf": choices}
 
 
-def _make_object(**properties: dict[str, Any]) -> dict[str, Any]:
+def _make_object(**properties: JsonSchema) -> JsonSchema:
     return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
 
 
-def inline_references(schema: Mapping[str, Any]) -> dict[str, Any]:
+def inline_references(schema: JsonSchema) -> JsonSchema:
     """Return a schema with its `$defs` inlined. A recursive or unknown reference becomes `{}` (any value)."""
     definitions = schema.get("$defs", {})
 
@@ -157,7 +156,7 @@ def inline_references(schema: Mapping[str, Any]) -> dict[str, Any]:
             return resolve(definitions[name], (*open_names, name))
         return {key: resolve(item, open_names) for key, item in value.items() if key != "$defs"}
 
-    found: dict[str, Any] = resolve(dict(schema), ())
+    found: JsonSchema = resolve(dict(schema), ())
     return found
 
 
@@ -174,7 +173,7 @@ def _describe_tool(tool: Tool) -> str:
     return "\n".join(lines)
 
 
-def _describe_type(schema: Mapping[str, Any]) -> str:
+def _describe_type(schema: JsonSchema) -> str:
     if isinstance(choices := schema.get("enum"), list):
         return "one of " + ", ".join(json.dumps(one, ensure_ascii=False) for one in choices)
     if schema.get("type") == "array" and isinstance(items := schema.get("items"), dict):

@@ -17,6 +17,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from ...values.json import Json, JsonSchema
+
 LONGEST_WRITTEN_CALL = 1_000_000
 LONGEST_LITERAL = 100_000
 """The maximum length of arguments that are parsed as a Python literal if they are not JSON."""
@@ -82,7 +84,7 @@ class WrittenReply(Struct, frozen=True, kw_only=True):
     prose: str = ""
 
 
-def read_written_reply(text: str, tools: Mapping[str, Mapping[str, Any]]) -> WrittenReply | None:
+def read_written_reply(text: str, tools: Mapping[str, JsonSchema]) -> WrittenReply | None:
     """Return the calls in a reply that consists only of calls, or None for any other reply.
 
     If the calls are in `<tool_call>` tags, the reply may also contain sentences before them. At least one call must be
@@ -268,7 +270,7 @@ def _make_call(value: Any, source: str) -> WrittenCall | _Echo:
     return _read_arguments(name, arguments, source, is_certain=is_certain)
 
 
-def _is_schema(arguments: Any) -> bool:
+def _is_schema(arguments: Json) -> bool:
     return isinstance(arguments, dict) and isinstance(arguments.get("properties"), dict)
 
 
@@ -308,7 +310,7 @@ def _read_element(element: re.Match[str]) -> WrittenCall:
     return WrittenCall(name=name, arguments=found, is_untyped=True, source=element[0])
 
 
-def _with_types(call: WrittenCall, tools: Mapping[str, Mapping[str, Any]]) -> WrittenCall:
+def _with_types(call: WrittenCall, tools: Mapping[str, JsonSchema]) -> WrittenCall:
     """Return the call with its untyped arguments decoded as JSON, except where the tool's schema allows a string."""
     if not call.is_untyped:
         return call

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
 
 import psycopg
 
@@ -17,7 +16,7 @@ from ...core.journal_rows import JournalRow
 from ...values.errors import StoreFailed
 from ...values.store_address import PostgresAddress
 from ..progress_files import Progress, record_progress
-from ..sql_connection import Statement
+from ..sql_connection import SqlValue, Statement
 from ..store_write import Write
 from ..write_statements import TAKE_MAIL
 from .connection import (
@@ -100,14 +99,14 @@ class _Batch:
 
     def __init__(self, writes: Sequence[Write], host_owner: str) -> None:
         self._host_owner = host_owner
-        self._mails: list[int] = []
+        self._mails: list[SqlValue] = []
         """For each row, the id of the mailbox message that a host marks as taken when it appends the row, or 0."""
         self._before: list[Statement] = []
         self._after: list[Statement] = []
         self._rows: list[JournalRow] = []
         self._held: set[tuple[str, int]] = set()
         new: set[tuple[str, int]] = set()
-        self._new_runs: list[tuple[Any, ...]] = []
+        self._new_runs: list[tuple[SqlValue, ...]] = []
         self._urgent: dict[str, JournalRow] = {}
         """The last entry of each run that must survive a power loss."""
         self._is_durable = False
@@ -132,9 +131,9 @@ class _Batch:
 
     def send(self, connection: psycopg.Connection) -> None:
         """Write everything in one transaction and one round trip. Raise PodiumError if this host may not write it."""
-        called: list[psycopg.Cursor[Any]] = []
+        called: list[psycopg.Cursor] = []
 
-        def execute(sql: str, values: Sequence[Any]) -> None:
+        def execute(sql: str, values: Sequence[SqlValue]) -> None:
             if self._host_owner and sql in AS_HOST:
                 called.append(connection.execute(AS_HOST[sql].encode(), values))
             else:
@@ -184,7 +183,7 @@ class _Batch:
         if self._rows:
             last = self._rows[-1]
             sql = b"SELECT 1 FROM entry WHERE run = %s AND seq = %s AND hash = %s"
-            values: tuple[Any, ...] = (last.run, last.seq, last.hash)
+            values: tuple[SqlValue, ...] = (last.run, last.seq, last.hash)
         elif self._new_runs:
             run, _created, owner = self._new_runs[-1]
             sql, values = b"SELECT 1 FROM run WHERE id = %s AND owner = %s", (run, owner)

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import cache
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import psycopg
 from psycopg.pq import TransactionStatus
@@ -24,7 +24,7 @@ from psycopg.types.numeric import Int2Dumper
 
 from ...values.errors import LeaseLost, StoreFailed, StoreUnreachable
 from ...values.store_address import PostgresAddress
-from ..sql_connection import LOCK_SECONDS
+from ..sql_connection import LOCK_SECONDS, SqlValue
 from .login import AS_HOST, build_connection_options, build_gap_error, find_host_name, require_accepted
 from .schema import SCHEMA, read_schema_version, require_current_schema
 
@@ -67,7 +67,7 @@ class PostgresConnection:
     def in_transaction(self) -> bool:
         return self._connection.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR)
 
-    def execute(self, sql: str, values: Sequence[Any] = (), /) -> psycopg.Cursor[Any]:
+    def execute(self, sql: str, values: Sequence[SqlValue] = (), /) -> psycopg.Cursor:
         if self._is_host and sql in AS_HOST:
             cursor = self._connection.execute(AS_HOST[sql].encode(), values, binary=True)
             require_accepted(cursor)
@@ -83,7 +83,7 @@ class PostgresConnection:
             self._connection.close()
             self._connection = take_connection(self._store)
 
-    def executemany(self, sql: str, rows: Iterable[Sequence[Any]], /) -> None:
+    def executemany(self, sql: str, rows: Iterable[Sequence[SqlValue]], /) -> None:
         with self._connection.cursor() as cursor:
             cursor.executemany(translate_query(sql), list(rows))
 
@@ -222,7 +222,7 @@ def connect_to_database(store: PostgresAddress) -> psycopg.Connection:
 class _FlagDumper(Int2Dumper):
     """Writes True and False as 1 and 0, since flags are numbers in SQLite."""
 
-    def dump(self, obj: Any) -> bytes:
+    def dump(self, obj: bool) -> bytes:
         return b"1" if obj else b"0"
 
 

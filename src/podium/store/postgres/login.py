@@ -134,7 +134,7 @@ def build_gap_error(run: str) -> StoreCorrupt:
     )
 
 
-def require_accepted(cursor: psycopg.Cursor[Any]) -> None:
+def require_accepted(cursor: psycopg.Cursor) -> None:
     """Raise LeaseLost or StoreFailed if the database function refused this host's write."""
     names = [column.name for column in cursor.description or ()]
     rows = cursor.fetchall()

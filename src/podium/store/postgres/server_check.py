@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 import psycopg
 
@@ -20,6 +19,7 @@ from ...values.errors import StoreCorrupt
 from ...values.event import KINDS, RunEnded
 from ...values.fleet_job import LOST_SECONDS
 from ...values.store_address import PostgresAddress
+from ..sql_connection import SqlRow
 from .connection import PostgresConnection, connect_to_database, translate_postgres_errors
 from .login import is_connection_local, parse_login
 from .schema import SCHEMA, read_schema_version
@@ -130,7 +130,7 @@ def _read_hosts(connection: psycopg.Connection) -> tuple[HostCheck, ...]:
     )
 
 
-def _read_row(connection: psycopg.Connection, query: str) -> tuple[Any, ...] | None:
+def _read_row(connection: psycopg.Connection, query: str) -> SqlRow | None:
     return connection.execute(query.encode()).fetchone()
 
 

@@ -21,11 +21,12 @@ from anyio import CancelScope, create_task_group
 from msgspec import Struct
 
 from ...engines.model.model_wire import Message
-from ...engines.script import Move, MoveAttempt, Script, ToolCall, find_script, first_line, parse_script, split_text
+from ...engines.script import Move, MoveAttempt, Script, ToolCall, find_script, first_line, split_text
 from ...system.child_process import OutputBuffer, run_process
 from ...system.json_rpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, JsonRpcPeer, Params, RpcError
 from ...system.line_stream import DescriptorStream
 from ...system.whole_file import replace_file
+from ...values.json import Json
 from .tool_server import ToolServer, connect_server
 
 AfterDenial = Literal["goes_on", "ends_turn", "ignores"]
@@ -47,7 +48,7 @@ class SavedSession(Struct, kw_only=True):
     """A session on disk: its folder, its script, how many steps were played, and the conversation so far."""
 
     directory: str
-    script: list[Any] = []
+    script: tuple[Move, ...] = ()
     position: int = 0
     said: list[tuple[str, str]] = []
 
@@ -157,7 +158,7 @@ class ScriptedAgent:
         for role, text in self._sessions[id].said:
             await self._update(id, f"{role}_message_chunk", content={"type": "text", "text": text})
 
-    async def _update(self, id: str, update: str, **fields: Any) -> None:
+    async def _update(self, id: str, update: str, **fields: Json) -> None:
         await self._peer.notify("session/update", {"sessionId": id, "update": {"sessionUpdate": update, **fields}})
 
     # Prompts
@@ -166,8 +167,7 @@ class ScriptedAgent:
         session = self._sessions[id]
         text = "\n".join(str(block.get("text", "")) for block in blocks)
         if not session.script:
-            moves = self._script or find_script("", [Message(role="user", text=text)]) or ()
-            session.script = [msgspec.to_builtins(move) for move in moves]
+            session.script = self._script or find_script("", [Message(role="user", text=text)]) or ()
         session.said.append(("user", text))
         self._save(id)
         try:
@@ -196,10 +196,9 @@ class ScriptedAgent:
     def _next_move(self, session: SavedSession, prompt: str) -> Move:
         if not session.script:
             return Move(says=f"ok: {first_line(prompt)}")
-        moves = parse_script(session.script)
-        if session.position >= len(moves):
-            raise RpcError(INTERNAL_ERROR, f"the script has no more steps; it has only {len(moves)}")
-        return moves[session.position]
+        if session.position >= len(session.script):
+            raise RpcError(INTERNAL_ERROR, f"the script has no more steps; it has only {len(session.script)}")
+        return session.script[session.position]
 
     async def _say(self, id: str, session: SavedSession, move: Move) -> None:
         fault = move.fault_at(1)
@@ -257,7 +256,7 @@ class ScriptedAgent:
         return True
 
     async def _end_call(self, id: str, call_id: str, status: str, output: str) -> None:
-        content = [{"type": "content", "content": {"type": "text", "text": output}}]
+        content: Json = [{"type": "content", "content": {"type": "text", "text": output}}]
         await self._update(id, "tool_call_update", toolCallId=call_id, status=status, content=content)
 
     async def _ask(self, id: str, request: Params) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -12,6 +12,7 @@ from msgspec import Struct
 from ...engines.model.model_wire import Message, ModelCall
 from ...engines.script import compute_move_usage, make_tool_uses, stop_reason
 from ...values.event import ToolUse
+from ...values.json import Json, JsonObject, JsonSchema
 from ...values.request import Image
 from .api_reply import ModelApi, ModelRequest, ScriptedReply, make_caller_tool
 from .http_connection import encode, encode_chunk
@@ -45,7 +46,7 @@ class _Message(Struct, frozen=True):
 class _Tool(Struct, frozen=True):
     name: str = ""
     description: str = ""
-    input_schema: dict[str, Any] = {}
+    input_schema: JsonSchema = {}
 
 
 class _Request(Struct, frozen=True):
@@ -141,9 +142,9 @@ class _AnthropicRenderer:
         self._request = reply.request
         self._id = f"msg-{reply.number}"
 
-    def render_document(self) -> dict[str, Any]:
+    def render_document(self) -> dict[str, Json]:
         move = self._attempt.move
-        content: list[dict[str, Any]] = []
+        content: list[JsonObject] = []
         if move.reasoning:
             content.append({"type": "thinking", "thinking": move.reasoning, "signature": SIGNATURE})
         if move.says:
@@ -206,7 +207,7 @@ class _AnthropicRenderer:
         reason = stop_reason(self._attempt.move)
         return {"tool_calls": "tool_use", "stop": "end_turn", "length": "max_tokens"}.get(reason, reason)
 
-    def _build_message(self, **more: Any) -> dict[str, Any]:
+    def _build_message(self, **more: Json) -> dict[str, Json]:
         model = self._attempt.move.model or self._request.call.model
         message = {"id": self._id, "type": "message", "role": "assistant", "model": model}
         return message | {"content": [], "stop_reason": None, "stop_sequence": None} | more
@@ -221,18 +222,18 @@ class _AnthropicRenderer:
         }
 
 
-def _encode_tool_start(use: ToolUse) -> dict[str, Any]:
+def _encode_tool_start(use: ToolUse) -> dict[str, Json]:
     return {"type": "tool_use", "id": use.id, "name": use.name, "input": {}}
 
 
-def _encode_block_events(index: int, start: dict[str, Any], deltas: list[dict[str, Any]]) -> bytes:
+def _encode_block_events(index: int, start: JsonObject, deltas: Sequence[JsonObject]) -> bytes:
     """Return all events of a content block, from start to stop."""
     events = [_encode_event("content_block_start", index=index, content_block=start)]
     events += [_encode_event("content_block_delta", index=index, delta=delta) for delta in deltas]
     return b"".join([*events, _encode_event("content_block_stop", index=index)])
 
 
-def _encode_event(kind: str, **more: Any) -> bytes:
+def _encode_event(kind: str, **more: Json) -> bytes:
     return encode_chunk(b"event: %b\ndata: %b\n\n" % (kind.encode(), encode({"type": kind, **more})))
 
 

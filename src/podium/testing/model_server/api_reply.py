@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from ...core.engine import Tool, ToolAnswer
 from ...core.scope import Scope
 from ...engines.model.model_wire import ModelCall
 from ...engines.script import Fails, MoveAttempt, split_text
 from ...values.event import ToolUse
+from ...values.json import JsonObject, JsonSchema
 from .http_connection import STREAM_END, STREAM_HEAD, TimedResponse, build_json_response, encode
 
 
@@ -39,7 +40,7 @@ class ScriptedReply:
 class ReplyRenderer(Protocol):
     """Renders a reply in the format of one API: as one document, or as an opening, pieces of text and an ending."""
 
-    def render_document(self) -> dict[str, Any]: ...
+    def render_document(self) -> JsonObject: ...
 
     def render_opening(self) -> bytes: ...
 
@@ -110,7 +111,7 @@ def _build_stream_response(renderer: ReplyRenderer, attempt: MoveAttempt) -> Tim
     )
 
 
-def make_caller_tool(name: str, description: str, parameters: dict[str, Any]) -> Tool:
+def make_caller_tool(name: str, description: str, parameters: JsonSchema) -> Tool:
     """Return a placeholder for one of the caller's tools, which this server cannot run."""
     return Tool(name=name, description=description, parameters=parameters, answer=_refuse_tool_call)
 

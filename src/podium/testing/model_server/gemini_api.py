@@ -15,6 +15,7 @@ from msgspec import Struct
 from ...engines.model.model_wire import Message, ModelCall
 from ...engines.script import compute_move_usage, make_tool_uses, stop_reason
 from ...values.event import ToolUse
+from ...values.json import Json, JsonObject, JsonSchema
 from .api_reply import ModelApi, ModelRequest, ScriptedReply, make_caller_tool
 from .http_connection import encode, encode_chunk
 
@@ -50,7 +51,7 @@ class _Content(Struct, frozen=True):
 class _Declaration(Struct, frozen=True, rename="camel"):
     name: str
     description: str = ""
-    parameters_json_schema: dict[str, Any] = {}
+    parameters_json_schema: JsonSchema = {}
 
 
 class _Tools(Struct, frozen=True, rename="camel"):
@@ -111,9 +112,11 @@ class _GeminiRenderer:
         self._attempt = reply.attempt
         self._request = reply.request
         uses = make_tool_uses(reply.attempt)
-        self._calls = [{"functionCall": {"id": use.id, "name": use.name, "args": use.arguments}} for use in uses]
+        self._calls: list[JsonObject] = [
+            {"functionCall": {"id": use.id, "name": use.name, "args": use.arguments}} for use in uses
+        ]
 
-    def render_document(self) -> dict[str, Any]:
+    def render_document(self) -> dict[str, Json]:
         says = self._attempt.move.says
         return self._end(*([{"text": says}] if says else []), *self._calls)
 
@@ -126,7 +129,7 @@ class _GeminiRenderer:
     def render_ending(self) -> bytes:
         return _encode_data(self._end(*self._calls))
 
-    def _end(self, *parts: dict[str, Any]) -> dict[str, Any]:
+    def _end(self, *parts: JsonObject) -> dict[str, Json]:
         """Return a document with these parts, the stop reason and the usage."""
         move = self._attempt.move
         spent = compute_move_usage(move, self._request.call)

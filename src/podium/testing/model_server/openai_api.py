@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -13,6 +12,7 @@ from ...engines.model.model_wire import Message, ModelCall
 from ...engines.model.stream_events import parse_tool_use
 from ...engines.script import compute_move_usage, make_tool_uses, stop_reason
 from ...values.event import ToolUse
+from ...values.json import Json, JsonObject, JsonSchema
 from ...values.request import Image
 from .api_reply import ModelApi, ModelRequest, ScriptedReply, make_caller_tool
 from .http_connection import encode, encode_chunk
@@ -24,7 +24,7 @@ class _Function(Struct, frozen=True):
     name: str = ""
     description: str = ""
     arguments: str = ""
-    parameters: dict[str, Any] = {}
+    parameters: JsonSchema = {}
 
 
 class _FunctionEntry(Struct, frozen=True):
@@ -63,7 +63,7 @@ class _StreamOptions(Struct, frozen=True):
 
 
 class _JsonSchema(Struct, frozen=True):
-    schema: dict[str, Any] | None = None
+    schema: JsonSchema | None = None
 
 
 class _ResponseFormat(Struct, frozen=True):
@@ -144,14 +144,16 @@ class _OpenAIRenderer:
         self._id = f"chatcmpl-{reply.number}"
         self._model = reply.attempt.move.model or reply.request.call.model
 
-    def render_document(self) -> dict[str, Any]:
+    def render_document(self) -> dict[str, Json]:
         move = self._attempt.move
-        message: dict[str, Any] = {"role": "assistant", "content": move.says or None}
+        message: dict[str, Json] = {"role": "assistant", "content": move.says or None}
         if move.reasoning:
             message["reasoning_content"] = move.reasoning
         if move.calls:
-            message["tool_calls"] = [_encode_tool_use(use) for use in make_tool_uses(self._attempt)]
-        choice = {"index": 0, "message": message, "finish_reason": stop_reason(move)}
+            message["tool_calls"] = [
+                _encode_tool_use(use, arguments=_encode_arguments(use)) for use in make_tool_uses(self._attempt)
+            ]
+        choice: JsonObject = {"index": 0, "message": message, "finish_reason": stop_reason(move)}
         return self._build_document("chat.completion", choice) | {"usage": self._format_usage()}
 
     def render_opening(self) -> bytes:
@@ -167,24 +169,23 @@ class _OpenAIRenderer:
         if self._attempt.fault == "garbled" and not self._attempt.move.calls:
             end += encode_chunk(b'data: {"choices": [{"delta": {"content": "br\n\n')
         for n, use in enumerate(make_tool_uses(self._attempt)):
-            whole = _encode_tool_use(use)
-            text = whole["function"]["arguments"]
-            opened = {"index": n, **whole, "function": {"name": use.name, "arguments": ""}}
-            deltas = [opened, *({"index": n, "function": {"arguments": part}} for part in (text[:7], text[7:]) if part)]
+            text = _encode_arguments(use)
+            deltas: list[JsonObject] = [{"index": n, **_encode_tool_use(use, arguments="")}]
+            deltas += [{"index": n, "function": {"arguments": part}} for part in (text[:7], text[7:]) if part]
             end += b"".join(self._encode_delta({"tool_calls": [delta]}) for delta in deltas)
         end += self._encode_delta({}, finish=stop_reason(self._attempt.move))
         if self._request.wants_usage:
             end += _encode_data(self._build_document("chat.completion.chunk") | {"usage": self._format_usage()})
         return end + encode_chunk(b"data: [DONE]\n\n")
 
-    def _encode_delta(self, delta: dict[str, Any], *, finish: str | None = None) -> bytes:
-        choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    def _encode_delta(self, delta: JsonObject, *, finish: str | None = None) -> bytes:
+        choice: JsonObject = {"index": 0, "delta": delta, "finish_reason": finish}
         return _encode_data(self._build_document("chat.completion.chunk", choice))
 
-    def _build_document(self, kind: str, *choices: object) -> dict[str, Any]:
+    def _build_document(self, kind: str, *choices: JsonObject) -> dict[str, Json]:
         return {"id": self._id, "object": kind, "created": 0, "model": self._model, "choices": choices}
 
-    def _format_usage(self) -> dict[str, Any]:
+    def _format_usage(self) -> dict[str, Json]:
         spent = compute_move_usage(self._attempt.move, self._request.call)
         return {
             "prompt_tokens": spent.input_tokens,
@@ -194,8 +195,11 @@ class _OpenAIRenderer:
         }
 
 
-def _encode_tool_use(use: ToolUse) -> dict[str, Any]:
-    arguments = use.unreadable or encode(use.arguments).decode()
+def _encode_arguments(use: ToolUse) -> str:
+    return use.unreadable or encode(use.arguments).decode()
+
+
+def _encode_tool_use(use: ToolUse, *, arguments: str) -> JsonObject:
     return {"id": use.id, "type": "function", "function": {"name": use.name, "arguments": arguments}}
 
 

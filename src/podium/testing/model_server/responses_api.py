@@ -7,7 +7,6 @@ is passed to it. In a script, a tool in a namespace is called `NAMESPACE__TOOL`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -17,6 +16,7 @@ from ...engines.model.model_wire import Message, ModelCall
 from ...engines.model.stream_events import parse_tool_use
 from ...engines.script import compute_move_usage, make_tool_uses, stop_reason
 from ...values.event import ToolUse
+from ...values.json import Json, JsonObject, JsonSchema
 from .api_reply import ModelApi, ModelRequest, ScriptedReply, make_caller_tool
 from .http_connection import encode, encode_chunk
 
@@ -25,7 +25,7 @@ class _Tool(Struct, frozen=True):
     type: str = ""
     name: str = ""
     description: str = ""
-    parameters: dict[str, Any] | None = None
+    parameters: JsonSchema | None = None
     tools: list[_Tool] | None = None
 
 
@@ -138,14 +138,20 @@ class _ResponsesRenderer:
         self._request = reply.request
         self._id = f"resp-{reply.number}"
         functions = {tool.name for tool in reply.request.call.tools if tool.parameters}
-        text = {"type": "output_text", "text": reply.attempt.move.says, "annotations": []}
-        self._message = {"type": "message", "id": f"msg-{reply.number}", "role": "assistant", "content": [text]}
-        self._calls = [
+        text: JsonObject = {"type": "output_text", "text": reply.attempt.move.says, "annotations": []}
+        self._message: JsonObject = {
+            "type": "message",
+            "id": f"msg-{reply.number}",
+            "role": "assistant",
+            "content": [text],
+        }
+        calls = [
             _encode_tool_use(use, use.name in functions, reply.request.namespaces.get(use.name, ""))
             for use in make_tool_uses(reply.attempt)
         ]
+        self._output = [self._message, *calls] if reply.attempt.move.says else calls
 
-    def render_document(self) -> dict[str, Any]:
+    def render_document(self) -> dict[str, Json]:
         move = self._attempt.move
         spent = compute_move_usage(move, self._request.call)
         return {
@@ -153,7 +159,7 @@ class _ResponsesRenderer:
             "object": "response",
             "model": self._request.call.model,
             "status": "incomplete" if stop_reason(move) == "length" else "completed",
-            "output": [*([self._message] if move.says else []), *self._calls],
+            "output": self._output,
             "usage": {
                 "input_tokens": spent.input_tokens,
                 "input_tokens_details": {"cached_tokens": spent.cached_tokens},
@@ -173,11 +179,11 @@ class _ResponsesRenderer:
 
     def render_ending(self) -> bytes:
         document = self.render_document()
-        items = b"".join(_encode_event("response.output_item.done", item=item) for item in document["output"])
+        items = b"".join(_encode_event("response.output_item.done", item=item) for item in self._output)
         return items + _encode_event(f"response.{document['status']}", response=document)
 
 
-def _encode_tool_use(use: ToolUse, is_function: bool, namespace: str) -> dict[str, Any]:
+def _encode_tool_use(use: ToolUse, is_function: bool, namespace: str) -> JsonObject:
     if not is_function and "input" in use.arguments:
         return {"type": "custom_tool_call", "call_id": use.id, "name": use.name, "input": use.arguments["input"]}
     arguments = use.unreadable or encode(use.arguments).decode()
@@ -185,7 +191,7 @@ def _encode_tool_use(use: ToolUse, is_function: bool, namespace: str) -> dict[st
     return call | {"name": use.name.removeprefix(f"{namespace}__"), "namespace": namespace} if namespace else call
 
 
-def _encode_event(kind: str, **fields: Any) -> bytes:
+def _encode_event(kind: str, **fields: Json) -> bytes:
     return encode_chunk(b"event: %b\ndata: %b\n\n" % (kind.encode(), encode({"type": kind, **fields})))
 
 

@@ -19,6 +19,8 @@ from ....protocols.client_runs import ClientRun, describe_missing_answer
 from ....protocols.openai_chat import (
     DONE,
     HEARTBEAT,
+    ChatModel,
+    ChatModelList,
     ChatRequest,
     CompletionWriter,
     build_error,
@@ -48,13 +50,13 @@ FAILED_STATUS: dict[Outcome, HTTPStatus] = {
 
 
 @get("/v1/models", guards=[may_read], sync_to_thread=True)
-def list_models(server: Server) -> dict[str, Any]:
+def list_models(server: Server) -> ChatModelList:
     """List the agents and teams in the server's repository as model objects of the OpenAI API."""
     return build_model_list(_load_roster(server))
 
 
 @get("/v1/models/{name:str}", guards=[may_read], sync_to_thread=True)
-def read_model(name: FromPath[str], server: Server) -> dict[str, Any]:
+def read_model(name: FromPath[str], server: Server) -> ChatModel:
     """Return the agent or team with this name as a model object of the OpenAI API."""
     return build_model(find_model(_load_roster(server), name))
 
