@@ -18,9 +18,9 @@ import pytest
 from aiohttp import web
 from msgspec import structs
 
+from podium.engines.local.model_download import measure_largest_file
 from podium.engines.local.model_folder import CatalogueModel, CataloguePart, ModelFolder, load_catalogue
 from podium.engines.local.model_installation import ModelInstaller, derive_model_name, remove_model
-from podium.engines.local.package_download import measure_largest_file
 from podium.system.machine_capacity import MachineCapacity, measure_capacity
 from podium.values.errors import ChecksumMismatch, Mistake, OutsideFailed
 

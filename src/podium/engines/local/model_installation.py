@@ -29,6 +29,7 @@ from ...system.machine_capacity import MachineCapacity
 from ...system.whole_file import replace_file
 from ...values.errors import ChecksumMismatch, Mistake
 from ...values.plain_text import format_size
+from .model_download import append_part, download_url, finish_download, forget_download
 from .model_folder import (
     WEIGHTS,
     CatalogueModel,
@@ -38,8 +39,6 @@ from .model_folder import (
     load_catalogue,
     validate_model_name,
 )
-from .package_download import append_part
-from .url_download import download_url, finish_download, forget_download
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
