@@ -28,8 +28,8 @@ from podium.values.event import (
     ToolCalled,
 )
 from podium.workspace.relay.sandbox_relay import COORDINATION_URL, RelayConfiguration
-from podium.workspace.sandbox.agent_process import start_agent
 from podium.workspace.sandbox.bubblewrap import Sandbox
+from podium.workspace.sandbox.sandboxed_agent import start_agent
 
 from ..engines.acp.agent_lab import AgentLab
 from ..studio import Studio

@@ -12,7 +12,7 @@ from podium import Agent
 from podium.cli.output.request_prompt import RequestPrompter, format_permission_request
 from podium.cli.output.run_display import SilentView
 from podium.core.timeline import Timeline
-from podium.store.open_requests import find_posted_answer
+from podium.store.request_list import find_posted_answer
 from podium.store.run_store import RunStore
 from podium.values.action import Action, RiskFact
 from podium.values.event import Entry, PermissionAnswered, PermissionAsked, RunStarted

@@ -13,8 +13,8 @@ from textual.pilot import Pilot
 from textual.widgets import OptionList, Static
 
 from podium.cli.output.status_screen import GUARD_SECONDS, StatusScreen
-from podium.store.open_requests import list_open_requests
 from podium.store.reader import StoreReader
+from podium.store.request_list import list_open_requests
 from podium.testing import read_events
 from podium.values.event import PlanStepReviewed, QuestionAnswered, QuestionAsked
 

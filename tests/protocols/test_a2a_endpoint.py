@@ -17,7 +17,7 @@ from anyio import fail_after
 
 from podium.protocols.a2a_agent import STATES, TASK_NOT_FOUND
 from podium.store.mailbox import read_mailbox
-from podium.store.open_requests import list_open_requests
+from podium.store.request_list import list_open_requests
 from podium.store.store_connection import open_connection
 from podium.system.json_rpc import INVALID_PARAMS
 from podium.testing import calls

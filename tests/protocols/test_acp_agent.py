@@ -17,8 +17,8 @@ from acp.schema import AllowedOutcome, DeniedOutcome, RequestPermissionResponse
 from anyio import Event, create_task_group, fail_after, sleep
 
 from podium.store.mailbox import post_to_mailbox
-from podium.store.open_requests import list_open_requests
 from podium.store.reader import StoreReader
+from podium.store.request_list import list_open_requests
 from podium.values.event import PermissionAnswered
 
 from .conftest import find_newest_run, write_agents

@@ -22,8 +22,8 @@ from podium.protocols import mcp_run_call
 from podium.protocols.client_runs import ClientRuns
 from podium.protocols.mcp_server import PodiumTools, build_server
 from podium.store.mailbox import post_to_mailbox
-from podium.store.open_requests import list_open_requests
 from podium.store.reader import StoreReader
+from podium.store.request_list import list_open_requests
 from podium.testing import read_entries
 from podium.values.actor import Actor
 from podium.values.event import PermissionAnswered, QuestionAnswered, RunEnded

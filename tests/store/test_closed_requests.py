@@ -10,7 +10,7 @@ from datetime import datetime
 import pytest
 
 from podium.core.timeline import Timeline
-from podium.store.open_requests import find_open_request
+from podium.store.request_list import find_open_request
 from podium.store.run_store import RunStore
 from podium.values.action import Action
 from podium.values.errors import AlreadyAnswered, Mistake, RequestClosed

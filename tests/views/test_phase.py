@@ -30,7 +30,7 @@ from podium.values.event import (
 )
 from podium.values.phase import FINAL_PHASES, IDLE_PHASES, Activity, Lease, Phase
 from podium.values.request import Request
-from podium.views.phase import OngoingWork, derive_phase, is_startable
+from podium.views.run_phase import OngoingWork, derive_phase, is_startable
 from podium.views.worker_state import ACTIVITY_STATUSES, PHASE_STATUSES, WorkerStatus
 
 LEASES: tuple[Lease, ...] = get_args(Lease)

@@ -20,7 +20,7 @@ from playwright.sync_api import Error as PlaywrightError
 from podium import Result
 from podium.core.timeline import Timeline
 from podium.store.mailbox import post_to_mailbox
-from podium.store.open_requests import OpenRequest, list_open_requests
+from podium.store.request_list import OpenRequest, list_open_requests
 from podium.store.run_store import RunStore
 from podium.testing import make_repository
 from podium.values.event import Decision, Event, PermissionAnswered, RunEnded

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from podium.core.placement import WorkerOptions
-from podium.store.open_requests import list_open_requests
+from podium.store.request_list import list_open_requests
 from podium.store.wakeup import ensure_socket_folder
 from podium.testing import ModelServer
 from podium.values.event import PermissionAsked, ToolAnswered

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from podium.store.open_requests import list_open_requests
+from podium.store.request_list import list_open_requests
 from podium.values.event import PermissionAnswered, RunResumed
 from podium.values.worker_task import WorkerTask
 from podium.workers.active_worker import ActiveWorker

@@ -31,7 +31,7 @@ from ..values.errors import Mistake, PlacementUnavailable, StoreCorrupt, StoreFa
 from ..values.event import RunPaused, decode_entry
 from ..values.fleet_job import LOST_SECONDS, FleetJob, HostOffer
 from ..values.store_address import PostgresAddress
-from ..views.phase import is_startable
+from ..views.run_phase import is_startable
 from .host_loop import FullLimits, LeaseAnswer, LeaseRefused, LeaseWon, UnfinishedJobs
 
 REFRESH_SECONDS = 10.0

@@ -32,7 +32,7 @@ from ..runs import find
 from ..runs.queries.request_details import describe_in_full
 from ..runs.queries.run_lookup import open_reader
 from ..runs.run_steering import POLL_SECONDS, wait_for_end_or_pause
-from ..store.open_requests import list_open_requests
+from ..store.request_list import list_open_requests
 from ..system.identity import get_local_actor
 from ..values.column import encode_rows
 from ..values.errors import PodiumError

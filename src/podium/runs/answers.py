@@ -18,8 +18,8 @@ from ..core.open_requests import Answered, Asked
 from ..files.always_allow_rules import AllowedRule, identify_repo, load_allowed_rules, save_allowed_rule
 from ..policy import generalised
 from ..store.mailbox import post_to_mailbox
-from ..store.open_requests import as_answered_error, find_posted_answer
 from ..store.reader import StoreReader
+from ..store.request_list import as_answered_error, find_posted_answer
 from ..store.run_creators import find_person_run
 from ..store.saved_rules import PublishedRule, publish_rules
 from ..system.identity import read_host_id

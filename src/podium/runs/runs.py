@@ -51,7 +51,7 @@ from ..values.event import (
 from ..values.fleet_job import FleetJob
 from ..values.request import Request
 from ..values.worker_task import WorkerTask
-from ..views.phase import is_startable
+from ..views.run_phase import is_startable
 from ..workspace.git.stored_credentials import read_stored_credentials
 from .assembly.preflight import (
     add_constraints,

@@ -16,7 +16,7 @@ from ..values.errors import NoSuchRun, StoreCorrupt
 from ..values.event import Entry, RunEnded, RunStarted, decode_entry
 from ..values.phase import Lease, Phase
 from ..values.store_address import StoreAddress
-from ..views.phase import derive_phase
+from ..views.run_phase import derive_phase
 from .decision_rows import select_decision_entries
 from .progress_files import find_recorded_run
 from .run_leases import OWNER_COLUMNS, Owner, make_owner

@@ -23,8 +23,8 @@ from ..files.discovery import Roster, load_roster
 from ..files.settings import Settings
 from ..runs.runs import Runs
 from ..store.issue_rows import IssueClaim, IssueClaims
-from ..store.open_requests import list_run_requests
 from ..store.reader import StoreReader
+from ..store.request_list import list_run_requests
 from ..store.store_connection import hold_store_lock
 from ..values.actor import Actor
 from ..values.agent import Agent

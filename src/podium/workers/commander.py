@@ -35,7 +35,7 @@ from ..values.actor import PODIUM
 from ..values.errors import OutsideFailed, PodiumError, RunHeld, RunOver
 from ..values.event import Noticed, RunStarted
 from ..values.plain_text import escape_unprintable
-from ..views.phase import is_startable
+from ..views.run_phase import is_startable
 from .active_worker import ActiveWorker
 from .commander_socket import bind_socket, commander_socket_path
 from .provider_keys import KeyReceiver, finish_delivery

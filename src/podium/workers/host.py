@@ -33,7 +33,7 @@ from ..values.event import Noticed, RunStarted
 from ..values.fleet_job import HostOffer, JobClaim, are_compatible, check_name
 from ..values.plain_text import format_count
 from ..values.store_address import PostgresAddress
-from ..views.phase import is_startable
+from ..views.run_phase import is_startable
 from .commander import Commander
 from .commander_run import open_worker_notifier
 from .commander_socket import SocketInUse

@@ -19,7 +19,7 @@ from anyio import Event, move_on_after, sleep, to_thread
 
 from ..core.open_requests import compute_seconds_left, describe_timeout
 from ..runs.answers import NewAnswer, answer_request, get_shown
-from ..store.open_requests import find_open_permission
+from ..store.request_list import find_open_permission
 from ..store.store_clients import list_clients
 from ..values.actor import Actor, Channel
 from ..values.errors import AlreadyAnswered, PodiumError, StoreUnreachable

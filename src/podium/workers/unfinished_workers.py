@@ -21,7 +21,7 @@ from ..values.phase import FINAL_PHASES, IDLE_PHASES, Phase
 from ..values.request import describe_outcome
 from ..values.store_address import StoreAddress
 from ..values.worker_task import WorkerTask
-from ..views.phase import is_startable
+from ..views.run_phase import is_startable
 
 STARTABLE: frozenset[Phase] = frozenset({"queued", "resumable"})
 """The phases in which a worker's run can be started."""

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from podium import Settings
 from podium.store.mailbox import post_to_mailbox
-from podium.store.open_requests import OpenRequest, find_posted_answer, list_open_requests
+from podium.store.request_list import OpenRequest, find_posted_answer, list_open_requests
 from podium.values.errors import PodiumError
 from podium.values.event import Decision, PermissionAnswered
 from podium.values.store_address import StoreAddress

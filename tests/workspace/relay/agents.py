@@ -15,8 +15,8 @@ import anyio
 from podium.system.process_group import ChildProcess
 from podium.testing import make_repository
 from podium.workspace.relay.sandbox_relay import RelayConfiguration
-from podium.workspace.sandbox.agent_process import start_agent
 from podium.workspace.sandbox.bubblewrap import Sandbox
+from podium.workspace.sandbox.sandboxed_agent import start_agent
 
 from ..sandboxed import PYTHON
 

@@ -18,7 +18,7 @@ import pytest
 from podium.testing.model_server import ModelServer
 from podium.values.errors import Mistake
 from podium.workspace.relay.sandbox_relay import COORDINATION_URL, MODEL_URL, ModelEndpoint
-from podium.workspace.sandbox.agent_process import start_agent
+from podium.workspace.sandbox.sandboxed_agent import start_agent
 
 from ..sandboxed import PYTHON
 from ..test_sandbox_ends import find_processes
@@ -415,7 +415,7 @@ PARENT = """
 import anyio, sys
 from pathlib import Path
 from podium.workspace.relay.sandbox_relay import RelayConfiguration
-from podium.workspace.sandbox.agent_process import start_agent
+from podium.workspace.sandbox.sandboxed_agent import start_agent
 from podium.workspace.sandbox.bubblewrap import Sandbox
 
 async def application(scope, receive, send):

@@ -24,7 +24,7 @@ from podium.testing.model_server import ModelServer
 from podium.tools.toolset import report_status_tool
 from podium.values.event import StatusReported
 from podium.workspace.relay.sandbox_relay import COORDINATION_URL, MODEL_URL, ModelEndpoint
-from podium.workspace.sandbox.agent_process import start_agent
+from podium.workspace.sandbox.sandboxed_agent import start_agent
 
 from ...installed_agents import find_goose
 from .agents import AgentLab, new_agent_lab, read_streams

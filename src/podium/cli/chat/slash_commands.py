@@ -20,7 +20,7 @@ import anyio
 from ...files.discovery import load_roster
 from ...files.settings import Settings
 from ...files.team_definition import is_team
-from ...store.open_requests import list_open_requests
+from ...store.request_list import list_open_requests
 from ...values.errors import Mistake, PodiumError
 from ...workspace.git.branch import list_branches
 from ...workspace.git.repository import Repository

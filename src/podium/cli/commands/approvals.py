@@ -14,7 +14,7 @@ from ...core.open_requests import Asked
 from ...files.always_allow_rules import AllowedRule
 from ...files.settings import Settings
 from ...runs.answers import GivenAnswer, NewAnswer, answer_request, get_shown, resolve_choice
-from ...store.open_requests import OpenRequest, find_open_request, list_open_requests
+from ...store.request_list import OpenRequest, find_open_request, list_open_requests
 from ...values.column import Column, encode_rows
 from ...values.errors import Mistake
 from ...values.event import SCHEMA, Decision, PermissionAnswered, PermissionAsked, QuestionAsked

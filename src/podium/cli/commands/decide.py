@@ -13,7 +13,7 @@ from ...files.settings import Settings
 from ...runs.decision_start import PERSON, NewDecision, start_decision
 from ...runs.queries.run_lookup import open_reader
 from ...runs.run_handle import Run
-from ...store.open_requests import list_run_requests
+from ...store.request_list import list_run_requests
 from ...system.locations import find_repo
 from ..output.agent_text import ResultDocument
 from ..output.command_options import get_command_actor, read_text_argument, repo_option

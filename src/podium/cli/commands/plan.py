@@ -20,7 +20,7 @@ from ...runs.plan_document import find_team_members, parse_plan_document, render
 from ...runs.queries.repository_decisions import find_decision, find_decision_repo, list_decisions
 from ...runs.queries.run_lookup import open_reader
 from ...runs.queries.work_lookup import WorkRun, list_work_runs
-from ...store.open_requests import OpenRequest, list_run_requests
+from ...store.request_list import OpenRequest, list_run_requests
 from ...system.locations import find_home_folder, find_repo
 from ...system.unsandboxed_program import build_unsandboxed_environment, find_current_checkouts
 from ...values.column import encode_rows

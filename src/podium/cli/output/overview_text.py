@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from ...runs.queries.overview import Overview, OverviewRow
 from ...runs.queries.request_details import describe_kind, describe_request
-from ...store.open_requests import OpenRequest
+from ...store.request_list import OpenRequest
 from ...values.plain_text import format_count, format_countdown
 from .request_prompt import format_asker
 from .text import (

@@ -21,7 +21,7 @@ from textual.widgets.option_list import Option
 
 from ...runs.answers import NewAnswer, answer_request, get_shown, resolve_choice
 from ...runs.queries.overview import Overview, OverviewReader, OverviewRow
-from ...store.open_requests import OpenRequest
+from ...store.request_list import OpenRequest
 from ...store.wakeup import open_wakeup
 from ...system.identity import get_local_actor
 from ...values.errors import Mistake, PodiumError

@@ -104,8 +104,8 @@ async def _open_in_sandbox(
     from ...engines.coordination.coordination_session import SHIM
     from ...workspace.relay.host_grant import HostGrant
     from ...workspace.relay.sandbox_relay import RelayConfiguration
-    from ...workspace.sandbox.agent_process import start_agent
     from ...workspace.sandbox.bubblewrap import Sandbox
+    from ...workspace.sandbox.sandboxed_agent import start_agent
     from .install_choice import must_ask_for_installs
     from .sandbox_choice import find_local_store
 

@@ -24,8 +24,8 @@ from ...values.errors import Mistake
 from ...values.store_address import StoreAddress, make_local_path
 from ...workspace.relay.host_grant import HostGrant
 from ...workspace.relay.sandbox_relay import RelayConfiguration
-from ...workspace.sandbox.agent_process import start_agent
 from ...workspace.sandbox.bubblewrap import Sandbox
+from ...workspace.sandbox.sandboxed_agent import start_agent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

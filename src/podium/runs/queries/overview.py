@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 from msgspec import UNSET, UnsetType, field
 
 from ...core.edits import EDITS, Edits
-from ...store.open_requests import OpenRequest, list_run_requests
 from ...store.reader import RunSummary, StoreReader
+from ...store.request_list import OpenRequest, list_run_requests
 from ...values.column import Document, DocumentPart
 from ...values.errors import StoreCorrupt
 from ...values.event import AlsoCommitted, Entry, WorkCommitted

@@ -12,8 +12,8 @@ from msgspec import Struct, structs
 
 from ...core.open_requests import describe_closing
 from ...policy.rule_examples import find_rule_examples
-from ...store.open_requests import OpenRequest, list_open_requests
 from ...store.reader import RunSummary, StoreReader
+from ...store.request_list import OpenRequest, list_open_requests
 from ...store.store_clients import register_client
 from ...store.wakeup import open_wakeup, send_wakeup
 from ...store.worker_index import WorkerIndex

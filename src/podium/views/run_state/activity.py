@@ -56,7 +56,7 @@ from ...values.event import (
     WorkerSent,
 )
 from ...values.phase import Activity
-from ..phase import WORK_EVENTS, OngoingWork
+from ..run_phase import WORK_EVENTS, OngoingWork
 from . import RunState
 
 Doing = Activity | Literal["retrying", "blocked"]

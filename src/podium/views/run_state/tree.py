@@ -55,7 +55,7 @@ from ...values.event import (
 from ...values.phase import Lease, Phase
 from ...values.request import Outcome, Part, Request, Result
 from ...values.usage import NO_USAGE, Usage
-from ..phase import derive_phase
+from ..run_phase import derive_phase
 from . import RunState
 
 

@@ -22,7 +22,7 @@ from ...values.event import (
     WorkCommitted,
     WorkerPlaced,
 )
-from ..phase import OngoingWork
+from ..run_phase import OngoingWork
 from . import RunState
 
 CHECKS_TOOL = "run_checks"

@@ -10,7 +10,7 @@ from msgspec import UNSET, Struct, structs
 
 from ....runs.answers import NewAnswer, answer_request, resolve_choice
 from ....runs.queries.request_details import AnyRequestDetails, describe_in_full
-from ....store.open_requests import find_open_request
+from ....store.request_list import find_open_request
 from ....values.column import Document
 from ....values.event import QuestionAsked
 from ..route_parameters import CurrentActor, Server
