@@ -9,8 +9,8 @@ from typing import Any
 
 from podium import Agent, App, Result, Run, Settings
 from podium.core.engine import Engine
-from podium.engines.model.failed_calls import RetryPolicy
 from podium.engines.model.model_wire import Model, ModelCall, add_zero_cost
+from podium.engines.model.retry_policy import RetryPolicy
 from podium.engines.model.tool_loop import ModelEngine
 from podium.engines.script import Move, ScriptedWire, echo_request
 from podium.store.fault_injection import Fault

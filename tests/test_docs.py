@@ -19,7 +19,7 @@ import yaml
 
 from podium.files.agent_file import parse_agent_file
 from podium.values.event import KINDS
-from podium.values.team_options import MODES
+from podium.values.team_modes import MODES
 from podium.values.tool_table import TOOLS
 from podium.workers.commander_socket import commander_socket_path
 

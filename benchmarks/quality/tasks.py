@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from podium import Agent
 from podium.values.agent import Advisors, Member, Router, Team
 from podium.values.event import Advised, HandedOff, ReflectEnded, Routed, TeamPlanned
-from podium.values.team_options import Mode
+from podium.values.team_modes import Mode
 
 from ..quality_scenario import CODER_PROMPT, DESTINATIONS, EDITS, ROUTER_PROMPT, ROUTES
 from .attempt import Outcome, find_answer_problem

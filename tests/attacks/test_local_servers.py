@@ -9,7 +9,7 @@ import pytest
 from podium import Agent, Settings
 from podium.engines.model.providers import LOCAL, PROVIDERS
 from podium.files.confirmed_model_servers import ConfirmedServer, save_confirmed_server
-from podium.runs.assembly.consent import require_consent
+from podium.runs.assembly.engine_consent import require_consent
 from podium.values.errors import Mistake
 from podium.values.local_provider import LOCAL_PROVIDERS
 

@@ -10,7 +10,7 @@ import pytest
 from podium import __version__
 from podium.cli.command_table import COMMANDS, NAMES, build_help_text
 from podium.cli.root import podium
-from podium.values.team_options import MODES
+from podium.values.team_modes import MODES
 
 from .conftest import Desk
 

@@ -11,7 +11,7 @@ import pytest
 
 from podium.patterns.registry import find_pattern
 from podium.values.agent import Agent, Team
-from podium.values.team_options import MODES, Mode
+from podium.values.team_modes import MODES, Mode
 
 from ..preloaded_podium import PODIUM
 from .conftest import SLOW, Desk, read_until_exit, wait_for

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from podium.cli.commands.teams import NAMES
 from podium.cli.output.text import display_width
+from podium.cli.teams.teams import NAMES
 from podium.files.discovery import load_roster
 from podium.patterns.member_tasks import as_member
 from podium.values.tool_table import DEFAULT_TOOLS

@@ -10,9 +10,9 @@ from anyio import CancelScope, fail_after
 from msgspec import structs
 
 from podium import Agent, Run
-from podium.engines.model.failed_calls import RetryPolicy
 from podium.engines.model.model_caller import BUDGET_WAIT_SECONDS
 from podium.engines.model.model_wire import Model
+from podium.engines.model.retry_policy import RetryPolicy
 from podium.engines.model.tool_loop import ModelEngine
 from podium.engines.script import ScriptedWire
 from podium.store.fault_injection import refuse_after

@@ -18,9 +18,9 @@ from podium.core.scope import Scope
 from podium.core.session import Session
 from podium.core.timeline import Timeline
 from podium.engines.model.anthropic_wire import AnthropicWire
-from podium.engines.model.failed_calls import RetryPolicy
 from podium.engines.model.model_wire import Model, add_zero_cost
 from podium.engines.model.openai_wire import OpenAIWire
+from podium.engines.model.retry_policy import RetryPolicy
 from podium.engines.model.tool_loop import ModelEngine
 from podium.engines.script import ScriptedWire
 from podium.store.follower import Follower

@@ -12,8 +12,8 @@ from podium import Agent, Result
 from podium.cli.output.entry_lines import format_entry
 from podium.core.engine import Tool, ToolAnswer
 from podium.core.scope import Scope
-from podium.engines.model.failed_calls import RetryPolicy
 from podium.engines.model.model_wire import Message, Model, ModelCall, add_zero_cost
+from podium.engines.model.retry_policy import RetryPolicy
 from podium.engines.model.tool_emulation import (
     AnswerStream,
     decode_answer,

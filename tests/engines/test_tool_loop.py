@@ -11,8 +11,8 @@ from msgspec import structs
 
 from podium import Agent, Result
 from podium.core.engine import Text
-from podium.engines.model.failed_calls import RetryPolicy
 from podium.engines.model.model_wire import Model, ModelCall, ReplyPart, add_zero_cost
+from podium.engines.model.retry_policy import RetryPolicy
 from podium.engines.model.tool_loop import ModelEngine
 from podium.engines.script import ScriptedWire
 from podium.store.fault_injection import refuse_after

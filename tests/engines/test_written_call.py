@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from podium import Agent, Result
-from podium.engines.model.failed_calls import RetryPolicy
 from podium.engines.model.model_wire import Model, add_zero_cost
+from podium.engines.model.retry_policy import RetryPolicy
 from podium.engines.model.tool_loop import ModelEngine
 from podium.engines.model.written_call import (
     WrittenCall,

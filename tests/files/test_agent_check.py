@@ -7,7 +7,7 @@ import pytest
 from podium.files import agent_check
 from podium.files.agent_check import find_schema_mismatches
 from podium.values.agent import Agent, Member, Router, Team
-from podium.values.team_options import Mode
+from podium.values.team_modes import Mode
 
 
 def index_by_name(*agents: Agent) -> dict[str, Agent]:

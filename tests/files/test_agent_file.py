@@ -23,7 +23,7 @@ from podium.values.errors import Diagnostic
 from podium.values.field_reader import to_camel_case
 from podium.values.hook_keys import HOOK_KEYS
 from podium.values.located_yaml import MalformedText
-from podium.values.team_options import MODES
+from podium.values.team_modes import MODES
 from podium.values.yaml_parser import parse_yaml_mapping
 
 DOCS = Path(__file__).parents[2] / "docs" / "agents.md"

@@ -10,10 +10,10 @@ import pytest
 
 from podium.files.confirmed_model_servers import ConfirmedServer, save_confirmed_server
 from podium.files.model_role import Role
-from podium.files.repo_proposal import list_proposals
 from podium.files.settings import Settings
 from podium.files.settings_document import WorktreeSettings
 from podium.files.trust import Trust
+from podium.files.trust_proposal import list_proposals
 from podium.values.agent import Budget, Permissions
 from podium.values.errors import Mistake
 from podium.values.store_address import PostgresAddress

@@ -34,7 +34,7 @@ from podium.values.event import (
     WorkMoved,
 )
 from podium.values.store_address import make_postgres_address
-from podium.values.team_options import Mode
+from podium.values.team_modes import Mode
 
 from ..workers.worker_lab import KEY, LONG, bash, make_scripted_agent, write
 from .fleet_lab import LEASE, FleetLab, open_lab

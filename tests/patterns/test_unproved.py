@@ -12,8 +12,8 @@ from jsonschema import ValidationError, validate
 from msgspec import structs
 
 from podium import Agent, Result
-from podium.engines.model.failed_calls import RetryPolicy
 from podium.engines.model.model_wire import Model, add_zero_cost
+from podium.engines.model.retry_policy import RetryPolicy
 from podium.engines.model.tool_loop import ModelEngine
 from podium.engines.script import ScriptedWire
 from podium.store.fault_injection import refuse_after

@@ -12,8 +12,8 @@ import pytest
 
 from podium.policy import Rules, check, generalised
 from podium.policy.command_words import compile_use
+from podium.policy.operand_kinds import is_harmless_word
 from podium.policy.safe_options import ALIASES, SAFE
-from podium.policy.word_kinds import is_harmless_word
 
 from .command_corpus import EVERYDAY, HOSTILE, RULES
 

@@ -15,11 +15,12 @@ import pytest
 
 import podium.policy
 from podium import Mistake
-from podium.policy import Rules, check, find_risk_facts, generalised, path_rules, word_kinds
+from podium.policy import Rules, check, find_risk_facts, generalised, path_rules
+from podium.policy import operand_kinds as word_kinds
+from podium.policy.inner_commands import find_run_commands
+from podium.policy.operand_kinds import FREE_TEXT, is_harmless_word
 from podium.policy.path_rules import compile_path_pattern, is_protected, is_sensitive, locate_path
 from podium.policy.rule import compile_words_pattern, parse_rule
-from podium.policy.run_commands import find_run_commands
-from podium.policy.word_kinds import FREE_TEXT, is_harmless_word
 from podium.values import hidden_characters
 from podium.values.action import Action
 from podium.views import request_text

@@ -16,8 +16,8 @@ import pytest
 
 from podium.policy import check, generalised
 from podium.policy.command_words import compile_use
+from podium.policy.operand_kinds import is_harmless_word
 from podium.policy.safe_options import READING
-from podium.policy.word_kinds import is_harmless_word
 
 # Scripts that act
 

@@ -12,7 +12,7 @@ from podium import Agent, Result, Run
 from podium.runs.run_steering import post_pause
 from podium.values.agent import Budget, Member, Team
 from podium.values.event import TextStreamed
-from podium.values.team_options import Mode
+from podium.values.team_modes import Mode
 from podium.values.usage import Usage
 from podium.views.run_report import Report, ReportPart
 

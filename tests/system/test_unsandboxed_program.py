@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.files.checkout_content import plan_start
+from podium.files.program_start import plan_start
 from podium.system.checkouts import Checkouts, find_checkouts
 from podium.system.unsandboxed_program import (
     build_unsandboxed_environment,

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from podium.core.gate import InvalidCall
-from podium.tools import named_files
-from podium.tools.named_files import hash_named_files, read_approved_scripts
+from podium.tools import command_files as named_files
+from podium.tools.command_files import hash_named_files, read_approved_scripts
 
 
 @pytest.mark.parametrize(

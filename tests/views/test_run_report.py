@@ -40,7 +40,7 @@ from podium.values.event import (
     Voted,
 )
 from podium.values.request import Request
-from podium.values.team_options import Mode
+from podium.values.team_modes import Mode
 from podium.values.usage import Usage
 from podium.views.run_report import OpenPoint, Report, build_report
 from podium.views.run_state.results import RunResults

@@ -21,7 +21,7 @@ from typing import Any
 from anyio import move_on_after
 from msgspec import structs
 
-from ..values.agent import Budget
+from ..values.agent import Budget, override_limits
 from ..values.errors import AgentFailed, Failure
 from ..values.event import BudgetChanged, TurnEnded
 from ..values.usage import NO_USAGE, Usage
@@ -309,15 +309,6 @@ class Reservation:
         for level in self._levels:
             level._reserved = _subtract_usage(level._reserved, self._reserved)
         self._levels[-1]._announce_release()
-
-
-def override_limits(budget: Budget | None, limits: Budget) -> Budget:
-    """Return a copy of `budget` where the limits that are set in `limits` replace the old ones."""
-    if budget is None:
-        return limits
-    return structs.replace(
-        budget, **{name: limit for name, limit in structs.asdict(limits).items() if limit is not None}
-    )
 
 
 def combine_strictest(budget: Budget | None, limits: Budget | None) -> Budget | None:

@@ -21,8 +21,8 @@ from ..values.errors import JournalMismatch
 from ..values.hook import HookTable
 from ..values.mcp_server import McpServer
 from ..values.worker_task import WorkerTask
-from .repo_proposal import Proposal, make_proposal
 from .trust import Trust
+from .trust_proposal import Proposal, make_proposal
 
 NOT_TRUSTED = "its hooks are not called until you trust them with podium trust"
 

@@ -13,7 +13,7 @@ from ..values.agent import Agent, Member, Team
 from ..values.errors import Mistake
 from ..values.json import Json
 from ..values.located_yaml import quote_text
-from ..values.team_options import Mode
+from ..values.team_modes import Mode
 from .agent_name import to_agent_name
 from .discovery import Roster
 from .presets import Preset, check_preset, parse_mode_options

@@ -21,7 +21,7 @@ from ..values.errors import Diagnostic, Mistake
 from ..values.field_reader import FieldReader, ParseContext
 from ..values.json import Json, JsonObject
 from ..values.located_yaml import ListNode, LocatedNode, MappingNode, ScalarNode, quote_text
-from ..values.team_options import Mode
+from ..values.team_modes import Mode
 from .agent_name import make_unique_name, suggest_names
 from .squad import Member, Team, derive_role
 from .squad.squad_team import to_single_line

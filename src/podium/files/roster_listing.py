@@ -8,7 +8,7 @@ from typing import Any, Literal
 from ..values.agent import Agent, Edge, Source
 from ..values.column import Document, DocumentPart
 from ..values.errors import Diagnostic
-from ..values.team_options import Mode
+from ..values.team_modes import Mode
 from .discovery import SOURCE_PREFIXES, Roster
 from .team_definition import TeamDefinition, TeamKind, is_team
 from .workflow_graph import Agents, find_terminal_agents, format_edge_label, iter_edges

@@ -2,7 +2,7 @@
 
 The sources are, in increasing precedence: the repository's file, confirmed server addresses, the user's own
 file, the environment, and arguments. Daily budgets are an exception: the lower of the limits in the two files applies.
-The package `config` defines the format of the files and reads them.
+The modules `settings_document`, `settings_files` and `settings_keys` define the format of the files and read them.
 """
 
 from __future__ import annotations

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from ..system.locations import find_home_folder
 from ..values.errors import Diagnostic, Mistake, Severity
-from .checkout_content import require_no_relative_path
-from .repo_proposal import OWN, list_own_hooks, list_own_servers, needs_no_sandbox
+from .program_start import require_no_relative_path
 from .settings import Settings
 from .settings_files import SettingsFiles, read_settings_files
 from .trust import Trust
+from .trust_proposal import OWN, list_own_hooks, list_own_servers, needs_no_sandbox
 
 
 class CheckedSettings(NamedTuple):

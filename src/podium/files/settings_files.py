@@ -62,8 +62,8 @@ def read_settings_files(home: Path, repo: Path | None = None) -> SettingsFiles:
     if not any(map(os.path.lexists, (user_file, *repo_files))):
         return SettingsFiles()
     # For start-up time: importing the YAML reader is slow, and most users have no such file.
-    from .repo_proposal import select_proposed, without_proposed
     from .settings_reading import read_settings_file
+    from .trust_proposal import select_proposed, without_proposed
 
     user = read_settings_file(user_file, path_shown=format_path(user_file), is_yours=True)
     if repo is None:
@@ -92,8 +92,8 @@ def read_settings_files(home: Path, repo: Path | None = None) -> SettingsFiles:
 def _apply_trusted(files: SettingsFiles, home: Path, repo: Path) -> SettingsFiles:
     """Apply the proposals that the user trusts, and remove the notices about them."""
     # For start-up time: most repositories propose nothing.
-    from .repo_proposal import find_trusted_keys, select_keys, without_keys
     from .trust import FILE, Trust
+    from .trust_proposal import find_trusted_keys, select_keys, without_keys
 
     try:
         keys = find_trusted_keys(files.proposed, repo, Trust.load(home))
@@ -110,8 +110,8 @@ def _apply_trusted(files: SettingsFiles, home: Path, repo: Path) -> SettingsFile
 
 def _report_ignored_keys(reading: SettingsFileContent) -> list[Diagnostic]:
     """Return a diagnostic for each key that a repository cannot set by itself."""
-    from .repo_proposal import select_proposed  # imported here to keep start-up fast: few commands check the keys
     from .settings_keys import find_scope
+    from .trust_proposal import select_proposed  # imported here to keep start-up fast: few commands check the keys
 
     found = []
     for key in select_proposed(reading.document).iter_explicit_keys():

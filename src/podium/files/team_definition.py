@@ -18,7 +18,7 @@ from ..values.agent import Agent
 from ..values.errors import Mistake
 from ..values.located_yaml import quote_text
 from ..values.plain_text import join_words
-from ..values.team_options import MODES, Mode
+from ..values.team_modes import MODES, Mode
 from ..values.tool_table import DEFAULT_TOOLS
 from . import presets, squad
 from .agent_name import suggest_names, to_agent_name

@@ -13,7 +13,7 @@ from ..values.key_schema import STRING, STRINGS, accepts
 from ..values.located_yaml import ListNode, MappingNode, ScalarNode
 from ..values.plain_text import join_words
 from ..values.struct_reader import Keys, Reader, list_keys, read_each, read_values
-from ..values.team_options import MODE_ALIASES, MODES, choose_default_mode
+from ..values.team_modes import MODE_ALIASES, MODES, choose_default_mode
 from .agent_name import read_agent_name, read_agent_names
 
 TERMINATIONS = ("consensus", "max_rounds", "coordinator_decides")

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
-from xml.sax.saxutils import escape
 
 from ..values.agent import Agent, Reference
 
@@ -225,4 +224,6 @@ def _box_width(box: Box) -> int:
 
 
 def _escape_xml(text: str) -> str:
+    from xml.sax.saxutils import escape  # imported here to keep start-up fast: it imports urllib
+
     return escape("".join(sign if sign.isprintable() else "\ufffd" for sign in text), {'"': "&quot;"})

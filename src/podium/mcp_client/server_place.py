@@ -10,9 +10,9 @@ from pathlib import Path
 from subprocess import PIPE
 from typing import Protocol
 
-from ..files.checkout_content import StartPlan, plan_start
-from ..files.repo_proposal import build_own_trust_name
+from ..files.program_start import StartPlan, plan_start
 from ..files.trust import Kind, Trust
+from ..files.trust_proposal import build_own_trust_name
 from ..system.checkouts import Checkouts
 from ..system.process_group import ChildProcess, start_process
 from ..system.trace_parent import trace_variables

@@ -14,7 +14,7 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from ..core.engine import ToolAnswer
-from ..files.checkout_content import join_paths
+from ..files.program_start import join_paths
 from ..files.trust import TrustRecord
 from ..values.errors import Mistake
 from ..values.json import JsonObject

@@ -17,12 +17,12 @@ from ..values.errors import Mistake, OutsideFailed
 from ..values.event import CandidateChosen, CandidateResult, QuestionAsked, WorkerReturned, WorkRestored
 from ..values.plain_text import cut_middle, format_count, join_words
 from ..values.request import Answer, Part, Request
-from ..values.team_options import BroadcastOptions
-from .in_worker import find_worker_result
+from ..values.team_modes import BroadcastOptions
 from .json_output import SCORE_FORMAT
 from .member_tasks import as_writer, format_answers
 from .team_prompts import render_prompt
 from .verdict import Score, neutralise, parse_score
+from .worker_run import find_worker_result
 
 LARGEST_DIFF = 40 * 1024
 """The maximum size, in bytes, of a candidate's diff in a judge's prompt."""

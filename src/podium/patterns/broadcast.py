@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..core.operation import Operation
 from ..values.request import Answer, Request
-from ..values.team_options import BroadcastOptions
+from ..values.team_modes import BroadcastOptions
 from .member_tasks import (
     add_shared_context,
     format_answers,

@@ -11,7 +11,7 @@ from ..core.operation import Operation
 from ..values.agent import Agent
 from ..values.event import DecisionCommitted, DecisionProposed, FormedMember, TeamFormed
 from ..values.request import Request, quote_lines
-from ..values.team_options import CollaborateOptions
+from ..values.team_modes import CollaborateOptions
 from .member_tasks import describe_workers, get_team_options, resolve_members
 from .work_plan import find_member_name
 

@@ -18,7 +18,7 @@ from ..values.agent import Agent
 from ..values.errors import Mistake
 from ..values.event import DecisionCommitted, DecisionProposed, ToolUse, VoteClosed
 from ..values.plain_text import truncate_text
-from ..values.team_options import TeamOptions
+from ..values.team_modes import TeamOptions
 from .ballot import Ballot, answer_ballot, cast_ballot
 from .decision import find_root, list_team_weights, read_decision, run_decision
 from .member_tasks import list_members, read_team_options

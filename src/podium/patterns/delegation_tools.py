@@ -30,7 +30,7 @@ from ..values.operation_path import parse_team_operation
 from ..values.plain_text import join_words
 from ..values.request import describe_outcome
 from ..values.tool_table import DELEGATING_TOOLS, SEND_MESSAGE
-from .in_worker import DEFAULT_BUDGET_SHARE, UNSENT, make_limit_pause, start_worker
+from .worker_run import DEFAULT_BUDGET_SHARE, UNSENT, make_limit_pause, start_worker
 
 LONGEST_MESSAGE = 4000
 MOST_MESSAGES = 20

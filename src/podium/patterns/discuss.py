@@ -15,7 +15,7 @@ from ..core.operation import Operation
 from ..values.errors import AgentFailed
 from ..values.event import Broadcast, DiscussionEnded, Noticed, RoundEnded, ToolUse, Voted
 from ..values.request import Answer, Part, Request, quote_lines
-from ..values.team_options import DiscussOptions
+from ..values.team_modes import DiscussOptions
 from .answer_check import require_answer
 from .discussion_messages import (
     DECIDER_TOOLS,
@@ -27,11 +27,11 @@ from .discussion_messages import (
     make_member_vote_tool,
     repeats_part,
 )
-from .in_worker import runs_in_worker
 from .member_tasks import add_shared_context, get_team_options, make_team_failure, resolve_members, run_members
 from .stall import StallDetector
 from .team_prompts import TASK_HEADING, render_prompt
 from .verdict import neutralise
+from .worker_run import runs_in_worker
 
 EndReason = Literal["consensus", "max_rounds", "coordinator", "stalled", "nobody_left", "budget", "stopped"]
 FALLBACK = "[the coordinator gave no answer; the discussion follows]"

@@ -17,7 +17,7 @@ from ..values.errors import Mistake, OutsideFailed, PodiumError
 from ..values.event import Checked, Evaluated, ModelReplied, Noticed, SnapshotTaken, WorkRestored
 from ..values.plain_text import truncate_text
 from ..values.request import Part
-from ..values.team_options import ReflectOptions
+from ..values.team_modes import ReflectOptions
 from .member_tasks import TaskResult
 from .stall import StallDetector
 from .verdict import neutralise, strip_verdict, trend

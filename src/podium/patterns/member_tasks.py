@@ -25,7 +25,7 @@ from ..values.errors import AgentFailed, Mistake, format_failures
 from ..values.event import ToolUse
 from ..values.plain_text import format_count, truncate_text
 from ..values.request import Note, Outcome, Part, Request, escape_headings
-from ..values.team_options import MODES, OrchestrateOptions, TeamOptions
+from ..values.team_modes import MODES, OrchestrateOptions, TeamOptions
 from ..values.tool_table import DELEGATING_TOOLS, STEP_TOOLS, VOTING_TOOLS
 from .dispatch import Assignment, merge
 from .team_prompts import SHARED, render_prompt

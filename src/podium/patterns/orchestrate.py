@@ -8,7 +8,7 @@ from ..values.agent import Agent
 from ..values.errors import AgentFailed
 from ..values.event import PlannedAssignment, TeamPlanned
 from ..values.request import Answer, Request
-from ..values.team_options import OrchestrateOptions
+from ..values.team_modes import OrchestrateOptions
 from .answer_check import ask_without_plan
 from .dispatch import Assignment, Plan, find_shared_tasks
 from .json_output import make_assignments_format

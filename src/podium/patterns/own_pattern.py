@@ -11,7 +11,7 @@ from ..values.agent import Agent
 from ..values.errors import Mistake, PodiumError, find_first_error
 from ..values.event import StepEnded
 from ..values.request import Answer, Request
-from ..values.team_options import MODES
+from ..values.team_modes import MODES
 from .registry import OwnPatterns, Pattern
 
 

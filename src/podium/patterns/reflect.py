@@ -16,7 +16,7 @@ from ..values.agent import Agent
 from ..values.errors import AgentFailed, FailureKind
 from ..values.event import AdjustmentProposed, Evaluated, IterationFailed, MemberChanged, ReflectEnd, ReflectEnded
 from ..values.request import Answer, Part, Request
-from ..values.team_options import ReflectOptions
+from ..values.team_modes import ReflectOptions
 from .answer_check import ask_without_plan
 from .delegation_tools import make_delegation_tools
 from .dispatch import Plan

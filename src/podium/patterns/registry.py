@@ -14,16 +14,16 @@ from ..values.agent import Agent
 from ..values.errors import AgentFailed
 from ..values.event import DecisionProposed
 from ..values.request import Answer, Request
-from ..values.team_options import MODES
+from ..values.team_modes import MODES
 from ..values.tool_table import SEND_MESSAGE
 from . import advisors, handoff, router
 from .answer_check import require_answer
 from .delegation_tools import make_delegation_tools
-from .in_worker import run_in_worker, runs_in_worker
 from .json_output import ask_with_schema
 from .member_tasks import make_subagent_tools
 from .step_changes import must_have_changed, record_start
 from .step_tools import make_step_tools
+from .worker_run import run_in_worker, runs_in_worker
 
 if TYPE_CHECKING:
     from .discuss import Discussion

@@ -6,7 +6,7 @@ from msgspec import structs
 
 from ..core.operation import Operation
 from ..values.request import Answer, Part, Request
-from ..values.team_options import SequentialOptions
+from ..values.team_modes import SequentialOptions
 from .member_tasks import add_shared_context, get_team_options, make_answer_notes, make_team_failure, resolve_members
 
 

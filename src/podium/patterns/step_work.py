@@ -37,7 +37,6 @@ from ..values.request import Note, Part, Request, quote_lines
 from ..views.conversation_summary import SUMMARISED, summarise_conversation
 from .collaboration_team import CollaborationTeam
 from .decision import list_weights, run_decision
-from .in_worker import find_worker_result, runs_in_worker
 from .member_tasks import as_worker
 from .step_changes import describe_shared_changes
 from .step_review import StepReview, format_criteria, format_description, format_findings
@@ -45,6 +44,7 @@ from .step_tools import make_step_agent, make_step_budget
 from .team_prompts import SHARED, render_prompt
 from .verdict import neutralise
 from .work_plan import WorkBoard
+from .worker_run import find_worker_result, runs_in_worker
 
 MOST_SIGNALS = 5
 """Maximum number of handovers and blockers in one attempt at a step."""

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Literal, NamedTuple
 
+from .operand_kinds import PATH_KINDS, is_harmless_word
 from .safe_options import ALIASES, SAFE
-from .word_kinds import PATH_KINDS, is_harmless_word
 
 Words = tuple[str, ...]
 

@@ -12,8 +12,8 @@ from itertools import pairwise
 
 from .command_words import Words, split_names
 from .deleting_commands import split_git_words
+from .inner_commands import STRING_RUNNERS, find_run_commands, select_likely_commands
 from .network_commands import find_network_uses
-from .run_commands import STRING_RUNNERS, find_run_commands, select_likely_commands
 from .shell_command import ShellCommand, parse_command
 from .shell_program import get_program_name
 

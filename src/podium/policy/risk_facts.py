@@ -15,16 +15,16 @@ from ..values.hidden_characters import find_hidden
 from ..values.tool_table import ACTING_RULES, COORDINATION_RULES, PATH_ARGUMENTS
 from .command_words import Words
 from .deleting_commands import DELETING_WORDS, find_deletions
-from .network_commands import find_hosts, find_network_uses
-from .path_rules import is_protected, is_sensitive, locate_path
-from .rule import normalise_tool_name
-from .run_commands import (
+from .inner_commands import (
     STRING_RUNNERS,
     SYSTEM_PROGRAM,
     find_run_commands,
     find_unknown_program,
     select_likely_commands,
 )
+from .network_commands import find_hosts, find_network_uses
+from .path_rules import is_protected, is_sensitive, locate_path
+from .rule import normalise_tool_name
 from .shell_command import ShellCommand, parse_command
 from .shell_program import PATHLESS, find_risks, get_program_name
 

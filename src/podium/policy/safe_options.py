@@ -16,12 +16,13 @@ person's approval, or a rule that contains the word itself. The values are writt
 - `values-apart`: the value of an option is the next word or digits, and letters after that option are more options
 - `single-dash`: long options have one dash or two; `@git blame`: use the value of that entry
 
-The kinds of values are in `word_kinds`.
+The kinds of values are in `operand_kinds`.
 """
 
 from __future__ import annotations
 
-from .safe_project_options import GIT, OUTSIDE, PROJECT
+from .safe_git_options import GIT
+from .safe_project_options import OUTSIDE, PROJECT
 
 BAZEL = (
     "-k -c=name --keep_going --compilation_mode=name --jobs=number --test_output=name --test_filter=text "

@@ -19,7 +19,7 @@ from ..engines.model.providers import LOCAL, PROVIDERS, REHEARSAL
 from ..files.settings import Settings
 from ..values.agent import Agent
 from ..values.errors import PodiumError
-from ..values.team_options import MODES
+from ..values.team_modes import MODES
 from ..workers.fork_server import ForkServer
 from ..workers.worker_process import exit_with_parent
 from ..workspace.sandbox import seccomp

@@ -26,7 +26,7 @@ from ..files.settings import Settings
 from ..runs.answers import NewAnswer, answer_request, get_shown
 from ..runs.queries.request_details import WorkerRequestWatcher
 from ..runs.run_handle import Run
-from ..runs.run_notices import follow_with_notices
+from ..runs.run_notifications import follow_with_notices
 from ..runs.run_start import start_run
 from ..store.follower import Follower
 from ..values.actor import Actor

@@ -18,7 +18,7 @@ from urllib.parse import quote, unquote
 from anyio import CancelScope, to_thread
 
 from ..files.settings import Settings
-from ..patterns.in_worker import BRANCH_PREFIX
+from ..patterns.worker_run import BRANCH_PREFIX
 from ..store.reader import StoreReader
 from ..store.worktree_ledger import Ledger
 from ..system.file_lock import try_lock_descriptor

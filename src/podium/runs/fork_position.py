@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from msgspec import structs
 
 from ..core.journal_rows import compute_digest
-from ..patterns.in_worker import BRANCH_PREFIX
+from ..patterns.worker_run import BRANCH_PREFIX
 from ..values.errors import Failure, FailureKind, Mistake
 from ..values.event import (
     KINDS,

@@ -64,7 +64,7 @@ def _derive_start(store: PostgresAddress, run: str, started: RunStarted, *, dept
     except NoSuchRun as error:
         raise RunRefused(f"run {run}, which host {creator.host} created, has lost its parent: {error}") from error
     parent = _derive_start(store, creator.parent, above, depth=depth + 1)
-    from .worker_derivation import WorkerDerivation  # imported here to keep start-up fast: few runs are from a host
+    from .foreign_worker import WorkerDerivation  # imported here to keep start-up fast: few runs are from a host
 
     try:
         return WorkerDerivation(store, creator.parent, parent, started).derive()

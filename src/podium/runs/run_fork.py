@@ -1,7 +1,7 @@
 """Fork a run: write a new run that shares the timeline of another run up to a position.
 
 The fork is written in one transaction and can then be resumed like any other run. `fork_position` finds the
-position, `fork_selection` selects the entries to share, and `fork_checkout` creates the fork's checkout.
+position and selects the entries to share, and `fork_checkouts` creates the fork's checkout.
 """
 
 from __future__ import annotations

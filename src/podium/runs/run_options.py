@@ -12,7 +12,7 @@ from ..files.settings import Settings
 from ..patterns.registry import OnDiscussion
 from ..values.agent import Agent, Budget, as_budget
 from ..values.event import DecisionProposed
-from ..values.team_options import Mode
+from ..values.team_modes import Mode
 
 
 class RunOptions(TypedDict, total=False):

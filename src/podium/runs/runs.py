@@ -69,7 +69,7 @@ from .assembly.run_guidance import read_guidance
 from .assembly.run_hook_table import describe_untrusted_hooks
 from .assembly.run_tools import wrap_functions
 from .driver import RunDriver
-from .limit_wakeup import describe_late_wakeup
+from .late_wakeup import describe_late_wakeup
 from .queries.repository_decisions import describe_decisions_in_force
 from .run_authority import load_run_start, make_powerless
 from .run_options import RunOptions, apply_options, require_known_options

@@ -19,7 +19,7 @@ from ..core.clock import CHECK_SECONDS
 from ..files.settings import Settings
 from ..runs.runs import Runs
 from ..store.schedule_rows import Schedule, Schedules, has_host_on_this_machine, read_schedule_secret
-from ..store.store_connection import hold_store_lock
+from ..store.store_lock import hold_store_lock
 from ..system.identity import read_host_id
 from ..values.actor import Actor
 from ..values.cron_expression import CronExpression

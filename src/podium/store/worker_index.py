@@ -16,7 +16,8 @@ from ..values.fleet_job import FleetJob
 from ..values.store_address import PostgresAddress, StoreAddress
 from ..values.worker_task import WorkerTask
 from .sql_connection import Statement
-from .store_connection import hold_store_lock, open_connection, open_for_reading, translate_errors
+from .store_connection import open_connection, open_for_reading, translate_errors
+from .store_lock import hold_store_lock
 from .write_statements import CLOSE_WORKER, INSERT_WORKER, INSERT_WORKER_AND_JOB
 
 STOP = b'{"type":"stop_asked"'

@@ -17,7 +17,8 @@ from anyio import to_thread
 
 from ..values.store_address import StoreAddress
 from .sql_connection import SqlConnection, SqlValue
-from .store_connection import hold_lock, open_connection, translate_errors
+from .store_connection import open_connection, translate_errors
+from .store_lock import hold_lock
 
 WorktreeState = Literal["making", "ready", "removing", "gone"]
 

@@ -18,9 +18,9 @@ from msgspec import structs
 
 from ..app import App
 from ..cli.output.entry_lines import format_entry
-from ..engines.model.failed_calls import RetryPolicy
 from ..engines.model.model_wire import Model, ModelCall, ReplyPart, add_zero_cost
 from ..engines.model.provider_throttle import ProviderThrottle
+from ..engines.model.retry_policy import RetryPolicy
 from ..engines.model.tool_loop import ModelEngine
 from ..engines.script import Move, Moves, stream_move
 from ..files.discovery import load_roster

@@ -104,7 +104,7 @@ def describe_hidden_exit(argv: Sequence[str]) -> str:
     if not _is_shell_line(argv):
         return ""
     # Imported here to keep start-up fast: the parser is needed only after a check has passed.
-    from ..policy.hidden_exits import find_hidden_exits
+    from ..policy.hidden_failures import find_hidden_exits
 
     how = find_hidden_exits(argv[2])
     return f"it may pass although a command in it fails (because of {', '.join(how)})" if how else ""

@@ -22,8 +22,8 @@ from ..system.process_group import GRACE
 from ..system.program_folders import describe_changed_programs
 from ..values.action import Action
 from ..values.event import ToolUse
+from .command_files import hash_named_files, read_approved_scripts
 from .command_sandbox import CommandSandbox, InstallSandbox, Seal
-from .named_files import hash_named_files, read_approved_scripts
 from .read_write_files import encode_utf8
 
 SHELL = "/bin/bash"

@@ -97,7 +97,7 @@ class Team(Struct, frozen=True, kw_only=True, omit_defaults=True):
         members: Iterable[Any] = self.members
         put(self, "members", tuple(Member(agent=one) if isinstance(one, str) else one for one in members))
         # Imported here to keep start-up fast: few runs have teams.
-        from .team_options import MODE_ALIASES
+        from .team_modes import MODE_ALIASES
 
         if self.mode in MODE_ALIASES:
             put(self, "mode", MODE_ALIASES[self.mode])
@@ -115,6 +115,15 @@ class Budget(Struct, frozen=True, kw_only=True, omit_defaults=True):
     seconds: Annotated[float | None, Key("the time")] = None
     turns: Annotated[int | None, Key("the model calls")] = None
     files_changed: Annotated[int | None, Key("the changed files", least=0)] = None
+
+
+def override_limits(budget: Budget | None, limits: Budget) -> Budget:
+    """Return a copy of `budget` where the limits that are set in `limits` replace the old ones."""
+    if budget is None:
+        return limits
+    return structs.replace(
+        budget, **{name: limit for name, limit in structs.asdict(limits).items() if limit is not None}
+    )
 
 
 def format_limits(budget: Budget | None) -> str:
@@ -446,7 +455,7 @@ def _parse_mapping(written: Mapping[str, Any], kind: type[S], *, of: str) -> S:
     keys = kind.__struct_fields__
     given = dict(written)
     if kind is Team and "options" not in given:
-        from .team_options import MODE_ALIASES, choose_default_mode  # imported here to keep start-up fast
+        from .team_modes import MODE_ALIASES, choose_default_mode  # imported here to keep start-up fast
 
         given = {key: value for key, value in written.items() if key in keys}
         options = given["options"] = {key: value for key, value in written.items() if key not in keys}

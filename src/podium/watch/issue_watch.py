@@ -25,7 +25,7 @@ from ..runs.runs import Runs
 from ..store.issue_rows import IssueClaim, IssueClaims
 from ..store.reader import StoreReader
 from ..store.request_list import list_run_requests
-from ..store.store_connection import hold_store_lock
+from ..store.store_lock import hold_store_lock
 from ..values.actor import Actor
 from ..values.agent import Agent
 from ..values.errors import Mistake, NoSuchRun, OutsideFailed, PodiumError, StoreFailed

@@ -17,7 +17,7 @@ from ..core.placement import Idle, Teammate, WorkerOptions
 from ..files.discovery import load_roster
 from ..files.model_role import resolve_models
 from ..files.settings import Settings
-from ..runs.assembly.consent import require_consent
+from ..runs.assembly.engine_consent import require_consent
 from ..runs.run_steering import forward_message, post_stop
 from ..runs.runs import Runs
 from ..store.follower import Follower

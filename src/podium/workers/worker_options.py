@@ -8,11 +8,10 @@ from typing import Any, Literal
 
 from msgspec import structs
 
-from ..core.budget import override_limits
 from ..core.placement import WorkerOptions
 from ..files.model_role import ROLES, Role
 from ..files.settings import Settings
-from ..values.agent import Agent, Budget, Member, Team
+from ..values.agent import Agent, Budget, Member, Team, override_limits
 from ..values.errors import Mistake
 from ..values.tool_table import AGENT_RULE, DELEGATING_TOOLS, RULE_NAMES, TOOLS
 

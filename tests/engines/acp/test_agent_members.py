@@ -29,7 +29,7 @@ from podium.values.event import (
     Routed,
     TurnStarted,
 )
-from podium.values.team_options import Mode
+from podium.values.team_modes import Mode
 
 from ...collaboration import Play, add_team, make_plan, make_step
 from ...installed_agents import find_goose

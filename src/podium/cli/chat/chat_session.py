@@ -21,7 +21,7 @@ from ...files.discovery import load_roster
 from ...files.settings import Settings
 from ...runs.queries.request_details import RequestListeners, WorkerRequestWatcher
 from ...runs.run_handle import Run
-from ...runs.run_notices import RunNotices
+from ...runs.run_notifications import RunNotices
 from ...runs.run_start import start_run
 from ...system.identity import get_local_actor
 from ...values.errors import Mistake, PodiumError, find_first_error

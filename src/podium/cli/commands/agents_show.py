@@ -25,7 +25,7 @@ from ..output.command_options import json_option, repo_option
 from ..output.text import align_columns, as_json, escape_for_terminal
 
 if TYPE_CHECKING:
-    from .prompt_tokens import PromptTokens
+    from ..output.prompt_tokens import PromptTokens
 
 
 class AgentMemory(DocumentPart, frozen=True, kw_only=True):
@@ -127,6 +127,6 @@ def format_tokens(agent: Agent, tokens: PromptTokens | None) -> Iterator[str]:
 
 
 def _measure_tokens(agent: Agent, settings: Settings, repo: Path) -> PromptTokens | None:
-    from .prompt_tokens import measure_prompt  # imported here to keep start-up fast: only --tokens needs it
+    from ..output.prompt_tokens import measure_prompt  # imported here to keep start-up fast: only --tokens needs it
 
     return anyio.run(measure_prompt, agent, settings, repo)

@@ -17,7 +17,7 @@ from msgspec import Struct
 from ...files.settings import Settings
 from ...runs import find
 from ...runs.queries.run_lookup import NO_RUNS, open_reader
-from ...runs.run_notices import RunNotices
+from ...runs.run_notifications import RunNotices
 from ...store.entry_index import EntryIndex
 from ...store.follower import Follower
 from ...store.reader import StoreReader

@@ -17,7 +17,7 @@ from ...files.settings import Settings
 from ...runs import find
 from ...runs.queries.dry_run_estimate import RunEstimate, estimate_dry_run
 from ...runs.queries.run_lookup import open_reader
-from ...runs.run_notices import RunNotices
+from ...runs.run_notifications import RunNotices
 from ...runs.run_start import start_run
 from ...runs.run_steering import POLL_SECONDS
 from ...store.follower import Follower
@@ -27,7 +27,7 @@ from ...values.agent import Budget
 from ...values.event import SCHEMA
 from ...values.plain_text import format_count, join_words
 from ...values.store_address import StoreAddress
-from ...values.team_options import MODES, Mode
+from ...values.team_modes import MODES, Mode
 from ...views.run_state.tree import RunView
 from ..output import exit_codes
 from ..output.agent_text import ResultDocument

@@ -17,9 +17,9 @@ import click
 
 from ...files.agent_trust import SERVERS
 from ...files.discovery import load_roster
-from ...files.repo_proposal import SERVER
 from ...files.settings_files import read_settings_files
 from ...files.trust import Trust
+from ...files.trust_proposal import SERVER
 from ...runs.queries.trust_overview import (
     TrustItem,
     TrustOverview,

@@ -21,7 +21,7 @@ from ...app import App
 from ...files.settings import Settings
 from ...runs.queries.request_details import RequestListeners, WorkerRequestWatcher
 from ...runs.run_handle import Run
-from ...runs.run_notices import RunNotices
+from ...runs.run_notifications import RunNotices
 from ...values.errors import Failure, find_first_error
 from ...values.event import ActionRefused, Entry, WorkerSent
 from ...values.request import Result

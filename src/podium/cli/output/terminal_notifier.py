@@ -15,7 +15,7 @@ from typing import Self, TextIO
 
 from ...files.settings import Settings
 from ...files.settings_document import NotifyTarget
-from ...runs.run_notices import RunNotices
+from ...runs.run_notifications import RunNotices
 from ...views.notification import Notification
 from .text import print_to_stderr
 

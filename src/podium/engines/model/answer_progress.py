@@ -15,7 +15,7 @@ from ...values.tool_table import CHANGING_TOOLS
 from .conversation import CONTINUE, CUT_OFF
 from .model_caller import make_refusal_failure
 from .model_wire import LONGEST_REPLY
-from .not_done import NOT_DONE, make_not_done_tool
+from .not_done_tool import NOT_DONE, make_not_done_tool
 from .reply_recorder import ENDLESS, REPETITION
 from .written_call import find_unreadable_call, is_machine_text, read_written_reply
 

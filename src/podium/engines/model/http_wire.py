@@ -29,10 +29,10 @@ from yarl import URL
 from ...core.engine import Reasoning, Text
 from ...values.errors import Mistake, OutsideFailed
 from ...values.json import JsonObject
-from .failed_calls import parse_error_body
 from .model_prices import suggest_models
 from .model_wire import ModelCall, ReplyPart, estimate_call_size
 from .providers import LOCAL, describe_stopped_server
+from .retry_policy import parse_error_body
 from .stream_events import ReplyFormat, ReplyParser, encode
 
 LIMIT_STATUSES = (402, 403, 413, 429, 503, 529)

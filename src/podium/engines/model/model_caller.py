@@ -27,11 +27,11 @@ from ...values.event import CallFailed, LimitReached, ModelReplied, Noticed, Too
 from ...values.plain_text import format_count, format_utc_time
 from ...values.usage import NO_CALL_LIMITS, CallLimits, Usage
 from .conversation import Conversation
-from .failed_calls import ModelCandidates, RetryPolicy
 from .model_wire import Model, ModelCall, make_call_key
-from .not_done import NOT_DONE
+from .not_done_tool import NOT_DONE
 from .provider_throttle import LONGEST_LIMIT, ModelLimit
 from .reply_recorder import ReplyRecorder
+from .retry_policy import ModelCandidates, RetryPolicy
 from .tool_emulation import AnswerStream, decode_answer, decode_not_done, emulate_tools, refuses_tools
 from .written_call import WrittenReply, read_written_reply, was_shown
 

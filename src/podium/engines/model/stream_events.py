@@ -16,8 +16,8 @@ from ...core.engine import Reasoning, Text
 from ...values.event import ToolUse
 from ...values.json import JsonObject
 from ...values.usage import Usage
-from .failed_calls import NOT_JSON, FailureFactory, make_stream_failure
 from .model_wire import LONGEST_REPLY, ReplyEnd, ReplyPart, ToolCallPart
+from .retry_policy import NOT_JSON, FailureFactory, make_stream_failure
 
 LONGEST_LINE = 16 * 2**20
 Sealed = TypeVar("Sealed")

@@ -20,7 +20,7 @@ from ...values.errors import OutsideFailed
 from ...values.json import JsonSchema
 from ...values.plain_text import remove_line_numbers
 from .model_wire import Message, ModelCall, ReplyPart
-from .not_done import NOT_DONE
+from .not_done_tool import NOT_DONE
 
 RefusedSchemas = set[tuple[str, str, bool]]
 """The kinds of calls whose schema was refused.

@@ -34,9 +34,9 @@ from ...values.errors import AgentFailed, Failure, find_first_error
 from ...values.event import KINDS, ContextCompacted, ModelAskedAgain, ModelReplied, ToolAnswered, ToolUse
 from .answer_progress import AnswerProgress, RepeatedCalls
 from .conversation import CHARACTERS_A_TOKEN, Conversation
-from .failed_calls import RetryPolicy
 from .model_caller import ContextTooLong, ModelCaller
 from .model_wire import Model
+from .retry_policy import RetryPolicy
 
 COMPACTION_THRESHOLD = 0.8
 """A conversation that fills more than this share of the context window is compacted."""

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from msgspec import Struct, structs
 
 from ...values.request import replace_surrogates
-from ...values.team_options import Mode
+from ...values.team_modes import Mode
 
 MAX_ROLE_LENGTH = 60
 _YOU_ARE = re.compile(r"you\s+are\s+(?:an|a|the)\s+", re.IGNORECASE)

@@ -8,7 +8,7 @@ from typing import NamedTuple, cast
 
 from msgspec import Struct
 
-from ...values.team_options import MODE_ALIASES, MODES, Mode
+from ...values.team_modes import MODE_ALIASES, MODES, Mode
 from .squad_team import (
     Member,
     Row,

@@ -21,7 +21,7 @@ from ...values.agent import Agent
 from ...values.model_abilities import UNTESTED
 from ...values.usage import LOCAL_CALL_LIMITS, NO_CALL_LIMITS, CallLimits
 from .agent_sandbox import choose_agent_sandbox
-from .consent import require_agent_consent, require_consent
+from .engine_consent import require_agent_consent, require_consent
 
 LOCAL_CONCURRENT = 1
 """The maximum number of concurrent calls to a server on this machine, unless a test shows that it can answer more."""

@@ -27,10 +27,10 @@ from anyio import move_on_after, to_thread
 
 from ...core.gate import InvalidCall
 from ...core.run_hooks import HookResult
-from ...files.checkout_content import StartPlan, join_paths, plan_start
-from ...files.repo_proposal import build_own_trust_name, identify_hook, needs_no_sandbox
+from ...files.program_start import StartPlan, join_paths, plan_start
 from ...files.settings import Settings
 from ...files.trust import Trust
+from ...files.trust_proposal import build_own_trust_name, identify_hook, needs_no_sandbox
 from ...system.checkouts import find_checkouts
 from ...system.child_process import OutputBuffer, build_environment, run_process
 from ...system.installed_plugins import find_plugin

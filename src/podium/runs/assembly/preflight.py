@@ -13,7 +13,7 @@ from ...engines.model.tool_loop import ModelEngine
 from ...values.agent import MAX_LIMIT, Agent, Budget, Team
 from ...values.errors import Mistake, RunOver
 from ...values.event import DecisionProposed, Entry, RunEnded
-from ...values.team_options import MODES, Mode, TeamOptions
+from ...values.team_modes import MODES, Mode, TeamOptions
 
 MAX_REQUEST_BYTES = 2**20
 

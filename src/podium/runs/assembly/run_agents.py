@@ -24,7 +24,7 @@ from ...patterns.registry import NO_PATTERNS, OwnPatterns, Pattern, find_pattern
 from ...system.locations import find_repo
 from ...values.agent import Agent, Budget
 from ...values.errors import BadAgent, Mistake
-from ...values.team_options import MODES
+from ...values.team_modes import MODES
 from .engine_lookup import list_models
 from .fallback_models import apply_team_fallbacks, choose_available_models, describe_unlisted_model
 from .preflight import collect_reachable_agents, require_prices, validate_budget

@@ -16,7 +16,7 @@ from ...system.child_process import OutputBuffer, build_environment, run_process
 from ...values.column import Document, DocumentPart
 from ...values.errors import Mistake
 from ..assembly.agent_sandbox import is_in_sandbox, list_agent_programs
-from ..assembly.consent import is_agreed
+from ..assembly.engine_consent import is_agreed
 
 VERSION_SECONDS = 10.0
 LARGEST_VERSION = 4096

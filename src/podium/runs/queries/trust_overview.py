@@ -10,11 +10,11 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from ...files.agent_trust import find_own_servers, propose_agent_hooks, propose_agent_servers, read_agent_hooks
-from ...files.repo_proposal import OWN, list_own_hooks, list_own_servers, list_proposals, trust_id_for_key
 from ...files.settings_document import merge_documents
 from ...files.settings_files import SettingsFiles
 from ...files.settings_keys import find_scope
 from ...files.trust import Kind, Trust
+from ...files.trust_proposal import OWN, list_own_hooks, list_own_servers, list_proposals, trust_id_for_key
 from ...mcp_client.tool_definition import build_mcp_tool_name
 from ...values.agent import Agent
 from ...values.column import Document, DocumentPart

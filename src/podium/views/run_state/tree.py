@@ -11,10 +11,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field, structs
 
-from ...core.budget import override_limits
 from ...core.edits import EDITS, Edits, Place
 from ...core.open_requests import RunRequests
-from ...values.agent import Budget, Team
+from ...values.agent import Budget, Team, override_limits
 from ...values.errors import Failure
 from ...values.event import (
     KINDS,

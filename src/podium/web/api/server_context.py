@@ -22,9 +22,9 @@ from ...runs.queries.cost_overview import CostHistoryReader
 from ...runs.queries.known_repositories import KnownRepositories, describe_unknown_repository, is_folder
 from ...runs.queries.overview import OverviewReader
 from ...runs.queries.run_lookup import find_main_folder
-from ...runs.queries.run_states import RunStates
-from ...runs.queries.run_table import RunTableReader
-from ...runs.run_notices import follow_with_notices
+from ...runs.queries.run_pages import RunTableReader
+from ...runs.queries.watched_runs import RunStates
+from ...runs.run_notifications import follow_with_notices
 from ...runs.run_start import resume_run
 from ...runs.runs import Runs
 from ...store.reader import StoreReader

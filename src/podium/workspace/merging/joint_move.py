@@ -18,7 +18,7 @@ from anyio import CancelScope
 from msgspec import Struct
 
 from ...store.fault_injection import Fault, parse_fault
-from ...store.store_connection import hold_lock
+from ...store.store_lock import hold_lock
 from ...system.whole_file import replace_file
 from ...values.actor import Actor
 from ...values.errors import Mistake, PodiumError

@@ -18,8 +18,8 @@ from ....runs import find, run_steering
 from ....runs.queries.cost_overview import CostNode, build_cost_tree
 from ....runs.queries.run_listing import RUN_COLUMNS, make_run_row
 from ....runs.queries.run_lookup import open_reader
-from ....runs.queries.run_states import MOST_CHANGES
-from ....runs.queries.run_table import RunFilter, RunTable
+from ....runs.queries.run_pages import RunFilter, RunTable
+from ....runs.queries.watched_runs import MOST_CHANGES
 from ....runs.run_fork import NewFork, NewRetry, fork_run, retry_run
 from ....runs.run_options import RunOptions
 from ....runs.run_start import resume_run
@@ -31,7 +31,7 @@ from ....values.column import Document, DocumentPart, encode_row
 from ....values.errors import NoSuchRun
 from ....values.phase import Phase
 from ....values.request import as_attached_files
-from ....values.team_options import Mode
+from ....values.team_modes import Mode
 from ....values.usage import FullUsage
 from ....views.run_state.tree import RunView
 from ....workers.delegation import BackgroundRun, enqueue_background_run

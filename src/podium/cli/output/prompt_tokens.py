@@ -26,7 +26,7 @@ from ...runs.run_start import start_run
 from ...values.agent import Agent
 from ...values.errors import OutsideFailed
 from ...values.usage import Usage
-from ..output.command_options import get_command_actor
+from .command_options import get_command_actor
 
 LONGEST_SECONDS = 30.0
 REQUEST = "Measure the prompt."

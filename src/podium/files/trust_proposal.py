@@ -22,8 +22,8 @@ from ..values.errors import Mistake
 from ..values.hook import Hook, HookTable
 from ..values.local_provider import find_local_provider
 from ..values.mcp_server import McpServer, build_trust_name, qualify_with_directory
-from .checkout_content import StartPlan, plan_start
 from .model_role import Role
+from .program_start import StartPlan, plan_start
 from .settings_document import SPELLED, ProviderLimits, SettingsDocument, iter_explicit_fields, make_document
 from .settings_keys import find_scope
 from .trust import Trust

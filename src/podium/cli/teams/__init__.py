@@ -1,0 +1,1 @@
+"""The commands for teams: their definitions, plans and decisions."""
