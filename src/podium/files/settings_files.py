@@ -110,8 +110,9 @@ def _apply_trusted(files: SettingsFiles, home: Path, repo: Path) -> SettingsFile
 
 def _report_ignored_keys(reading: SettingsFileContent) -> list[Diagnostic]:
     """Return a diagnostic for each key that a repository cannot set by itself."""
+    # Imported here to keep start-up fast: few commands check the keys.
     from .settings_keys import find_scope
-    from .trust_proposal import select_proposed  # imported here to keep start-up fast: few commands check the keys
+    from .trust_proposal import select_proposed
 
     found = []
     for key in select_proposed(reading.document).iter_explicit_keys():
