@@ -68,6 +68,13 @@ class Column(Struct, Generic[Row], frozen=True):
         return self.shown in ("everywhere", "page")
 
 
+class RowColumns:
+    """Says, beside the type of a row as a JSON object, which columns the row has: `Annotated[dict, RowColumns(…)]`."""
+
+    def __init__(self, *lists: Sequence[Column[Any]]) -> None:
+        self.columns = [column for columns in lists for column in columns]
+
+
 class PageColumn(Struct, frozen=True, kw_only=True):
     """What the dashboard needs to draw a column."""
 

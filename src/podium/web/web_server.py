@@ -38,8 +38,8 @@ from .api.routes import (
     teams,
     workers,
 )
+from .api.schema_plugins import RowColumnsPlugin, StoredJsonPlugin
 from .api.scopes import SECURITY_SCHEMES, document_routes, find_actor
-from .api.sent_entry import StoredJsonPlugin
 from .api.server_context import ServerContext
 from .api.server_log import report_trouble
 from .dashboard.static_files import load_static_files, serve_file, serve_page
@@ -96,7 +96,7 @@ def build_app(
             Exception: _handle_internal_error,
         },
         lifespan=[lifespan],
-        plugins=[StoredJsonPlugin()],
+        plugins=[StoredJsonPlugin(), RowColumnsPlugin()],
         logging_config=None,
         openapi_config=OpenAPIConfig(
             title="Podium",

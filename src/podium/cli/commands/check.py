@@ -17,6 +17,7 @@ from ...runs.assembly.run_guidance import check_guidance
 from ...system.locations import find_home_folder, find_repo
 from ...values.errors import Diagnostic, filter_errors
 from ...values.event import SCHEMA
+from ...values.plain_text import format_count
 from ..output.text import as_json, escape_for_terminal
 
 NOT_CHECKED = Diagnostic(
@@ -74,11 +75,6 @@ def _format_severity_counts(found: CheckReport) -> str:
     severities = [finding.severity for finding in found.diagnostics]
     counts = [(severities.count(word), word) for word in ("error", "warning", "notice")]
     return ", ".join(format_count(number, word) for number, word in counts if number) or "no problems"
-
-
-def format_count(number: int, word: str) -> str:
-    """Return a count and its noun, e.g. `1 agent` or `2 agents`."""
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def _format_review_json(found: CheckReport) -> str:

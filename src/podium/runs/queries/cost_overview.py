@@ -25,7 +25,7 @@ from ...views.run_state import RunState
 from ...views.run_state.activity import PERIOD_KINDS, Period, RunActivity
 from ...views.run_state.model_usage import USAGE_KINDS, RunUsage, UsagePoint, usage_of_event
 from ...views.run_state.tree import OperationNode, RunBudget, RunView
-from .run_listing import RUN_COLUMNS, RunRow, RunTotals, make_run_row
+from .run_listing import RUN_COLUMNS, RunObject, RunRow, RunTotals, make_run_row
 from .team_states import read_team_states
 
 ACTIVITIES: Sequence[Activity] = ("thinking", "tool", "waiting", "workers", "idle", "starting")
@@ -92,7 +92,7 @@ class CostState(RunState):
 class CostList(Document, frozen=True, kw_only=True):
     """The costs of runs, individually and in total, and the runs that cannot be read."""
 
-    runs: list[dict[str, object]]
+    runs: list[RunObject]
     usage: FullUsage
     damaged: Sequence[DamagedRun]
 
@@ -192,13 +192,13 @@ class CostOverview(Document, frozen=True, kw_only=True):
 class RunCostOverview(CostOverview, frozen=True, kw_only=True):
     """The costs of one run and its workers. `wall` is the time of the run itself."""
 
-    run: dict[str, object]
+    run: RunObject
 
 
 class StoreCostOverview(CostOverview, frozen=True, kw_only=True):
     """The costs of all runs, individually and together, and the runs that cannot be read."""
 
-    runs: list[dict[str, object]]
+    runs: list[RunObject]
     damaged: Sequence[DamagedRun]
 
 

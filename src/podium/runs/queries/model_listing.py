@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Annotated
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -13,7 +14,7 @@ from ...files.confirmed_model_servers import load_confirmed_servers
 from ...files.model_role import resolve_models
 from ...files.settings import Settings
 from ...files.tested_models import AbilityRecord, describe_test, load_ability_records
-from ...values.column import Column, Document, PageColumn, encode_rows, list_page_columns
+from ...values.column import Column, Document, PageColumn, RowColumns, encode_rows, list_page_columns
 from ...values.plain_text import format_size, join_some
 from ..model_choice import MOST_NAMES, DefaultModel, describe_default_model
 
@@ -74,13 +75,13 @@ class ModelLists(Document, frozen=True, kw_only=True):
     """The available models. The dashboard also needs the columns of the lists that it draws."""
 
     default: DefaultModel
-    providers: list[dict[str, object]]
+    providers: list[Annotated[dict[str, object], RowColumns(PROVIDER_COLUMNS)]]
     aliases: Mapping[str, str]
     roles: dict[str, list[str]]
-    servers: list[dict[str, object]]
+    servers: list[Annotated[dict[str, object], RowColumns(SERVER_COLUMNS)]]
     coding_agents: Mapping[str, str]
-    tests: list[dict[str, object]]
-    local_models: list[dict[str, object]]
+    tests: list[Annotated[dict[str, object], RowColumns(TEST_COLUMNS)]]
+    local_models: list[Annotated[dict[str, object], RowColumns(LOCAL_MODEL_COLUMNS)]]
     columns: dict[str, list[PageColumn]] | UnsetType = UNSET
 
 

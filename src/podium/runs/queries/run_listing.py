@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Container
 from pathlib import Path
+from typing import Annotated
 
 from msgspec import UNSET, Struct, UnsetType
 
 from ...store.reader import RunSummary
 from ...system.locations import format_path
-from ...values.column import Column
+from ...values.column import Column, RowColumns
 from ...values.event import RunStarted
 from ...values.phase import Phase
 from ...values.plain_text import escape_for_terminal, format_countdown, truncate_line
@@ -175,3 +176,7 @@ GROUP_COLUMNS: tuple[Column[GroupRow], ...] = (
     Column("listed", "Listed runs", lambda row: row.listed, "data", shown="nowhere"),
 )
 """The columns of a list of groups."""
+
+RunObject = Annotated[dict[str, object], RowColumns(RUN_COLUMNS)]
+GroupObject = Annotated[dict[str, object], RowColumns(GROUP_COLUMNS)]
+"""A run, and a group of runs, as the JSON of lists has them."""

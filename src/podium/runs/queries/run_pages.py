@@ -17,7 +17,7 @@ from ...values.store_address import StoreAddress
 from ...values.usage import sum_usage
 from ...views.run_groups import Arrangement, build_sections
 from .cost_overview import CostHistoryReader
-from .run_listing import GROUP_COLUMNS, RUN_COLUMNS, GroupRow, RunPlace, RunTotals, make_run_row
+from .run_listing import GROUP_COLUMNS, RUN_COLUMNS, GroupObject, GroupRow, RunObject, RunPlace, RunTotals, make_run_row
 
 
 class RunFilter(Struct, frozen=True, kw_only=True):
@@ -46,8 +46,8 @@ class RunTable(Struct, frozen=True, kw_only=True):
 
     schema: int = SCHEMA
     columns: list[PageColumn] = field(default_factory=partial(list_page_columns, RUN_COLUMNS))
-    runs: list[dict[str, object]] = []
-    groups: list[dict[str, object]] = []
+    runs: list[RunObject] = []
+    groups: list[GroupObject] = []
     agents: list[str] = []
     total: int = 0
     archived: int = 0

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from litestar.plugins import OpenAPISchemaPlugin
-from litestar.typing import FieldDefinition
 from msgspec import UNSET, Raw, UnsetType, json
 
 from ...values.errors import StoreCorrupt
@@ -22,16 +20,6 @@ class SentEntry(Entry, frozen=True, kw_only=True):
 StoredEntry = Annotated[Raw, SentEntry]
 StoredEntries = Annotated[Raw, list[SentEntry]]
 """An entry, or a list of entries, that is sent as it is stored."""
-
-
-class StoredJsonPlugin(OpenAPISchemaPlugin):
-    """Documents the type of stored JSON, which is sent without decoding it."""
-
-    def is_plugin_supported_field(self, field_definition: FieldDefinition) -> bool:
-        return field_definition.annotation is Raw and bool(field_definition.metadata)
-
-    def to_openapi_schema(self, field_definition: FieldDefinition, schema_creator: Any) -> Any:
-        return schema_creator.for_field_definition(FieldDefinition.from_annotation(field_definition.metadata[0]))
 
 
 def add_sentence(line: bytes, kind: str, *, user: str) -> bytes:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import Annotated
 
 from msgspec import UNSET, Struct
 
 from ...system.locations import format_path
-from ...values.column import Column
+from ...values.column import Column, RowColumns
 from ...values.plain_text import format_countdown, format_duration, format_money
 from ...values.worker_task import WorkerTask
 from ...views.worker_state import WorkerState
@@ -165,3 +166,6 @@ WORKER_COLUMNS: tuple[Column[WorkerRow], ...] = (
     Column("also", "Also in", lambda row: row.worker.works[1:], "data", shown="nowhere"),
 )
 """The columns of a list of workers. `hired_at` is when the task was delegated."""
+
+WorkerObject = Annotated[dict[str, object], RowColumns(WORKER_COLUMNS)]
+"""A worker as the JSON of lists has it."""

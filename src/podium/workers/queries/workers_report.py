@@ -24,7 +24,7 @@ from ...views.worker_state import SharedFile, WorkersSummary
 from ...workspace.merging.overlap_forecast import Forecast
 from ...workspace.worktrees.worktree_status import WorktreeStatus
 from ..merging.branch_forecast import ForecastReport, build_forecast_report, forecast_branches
-from .worker_listing import WORKER_COLUMNS, make_worker_rows
+from .worker_listing import WORKER_COLUMNS, WorkerObject, make_worker_rows
 from .worker_lookup import load_readable_states, read_worktree_statuses
 
 NOT_STARTED_REASON = "no worker was started"
@@ -105,7 +105,7 @@ class Workforce(DocumentPart, frozen=True, kw_only=True):
 class WorkersResults(Struct, frozen=True, kw_only=True):
     """A report on workers as it is sent."""
 
-    workers: list[dict[str, object]]
+    workers: list[WorkerObject]
     unsent: list[UnsentWorker]
     workforce: Workforce
     forecast: ForecastReport | None

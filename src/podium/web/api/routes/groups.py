@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
+from typing import Annotated
 
 from litestar import get, post
 from litestar.params import FromPath, JSONBody
 from msgspec import UNSET, Struct, UnsetType
 
 from ....runs import find
-from ....runs.queries.run_listing import GROUP_COLUMNS, RUN_COLUMNS, GroupRow, RunPlace, make_run_row
+from ....runs.queries.run_listing import GROUP_COLUMNS, RUN_COLUMNS, GroupObject, GroupRow, RunPlace, make_run_row
 from ....runs.queries.run_lookup import NO_RUNS
 from ....store.group_rows import Groups
 from ....store.reader import StoreReader
-from ....values.column import Document, encode_row
+from ....values.column import Document, RowColumns, encode_row
 from ....values.errors import Mistake, NoSuchRun
 from ....views.run_groups import describe_target
 from ..route_parameters import RunPrefix, Server
@@ -39,8 +40,8 @@ class NewPlace(Struct, forbid_unknown_fields=True):
 class GroupList(Document, frozen=True, kw_only=True):
     """The groups of runs, and the place of each run."""
 
-    groups: list[dict[str, object]]
-    runs: dict[str, dict[str, object]]
+    groups: list[GroupObject]
+    runs: dict[str, Annotated[dict[str, object], RowColumns(PLACE_COLUMNS)]]
 
 
 class DoneChange(Struct, frozen=True, kw_only=True):

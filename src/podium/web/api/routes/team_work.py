@@ -15,7 +15,7 @@ from ....runs.queries.repository_decisions import find_decision, find_decision_r
 from ....runs.queries.run_lookup import open_reader
 from ....runs.queries.work_lookup import TeamPlan, list_work_runs
 from ....store.reader import StoreReader
-from ....values.column import Document, encode_rows
+from ....values.column import Document, RowColumns, encode_rows
 from ....values.errors import Mistake, NoSuchRun, StoreCorrupt
 from ....values.event import KINDS, SCHEMA, ArtifactStored, TeamFormed
 from ....views.decision_listing import DECISION_COLUMNS, encode_decision, list_decision_rows
@@ -60,7 +60,7 @@ class ArtifactList(Document, frozen=True, kw_only=True):
 class DecisionList(Document, frozen=True, kw_only=True):
     """A repository's decisions, newest first."""
 
-    decisions: list[dict[str, object]]
+    decisions: list[Annotated[dict[str, object], RowColumns(DECISION_COLUMNS)]]
 
 
 class DecisionDocument(Document, frozen=True, kw_only=True):

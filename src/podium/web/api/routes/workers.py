@@ -16,7 +16,7 @@ from ....files.settings import Settings
 from ....runs.queries.context_window import add_context_windows
 from ....store.worker_index import WorkerIndex
 from ....values.actor import Actor
-from ....values.column import Document, DocumentPart, PageColumn, encode_rows, list_page_columns
+from ....values.column import Document, DocumentPart, PageColumn, RowColumns, encode_rows, list_page_columns
 from ....values.errors import Mistake
 from ....values.plain_text import truncate_text
 from ....values.worker_task import DEFAULT_WORKER_AGENT
@@ -44,7 +44,7 @@ from ....workers.merging.merge_candidates import (
     list_merge_candidates,
 )
 from ....workers.merging.merge_run import MergeReport
-from ....workers.queries.worker_listing import WORKER_COLUMNS, make_worker_rows
+from ....workers.queries.worker_listing import WORKER_COLUMNS, WorkerObject, make_worker_rows
 from ....workers.queries.worker_lookup import RepoContext, load_readable_states, read_worktree_statuses
 from ....workers.queries.worktree_listing import WORKTREE_COLUMNS, WorktreeRow
 from ....workers.worker_options import MOST_TIMES, Choose
@@ -95,7 +95,7 @@ class WorkerList(Document, frozen=True, kw_only=True):
     """Workers, with the columns to draw."""
 
     columns: list[PageColumn]
-    workers: list[dict[str, object]]
+    workers: list[WorkerObject]
 
 
 class Candidate(DocumentPart, frozen=True, kw_only=True):
@@ -120,7 +120,7 @@ class RepositoryForecast(Document, frozen=True, kw_only=True):
 class WorktreeList(Document, frozen=True, kw_only=True):
     """The worktrees of a repository."""
 
-    worktrees: list[dict[str, object]]
+    worktrees: list[Annotated[dict[str, object], RowColumns(WORKTREE_COLUMNS)]]
 
 
 class StartedWorker(Struct, frozen=True, kw_only=True):
