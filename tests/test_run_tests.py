@@ -43,7 +43,7 @@ def run_tests(folder: Path, *passes: str, files: Mapping[str, str], processes: i
         env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     return done.returncode, done.stdout + done.stderr
