@@ -20,7 +20,7 @@ import msgspec
 Place = tuple[str, ...]
 
 
-class Part(Protocol):
+class StatePart(Protocol):
     """A part of a state."""
 
     @property
@@ -31,30 +31,30 @@ class Part(Protocol):
 class Edits:
     """Changes parts of a state, without recording the changes."""
 
-    def set(self, part: Part, **fields: Any) -> None:
+    def set(self, part: StatePart, **fields: Any) -> None:
         """Set fields of a part."""
         for name, value in fields.items():
             setattr(part, name, value)
 
-    def add_text(self, part: Part, name: str, text: str) -> None:
+    def add_text(self, part: StatePart, name: str, text: str) -> None:
         """Append a text to a field."""
         whole: str = getattr(part, name)
         setattr(part, name, "")  # with a single reference to it, Python appends to the text without copying it
         whole += text
         setattr(part, name, whole)
 
-    def add(self, part: Part, name: str, *items: Any) -> None:
+    def add(self, part: StatePart, name: str, *items: Any) -> None:
         """Append items to a list."""
         getattr(part, name).extend(items)
 
-    def replace(self, part: Part, name: str) -> None:
+    def replace(self, part: StatePart, name: str) -> None:
         """Note that the value of a field, which is no part of its own, has changed in itself."""
 
-    def put(self, part: Part, name: str, key: Hashable, value: Any) -> None:
+    def put(self, part: StatePart, name: str, key: Hashable, value: Any) -> None:
         """Add an item to a mapping, or replace it."""
         getattr(part, name)[key] = value
 
-    def drop(self, part: Part, name: str, key: Hashable) -> None:
+    def drop(self, part: StatePart, name: str, key: Hashable) -> None:
         """Remove an item from a mapping, if it is there."""
         getattr(part, name).pop(key, None)
 
@@ -80,28 +80,28 @@ class RecordedEdits(Edits):
     def _record(self, *change: Any) -> None:
         self.changes.append(msgspec.json.encode(change))
 
-    def set(self, part: Part, **fields: Any) -> None:
+    def set(self, part: StatePart, **fields: Any) -> None:
         changed = {name: value for name, value in fields.items() if getattr(part, name) != value}
         if changed:
             super().set(part, **changed)
             self._record(part.place, "set", changed)
 
-    def add_text(self, part: Part, name: str, text: str) -> None:
+    def add_text(self, part: StatePart, name: str, text: str) -> None:
         super().add_text(part, name, text)
         self._record((*part.place, name), "add", text)
 
-    def add(self, part: Part, name: str, *items: Any) -> None:
+    def add(self, part: StatePart, name: str, *items: Any) -> None:
         super().add(part, name, *items)
         self._record((*part.place, name), "add", items)
 
-    def replace(self, part: Part, name: str) -> None:
+    def replace(self, part: StatePart, name: str) -> None:
         self._record(part.place, "set", {name: getattr(part, name)})
 
-    def put(self, part: Part, name: str, key: Hashable, value: Any) -> None:
+    def put(self, part: StatePart, name: str, key: Hashable, value: Any) -> None:
         super().put(part, name, key, value)
         self._record((*part.place, name), "set", {key: value})
 
-    def drop(self, part: Part, name: str, key: Hashable) -> None:
+    def drop(self, part: StatePart, name: str, key: Hashable) -> None:
         if key in getattr(part, name):
             super().drop(part, name, key)
             self._record((*part.place, name, key), "drop")

@@ -35,7 +35,7 @@ _SHORT_OPTION = re.compile(r"^-[A-Za-z](?=\.\.?(?:/|$))")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StartPlan:
+class ProgramStart:
     """Where a program starts, and which files of a checkout it depends on.
 
     `folder` is None for an empty folder. `content` maps the paths in a checkout that the definition names, relative to
@@ -63,7 +63,7 @@ def plan_start(
     repo: Path | None,
     checkouts: Checkouts,
     variables: Mapping[str, str],
-) -> StartPlan:
+) -> ProgramStart:
     """Return where a command starts and what it depends on. Raise Mistake if a relative path in it needs `cwd`.
 
     `env` contains the variables that the definition sets. `variables` are known to a shell that the command starts.
@@ -89,7 +89,7 @@ def plan_start(
     paths = tuple(Path(path) for path in dict.fromkeys(found))
     is_dependent = bool(paths) or (folder is not None and checkouts.contain(folder))
     content = {_name_path(path, checkouts): _describe_content(path) for path in paths}
-    return StartPlan(folder=folder, content=content, paths=paths, is_dependent=is_dependent)
+    return ProgramStart(folder=folder, content=content, paths=paths, is_dependent=is_dependent)
 
 
 def _resolve_cwd(cwd: str, repo: Path | None) -> Path | None:

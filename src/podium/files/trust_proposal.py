@@ -23,7 +23,7 @@ from ..values.hook import Hook, HookTable
 from ..values.local_provider import find_local_provider
 from ..values.mcp_server import McpServer, build_trust_name, qualify_with_directory
 from .model_role import Role
-from .program_start import StartPlan, plan_start
+from .program_start import ProgramStart, plan_start
 from .settings_document import SPELLED, ProviderLimits, SettingsDocument, iter_explicit_fields, make_document
 from .settings_keys import find_scope
 from .trust import Trust
@@ -126,7 +126,7 @@ def list_own_hooks(table: HookTable, repo: Path) -> Iterator[Proposal]:
     """Yield the user's own hooks outside the sandbox that use files of a repository."""
     for event, hooks in table.items():
         for hook in hooks:
-            plan = _plan_in_repository(hook.command, hook.cwd, {}, repo) if needs_no_sandbox(hook) else StartPlan()
+            plan = _plan_in_repository(hook.command, hook.cwd, {}, repo) if needs_no_sandbox(hook) else ProgramStart()
             if plan.is_dependent:
                 key, digest = identify_hook(event, hook)
                 yield _make_own_proposal(key, hook, digest, plan, repo)
@@ -143,7 +143,7 @@ def identify_hook(event: str, hook: Hook) -> tuple[str, str]:
     return f"hooks.{event}.{digest[:8]}", digest
 
 
-def _make_own_proposal(key: str, value: McpServer | Hook, digest: str, plan: StartPlan, repo: Path) -> Proposal:
+def _make_own_proposal(key: str, value: McpServer | Hook, digest: str, plan: ProgramStart, repo: Path) -> Proposal:
     return Proposal(
         key=f"{OWN}{key}",
         kind="settings",
@@ -153,16 +153,16 @@ def _make_own_proposal(key: str, value: McpServer | Hook, digest: str, plan: Sta
     )
 
 
-def _plan_in_repository(command: Sequence[str], cwd: str, env: Mapping[str, str], repo: Path) -> StartPlan:
+def _plan_in_repository(command: Sequence[str], cwd: str, env: Mapping[str, str], repo: Path) -> ProgramStart:
     """Return where a command starts and what it depends on. A command that is refused depends on nothing."""
     variables = {**os.environ, REPO_VARIABLE: str(repo)}
     try:
         return plan_start(command, cwd=cwd, env=env, repo=repo, checkouts=find_checkouts(repo), variables=variables)
     except Mistake:
-        return StartPlan()
+        return ProgramStart()
 
 
-def _encode_with_files(value: McpServer | Hook, plan: StartPlan) -> str:
+def _encode_with_files(value: McpServer | Hook, plan: ProgramStart) -> str:
     """Return a definition as JSON, with the hashes of the files that it depends on."""
     fields: dict[str, Any] = msgspec.to_builtins(value)
     files = {"files": dict(plan.content)} if plan.content else {}

@@ -58,7 +58,7 @@ for _name in ("mcp", "client", "httpx2"):
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
 
-class Connection:
+class ServerConnection:
     """A connection to a server. `review` is called with its tools, at the start and whenever they may have changed."""
 
     def __init__(

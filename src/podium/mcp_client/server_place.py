@@ -10,7 +10,7 @@ from pathlib import Path
 from subprocess import PIPE
 from typing import Protocol
 
-from ..files.program_start import StartPlan, plan_start
+from ..files.program_start import ProgramStart, plan_start
 from ..files.trust import Kind, Trust
 from ..files.trust_proposal import build_own_trust_name
 from ..system.checkouts import Checkouts
@@ -56,10 +56,10 @@ class ServerPlace:
         """The variables that a server gets besides its own: the repository's path."""
         return {} if self.directory is None else {REPO_VARIABLE: str(self.directory)}
 
-    def plan_start(self, server: McpServer) -> StartPlan:
+    def plan_start(self, server: McpServer) -> ProgramStart:
         """Return where a server starts and what it depends on. Raise Mistake if its definition cannot be used."""
         if not server.command:
-            return StartPlan()
+            return ProgramStart()
         return plan_start(
             (server.command, *server.args),
             cwd=server.cwd,
@@ -69,7 +69,7 @@ class ServerPlace:
             variables={**self.environ, **self.variables},
         )
 
-    def is_trusted(self, server: McpServer, plan: StartPlan) -> bool:
+    def is_trusted(self, server: McpServer, plan: ProgramStart) -> bool:
         """Return whether a server may start: the user trusts it, or it is the user's own and needs no checkout."""
         kind: Kind = "server"
         if server.source == "user":

@@ -25,7 +25,7 @@ from .server_table import McpTimeouts, ServerUnavailable
 from .tool_definition import ToolDefinition, build_mcp_tool_name, describe_change
 
 if TYPE_CHECKING:
-    from .server_connection import Connection
+    from .server_connection import ServerConnection
 
 
 class SharedServer:
@@ -48,7 +48,7 @@ class SharedServer:
         self._place = place
         self._trust = place.trust
         self._notice = notice
-        self._connection: Connection | None = None
+        self._connection: ServerConnection | None = None
         self._starts_left = 2
 
     async def explain_distrust(self) -> str:
@@ -71,7 +71,7 @@ class SharedServer:
             f"starting it would {self.server.launch_summary}"
         )
 
-    async def open_connection(self) -> Connection:
+    async def open_connection(self) -> ServerConnection:
         """Return the connection, and open one if necessary. Raise ServerUnavailable if no connection can be opened.
 
         A server is restarted after a crash, but not if it crashes again before it has answered a call.
@@ -178,11 +178,11 @@ class SharedServer:
             self._notice(str(self.explain_refusal(one)))
 
 
-def _import_connection_class() -> type[Connection]:
+def _import_connection_class() -> type[ServerConnection]:
     # Importing the SDK takes longer than importing all of Podium, and most runs have no MCP tools.
-    from .server_connection import Connection
+    from .server_connection import ServerConnection
 
-    return Connection
+    return ServerConnection
 
 
 def _find_schema_flaw(tool: ToolDefinition) -> str | None:

@@ -28,7 +28,7 @@ LARGEST_DIFF = 40 * 1024
 """The maximum size, in bytes, of a candidate's diff in a judge's prompt."""
 
 
-class Candidate(NamedTuple):
+class Attempt(NamedTuple):
     """A member that succeeded, with the branch and commit of its work if it had its own checkout."""
 
     name: str
@@ -63,16 +63,16 @@ async def choose_best(
     return Answer(text=text, parts=tuple(parts))
 
 
-def _make_candidate(member: Operation, part: Part) -> Candidate:
+def _make_candidate(member: Operation, part: Part) -> Attempt:
     found = find_worker_result(member)
     if found is None:
-        return Candidate(member.agent.name, part)
+        return Attempt(member.agent.name, part)
     sent, returned = found
-    return Candidate(member.agent.name, part, sent.branch, returned)
+    return Attempt(member.agent.name, part, sent.branch, returned)
 
 
 async def _choose_candidate(
-    op: Operation, own: BroadcastOptions, request: Request, candidates: list[Candidate], parts: Sequence[Part]
+    op: Operation, own: BroadcastOptions, request: Request, candidates: list[Attempt], parts: Sequence[Part]
 ) -> CandidateChosen:
     passing, results = await _check_candidates(op, own, candidates)
     if not passing:
@@ -89,13 +89,13 @@ async def _choose_candidate(
 
 
 async def _check_candidates(
-    op: Operation, own: BroadcastOptions, candidates: Sequence[Candidate]
-) -> tuple[list[Candidate], list[CandidateResult]]:
+    op: Operation, own: BroadcastOptions, candidates: Sequence[Attempt]
+) -> tuple[list[Attempt], list[CandidateResult]]:
     """Run the checks on each candidate's work. Return the candidates that pass, and the results of all candidates.
 
     A candidate that changed no files does not pass if another candidate changed files.
     """
-    passing: list[Candidate] = []
+    passing: list[Attempt] = []
     results: list[CandidateResult] = []
     has_changes = any(one.returned is not None and one.returned.files for one in candidates)
     for one in candidates:
@@ -115,7 +115,7 @@ async def _judge_candidates(
     op: Operation,
     own: BroadcastOptions,
     request: Request,
-    passing: Sequence[Candidate],
+    passing: Sequence[Attempt],
     results: Sequence[CandidateResult],
 ) -> CandidateChosen:
     """Have the evaluator, or the lead if there is none, score each candidate. Choose the one with the best score."""
@@ -139,7 +139,7 @@ async def _judge_candidates(
 
 
 async def _score_candidate(
-    op: Operation, own: BroadcastOptions, request: Request, judge: Agent, candidate: Candidate
+    op: Operation, own: BroadcastOptions, request: Request, judge: Agent, candidate: Attempt
 ) -> Score:
     diff = ""
     if candidate.returned is not None and op.repository is not None:
@@ -162,7 +162,7 @@ async def _score_candidate(
     return Score(0.0, f"not judged: its score is not between 0 and 1: {score.rationale}") if score.is_clamped else score
 
 
-def _make_question(op: Operation, passing: Sequence[Candidate]) -> QuestionAsked:
+def _make_question(op: Operation, passing: Sequence[Attempt]) -> QuestionAsked:
     shown = "\n\n".join(
         f"## {one.name}{f' on {one.branch} at {one.commit[:12]}' if one.commit else ''}\n\n{one.part.text}"
         for one in passing
@@ -172,7 +172,7 @@ def _make_question(op: Operation, passing: Sequence[Candidate]) -> QuestionAsked
     return QuestionAsked(id="", text=text, choices=tuple(one.name for one in passing), shown=shown)
 
 
-async def _deliver(op: Operation, winner: Candidate) -> str:
+async def _deliver(op: Operation, winner: Attempt) -> str:
     """Merge the chosen work into a branch, and return a note with the name of that branch.
 
     If this process is a worker, write the files to the worker's checkout instead, and return an empty string.

@@ -46,7 +46,7 @@ def remove_local_model(folder: ModelFolder, name: str, environ: Mapping[str, str
     return freed
 
 
-class CatalogueModel(DocumentPart, frozen=True, kw_only=True):
+class ListedModel(DocumentPart, frozen=True, kw_only=True):
     """A model that can be fetched by name."""
 
     name: str
@@ -63,13 +63,13 @@ class CatalogueModel(DocumentPart, frozen=True, kw_only=True):
 class CatalogueList(Document, frozen=True, kw_only=True):
     """The models that can be fetched by name."""
 
-    models: list[CatalogueModel]
+    models: list[ListedModel]
 
 
 def list_catalogue(folder: ModelFolder) -> CatalogueList:
     """Return the models that can be fetched by name."""
     models = [
-        CatalogueModel.of(
+        ListedModel.of(
             one,
             memory=estimate_memory(one.size, one.window, one.cache_bytes_per_token),
             packages=[part.requirement for part in one.parts],

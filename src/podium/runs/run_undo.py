@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from ..core.gate import InvalidCall
 from ..store.reader import StoreReader
-from ..tools.checkout_files import Checkout, open_checkout
+from ..tools.checkout_files import CheckoutFiles, open_checkout
 from ..values.actor import Actor, act
 from ..values.errors import Mistake, OutsideFailed
 from ..values.event import ActionBegan, CheckoutSaved, Entry, RunEnded, RunStarted
@@ -198,7 +198,7 @@ async def _undo_file(plan: UndoPlan, file: UndoneFile) -> UndoneFile:
     )
 
 
-def _write_back(checkout: Checkout, path: str, content: bytes, mode: str) -> None:
+def _write_back(checkout: CheckoutFiles, path: str, content: bytes, mode: str) -> None:
     """Restore a file's earlier content and mode, or remove it and the folders that become empty."""
     folder, _, name = path.rpartition("/")
     if mode != ABSENT:

@@ -45,7 +45,7 @@ class LocatedPath:
 
 
 @contextmanager
-def open_checkout(directory: Path, *, by_kernel: bool | None = None) -> Iterator[Checkout]:
+def open_checkout(directory: Path, *, by_kernel: bool | None = None) -> Iterator[CheckoutFiles]:
     """Open the checkout for the duration of the block.
 
     `by_kernel` says whether the kernel resolves paths. By default, the kernel does so if `openat2` is available. Raise
@@ -56,12 +56,12 @@ def open_checkout(directory: Path, *, by_kernel: bool | None = None) -> Iterator
     except OSError as error:
         raise InvalidCall(f"The checkout cannot be opened: {error.strerror}.") from error
     try:
-        yield Checkout(fd, directory, by_kernel=openat2.is_available() if by_kernel is None else by_kernel)
+        yield CheckoutFiles(fd, directory, by_kernel=openat2.is_available() if by_kernel is None else by_kernel)
     finally:
         os.close(fd)
 
 
-class Checkout:
+class CheckoutFiles:
     """A checkout with its open directory descriptor. All methods except `locate` take located paths."""
 
     def __init__(self, fd: int, directory: Path, *, by_kernel: bool) -> None:

@@ -19,7 +19,7 @@ from ..core.gate import InvalidCall, PreparedCall
 from ..system.program_folders import find_program_folder
 from ..values.action import Action
 from ..workspace.sandbox.nested_repositories import find_bare_repository
-from .checkout_files import Checkout, format_path, open_checkout
+from .checkout_files import CheckoutFiles, format_path, open_checkout
 from .unified_diff import UnifiedDiff, build_unified_diff
 
 LARGEST = 10 * 1024 * 1024
@@ -130,7 +130,7 @@ def hash_content(content: bytes) -> str:
     return sha256(content).hexdigest()
 
 
-def hash_file(checkout: Checkout, path: str) -> str:
+def hash_file(checkout: CheckoutFiles, path: str) -> str:
     """Return the current hash of a file, or ABSENT if the file does not exist."""
     try:
         with checkout.open_file(path) as fd, os.fdopen(fd, "rb", closefd=False) as file:
@@ -142,7 +142,7 @@ def hash_file(checkout: Checkout, path: str) -> str:
         return ABSENT
 
 
-def read_whole_file(checkout: Checkout, path: str) -> bytes:
+def read_whole_file(checkout: CheckoutFiles, path: str) -> bytes:
     """Return the content of a file. Raise InvalidCall if it is larger than LARGEST."""
     with convert_os_errors(path), checkout.open_file(path) as fd, os.fdopen(fd, "rb", closefd=False) as file:
         read = file.read(LARGEST + 1)

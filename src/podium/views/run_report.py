@@ -91,7 +91,7 @@ class OpenPoint(Struct, frozen=True, kw_only=True):
     id: str = ""
 
 
-class ChangedFile(Struct, frozen=True, kw_only=True):
+class ReportedFile(Struct, frozen=True, kw_only=True):
     """A file that agents changed with file tools. Changes made by commands are not tracked."""
 
     path: str
@@ -124,7 +124,7 @@ class Report(Struct, frozen=True, kw_only=True):
     reflections: tuple[ReflectionReport, ...]
     discussions: tuple[DiscussionReport, ...]
     open_points: tuple[OpenPoint, ...]
-    changed_files: tuple[ChangedFile, ...]
+    changed_files: tuple[ReportedFile, ...]
 
     @property
     def has_results(self) -> bool:
@@ -166,7 +166,7 @@ def build_report(state: RunResults) -> Report:
         discussions=tuple(_iter_discussions(state)),
         open_points=tuple(_iter_open_points(state)),
         changed_files=tuple(
-            ChangedFile(path=path, agents=agents) for path, agents in sorted(state.changed_files.items())
+            ReportedFile(path=path, agents=agents) for path, agents in sorted(state.changed_files.items())
         ),
     )
 

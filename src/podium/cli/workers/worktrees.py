@@ -20,8 +20,8 @@ from ...workers.merging.pushed_work import RefCleanup, remove_finished_refs
 from ...workers.queries.worker_lookup import RepoContext, open_worktrees
 from ...workers.queries.worktree_listing import (
     WORKTREE_COLUMNS,
+    ListedWorktree,
     OtherWorktree,
-    WorktreeRow,
     clean_up_all_worktrees,
     list_other_worktrees,
     list_unfinished_runs,
@@ -62,7 +62,7 @@ def worktrees_command(ctx: click.Context, repo: Path | None, is_json: bool) -> N
         return
     summaries, disk_usage, elsewhere = anyio.run(_load_worktrees, worktrees)
     slots, now = list_slots(find_home_folder()), time.time()
-    rows = [WorktreeRow(summary=one, slot=slots.get(str(one.path)), now=now) for one in summaries]
+    rows = [ListedWorktree(summary=one, slot=slots.get(str(one.path)), now=now) for one in summaries]
     if is_json:
         total = {"taken": disk_usage.total_size, "quota": disk_usage.quota, "reached": disk_usage.is_reached}
         listed = encode_rows(rows, WORKTREE_COLUMNS)

@@ -33,7 +33,7 @@ from .model_prices import suggest_models
 from .model_wire import ModelCall, ReplyPart, estimate_call_size
 from .providers import LOCAL, describe_stopped_server
 from .retry_policy import parse_error_body
-from .stream_events import ReplyFormat, ReplyParser, encode
+from .stream_events import ReplyParser, StreamFormat, encode
 
 LIMIT_STATUSES = (402, 403, 413, 429, 503, 529)
 """The response statuses that can indicate a limit. Rate limit headers of other responses are ignored."""
@@ -78,7 +78,7 @@ class Endpoint:
     headers: Mapping[str, str]
 
     async def stream_reply(
-        self, call: ModelCall, payload: JsonObject, reply_format: ReplyFormat
+        self, call: ModelCall, payload: JsonObject, reply_format: StreamFormat
     ) -> AsyncGenerator[ReplyPart, None]:
         """Send the payload and yield the parts of the reply, parsed with this format.
 

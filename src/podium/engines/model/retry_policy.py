@@ -93,7 +93,7 @@ class RetryPolicy:
         return min(self.first_delay * 2.0 ** (attempt - 1), self.longest_delay) * (0.5 + self.jitter() / 2)
 
 
-class Candidate(Protocol):
+class ModelCandidate(Protocol):
     """A model that can be called.
 
     If `is_for_limits` is true, it is used only when an earlier model is at its limit. If `is_for_unknown` is true, it
@@ -119,7 +119,7 @@ class Candidate(Protocol):
 class ModelCandidates:
     """The models of one agent, in the order they are tried."""
 
-    def __init__(self, models: Sequence[Candidate]) -> None:
+    def __init__(self, models: Sequence[ModelCandidate]) -> None:
         self._models = models
         self._unknown: set[int] = set()
         """The indices of models that their providers do not offer. These models are not tried again."""

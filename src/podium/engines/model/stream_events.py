@@ -131,7 +131,7 @@ class StreamEnd(Struct, frozen=True, gc=False):
 StreamChange = Text | Reasoning | ToolCallStart | ToolCallArguments | ReplyStop | StreamEnd
 
 
-class ReplyFormat(Protocol):
+class StreamFormat(Protocol):
     """Reads one reply in a provider's streaming format, and collects the provider's data from it."""
 
     @property
@@ -161,7 +161,7 @@ class ReplyParser:
     used to fill in token counts and call ids that the server does not send.
     """
 
-    def __init__(self, reply_format: ReplyFormat, *, make_failure: FailureFactory, sent: int, place: int) -> None:
+    def __init__(self, reply_format: StreamFormat, *, make_failure: FailureFactory, sent: int, place: int) -> None:
         self.stop = ""
         self.is_done = False
         self.changes = 0

@@ -27,7 +27,7 @@ from anyio import move_on_after, to_thread
 
 from ...core.gate import InvalidCall
 from ...core.run_hooks import HookResult
-from ...files.program_start import StartPlan, join_paths, plan_start
+from ...files.program_start import ProgramStart, join_paths, plan_start
 from ...files.settings import Settings
 from ...files.trust import Trust
 from ...files.trust_proposal import build_own_trust_name, identify_hook, needs_no_sandbox
@@ -152,7 +152,7 @@ class HookCalls:
         self._require_trust(hook, event, plan)
         return _HookStart(command=command, folder=plan.folder or here, is_sandboxed=True)
 
-    def _require_trust(self, hook: Hook, event: HookEvent, plan: StartPlan) -> None:
+    def _require_trust(self, hook: Hook, event: HookEvent, plan: ProgramStart) -> None:
         key, digest = identify_hook(event, hook)
         name, trust = build_own_trust_name(key, self._root), Trust.load(self._settings.home)
         if not trust.is_trusted("settings", name, plan.compute_digest(digest)):

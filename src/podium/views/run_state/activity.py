@@ -140,7 +140,7 @@ class OpenOperation(Struct):
         return ("activity", "open", self.path)
 
 
-class ToolUse(Struct):
+class ToolActivity(Struct):
     """A tool call of an operation. Until it ends, `end_seq` is None."""
 
     operation: str
@@ -174,7 +174,7 @@ class OperationActivity(Struct):
 
     path: str
     agent: str
-    calls: dict[int, ToolUse] = {}
+    calls: dict[int, ToolActivity] = {}
 
     @property
     def place(self) -> Place:
@@ -182,7 +182,7 @@ class OperationActivity(Struct):
         return ("activity", "operations", self.path)
 
 
-class Message(Struct, frozen=True):
+class ShownMessage(Struct, frozen=True):
     """A message to an agent, or what the agent said in a turn."""
 
     seq: int
@@ -211,7 +211,7 @@ class RunActivity(RunState):
     permissions: dict[str, int] = field(default_factory=dict)
     """The sequence numbers of permission requests, keyed by the scopes of their actions."""
     workers: list[StartedWorker] = field(default_factory=list)
-    messages: list[Message] = field(default_factory=list)
+    messages: list[ShownMessage] = field(default_factory=list)
     notable: list[int] = field(default_factory=list)
     """The sequence numbers of all entries except streamed text."""
     marked: dict[Mark, int] = field(default_factory=dict)
@@ -280,7 +280,7 @@ class RunActivity(RunState):
                 edits.put(self, "asked", id, entry.operation)
             case ToolCalled(id=id, action=action) if known is not None:
                 brief = _format_brief_arguments(action.arguments)
-                call = ToolUse(entry.operation, id, entry.seq, entry.at, action.tool, brief)
+                call = ToolActivity(entry.operation, id, entry.seq, entry.at, action.tool, brief)
                 edits.put(known, "calls", entry.seq, call)
             case ToolAnswered(id=id, is_error=is_error) if known is not None:
                 if (found := _find_open_call(known, id)) is not None:
@@ -366,13 +366,15 @@ class RunActivity(RunState):
     def _apply_message(self, entry: Entry, edits: Edits) -> None:
         match entry.event:
             case TurnEnded(text=text) if text and (known := self.operations.get(entry.operation)) is not None:
-                self._add_message(Message(entry.seq, entry.at, known.agent, known.agent, text, is_person=False), edits)
+                self._add_message(
+                    ShownMessage(entry.seq, entry.at, known.agent, known.agent, text, is_person=False), edits
+                )
             case MessageReceived(to=to, by=by, text=text, attachments=attachments):
                 files = tuple(one.name for one in attachments)
-                message = Message(entry.seq, entry.at, to, by or "you", text, is_person=True, files=files)
+                message = ShownMessage(entry.seq, entry.at, to, by or "you", text, is_person=True, files=files)
                 self._add_message(message, edits)
 
-    def _add_message(self, message: Message, edits: Edits) -> None:
+    def _add_message(self, message: ShownMessage, edits: Edits) -> None:
         edits.add(self, "messages", message)
         if len(self.messages) > MOST_MESSAGES * 2:
             edits.set(self, messages=self.messages[-MOST_MESSAGES:])
@@ -427,7 +429,7 @@ def _as_activity(doing: Doing) -> Activity:
     return "thinking" if doing == "retrying" or doing == "blocked" else doing
 
 
-def _find_open_call(operation: OperationActivity, id: str) -> ToolUse | None:
+def _find_open_call(operation: OperationActivity, id: str) -> ToolActivity | None:
     return next((call for call in reversed(operation.calls.values()) if call.id == id and call.end_seq is None), None)
 
 

@@ -108,7 +108,7 @@ class OwnerTurn(Struct):
         return max(0.0, end - self.started - self.waited)
 
 
-class StepWork(Struct):
+class StepRecord(Struct):
     """The time, the tokens and the changed files of the work on one step under one version of the plan."""
 
     usage: Usage = NO_USAGE
@@ -156,7 +156,7 @@ class RunPlans(RunState):
 
     teams: dict[str, TeamWork] = field(default_factory=dict)
     """The work of each team, keyed by operation, in the order in which the teams were formed."""
-    steps: dict[str, StepWork] = field(default_factory=dict)
+    steps: dict[str, StepRecord] = field(default_factory=dict)
     """The work on each step, keyed by the path of the step."""
     artifacts: list[ArtifactStored] = field(default_factory=list)
 
@@ -165,7 +165,7 @@ class RunPlans(RunState):
         event = entry.event
         if type(event) in _USED:
             for path in _iter_step_paths(entry.operation):
-                work = self.steps.setdefault(path, StepWork())
+                work = self.steps.setdefault(path, StepRecord())
                 work.apply(entry)
                 edits.put(self, "steps", path, work)
         elif isinstance(event, ArtifactStored):
@@ -189,7 +189,7 @@ class RunPlans(RunState):
         }
         return {id: StepUse() if work is None else work.build_use(until) for id, work in found.items()}
 
-    def _find_step(self, path: str, version: int, *, is_done: bool) -> StepWork | None:
+    def _find_step(self, path: str, version: int, *, is_done: bool) -> StepRecord | None:
         """Return the work on a step, or None if none is recorded.
 
         If the step is done, the work may have been recorded under an earlier version of the plan.

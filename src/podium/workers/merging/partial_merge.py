@@ -11,7 +11,7 @@ from ...views.worker_state import WorkerState
 from ...workspace.git.repository import GitLocation, call_git
 from ...workspace.git.revision import branch_tip
 from ...workspace.merging.fast_forward import format_paths
-from ...workspace.merging.partial_commit import ChangedFile, ChosenFile, commit_part, list_changed_files
+from ...workspace.merging.partial_commit import BranchFile, ChosenFile, commit_part, list_changed_files
 from ..queries.worker_diff import read_worker_diff, require_own_branch
 from ..queries.worker_lookup import RepoContext
 from .merge_candidates import BranchPart, MergeCandidate, find_merge_candidates, require_single_repository
@@ -76,7 +76,7 @@ async def _find_merge_base(place: GitLocation, candidate: MergeCandidate, tip: s
     return found.out.decode().split()[0]
 
 
-def _match_name(changed: dict[str, ChangedFile], name: str, branch: str) -> list[str]:
+def _match_name(changed: dict[str, BranchFile], name: str, branch: str) -> list[str]:
     """Return the changed files that have or had this name, or are in this folder. Raise Mistake if there are none."""
     folder = f"{name.rstrip('/')}/"
     old = {path: file.was.decode(errors="replace") for path, file in changed.items() if file.was is not None}

@@ -20,7 +20,7 @@ NO_WORKERS = 'no workers yet; start one with: podium delegate BRANCH "task"'
 _NO_STATUSES: Mapping[str, WorktreeStatus] = MappingProxyType({})
 
 
-class WorkerRow(Struct, frozen=True, kw_only=True):
+class ListedWorker(Struct, frozen=True, kw_only=True):
     """A worker in a list, at the time `now`, with the status of its checkout if it has not ended.
 
     If `names_repo` is true, the terminal shows which repository the worker belongs to.
@@ -42,10 +42,11 @@ def make_worker_rows(
     *,
     now: float,
     names_repo: bool = False,
-) -> list[WorkerRow]:
+) -> list[ListedWorker]:
     """Return workers as rows of a list. `statuses` contains the status of their checkouts, keyed by run."""
     return [
-        WorkerRow(worker=worker, status=statuses.get(worker.run), now=now, names_repo=names_repo) for worker in workers
+        ListedWorker(worker=worker, status=statuses.get(worker.run), now=now, names_repo=names_repo)
+        for worker in workers
     ]
 
 
@@ -70,7 +71,7 @@ def format_worker_status(worker: WorkerState, *, now: float) -> str:
     return f"waiting_limit {format_countdown(worker.wakes_at - now)}"
 
 
-def _format_branch(row: WorkerRow) -> str:
+def _format_branch(row: ListedWorker) -> str:
     """Return a worker's branch and the names of its additional repositories.
 
     For a worker without a checkout, return its name and its kind, `(here)` or `(reader)`.
@@ -81,28 +82,28 @@ def _format_branch(row: WorkerRow) -> str:
     return f"{worker_task.name} {'(here)' if worker_task.is_here else '(reader)'}".lstrip()
 
 
-def _format_task(row: WorkerRow) -> str:
+def _format_task(row: ListedWorker) -> str:
     """Return the first line of a worker's task that is not blank."""
     place = f"{format_path(Path(row.worker_task.root))}: " if row.names_repo else ""
     return place + next((line for line in row.worker.task.splitlines() if line.strip()), "")
 
 
-def _format_cost(row: WorkerRow) -> str:
+def _format_cost(row: ListedWorker) -> str:
     """Format the cost of a worker's model calls, as far as their prices are known."""
     usage = row.worker.usage
     return format_money(usage.usd) if usage.usd else "unpriced" if usage.unpriced else "-"
 
 
-def _format_wait(row: WorkerRow) -> str:
+def _format_wait(row: ListedWorker) -> str:
     since = row.worker.waiting_since
     return format_duration(row.now - since) if since else "-"
 
 
-def _list_files(row: WorkerRow) -> tuple[str, ...]:
+def _list_files(row: ListedWorker) -> tuple[str, ...]:
     return row.worker.works[0].files if row.status is None else tuple(file.path for file in row.status.files)
 
 
-WORKER_COLUMNS: tuple[Column[WorkerRow], ...] = (
+WORKER_COLUMNS: tuple[Column[ListedWorker], ...] = (
     Column("id", "Worker", lambda row: row.worker.run),
     Column("name", "Name", lambda row: row.worker.name, shown="page"),
     Column("branch", "Branch", lambda row: row.worker_task.branch, text=_format_branch),

@@ -25,7 +25,7 @@ from ...workspace.worktrees.worktree_status import WorktreeStatus
 from .worker_lookup import open_worktrees
 
 
-class WorktreeRow(Struct, frozen=True, kw_only=True):
+class ListedWorktree(Struct, frozen=True, kw_only=True):
     """A worktree in a list, at the time `now`, with the number of its slot if it has one."""
 
     summary: WorktreeSummary
@@ -33,35 +33,35 @@ class WorktreeRow(Struct, frozen=True, kw_only=True):
     now: float
 
 
-def _of_status(get: Callable[[WorktreeStatus], object]) -> Callable[[WorktreeRow], object]:
+def _of_status(get: Callable[[WorktreeStatus], object]) -> Callable[[ListedWorktree], object]:
     """Return a function that gets a value from a worktree's status, which a worktree without a folder lacks."""
     return lambda row: UNSET if row.summary.status is None else get(row.summary.status)
 
 
-def _format_state(row: WorktreeRow) -> str:
+def _format_state(row: ListedWorktree) -> str:
     one = row.summary
     return "not managed" if not one.is_ours else "trouble" if one.trouble else one.state
 
 
-def _format_lines(row: WorktreeRow) -> str:
+def _format_lines(row: ListedWorktree) -> str:
     status = row.summary.status
     return "-" if status is None else f"+{status.added} -{status.removed}"
 
 
-def _format_open_files(row: WorktreeRow) -> str:
+def _format_open_files(row: ListedWorktree) -> str:
     status = row.summary.status
     return "-" if status is None else str(status.modified + status.untracked)
 
 
-def _list_ports(row: WorktreeRow) -> tuple[int, ...] | UnsetType:
+def _list_ports(row: ListedWorktree) -> tuple[int, ...] | UnsetType:
     return UNSET if row.slot is None else Slot(row.slot, "").ports
 
 
-def _format_age(row: WorktreeRow) -> str:
+def _format_age(row: ListedWorktree) -> str:
     return format_age(row.now - row.summary.created) if row.summary.is_ours else "-"
 
 
-WORKTREE_COLUMNS: tuple[Column[WorktreeRow], ...] = (
+WORKTREE_COLUMNS: tuple[Column[ListedWorktree], ...] = (
     Column("branch", "Branch", lambda row: row.summary.branch),
     Column("state", "State", lambda row: row.summary.state, text=_format_state),
     Column("ours", "Managed", lambda row: row.summary.is_ours, "data", shown="nowhere"),

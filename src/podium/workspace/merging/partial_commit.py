@@ -41,7 +41,7 @@ class ChosenFile(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChangedFile:
+class BranchFile:
     """A file that differs between two commits. `was` is its old name if it was renamed.
 
     `old` is None for a new file, and `new` for a deleted one. `hunks` contains the hunks that can be chosen one by one.
@@ -97,18 +97,18 @@ async def _write_part_tree(place: GitLocation, base: str, commit: str, chosen: S
     return tree
 
 
-async def list_changed_files(place: GitLocation, base: str, commit: str) -> dict[str, ChangedFile]:
+async def list_changed_files(place: GitLocation, base: str, commit: str) -> dict[str, BranchFile]:
     """Return the files that differ between two commits, keyed by the names that the diff shows for them."""
     shown = {file.path: file for file in parse_diff(await read_patch(place, base, commit)).files}
     listed = await read_git_output(place, "diff", "--raw", "-z", "--no-abbrev", base, commit, "--", timeout=LONGEST)
     words = iter(split_nul_paths(listed))
-    found: dict[str, ChangedFile] = {}
+    found: dict[str, BranchFile] = {}
     for word in words:
         old_mode, mode, old, new, state = word.removeprefix(":").split(" ")
         names = [os.fsencode(next(words)) for _ in range(2 if state[0] in "RC" else 1)]
         name = names[-1].decode(errors="replace")
         hunks, reason = _find_choosable_hunks(shown.get(name), (old_mode, mode), state)
-        found[name] = ChangedFile(
+        found[name] = BranchFile(
             path=names[-1],
             was=names[0] if state[0] == "R" else None,
             old=None if state[0] in "AC" else TreeEntry(mode=old_mode, object=old),
@@ -142,7 +142,7 @@ def _find_choosable_hunks(
     return tuple(file.hunks), ""
 
 
-def _find_changed_file(changed: Mapping[str, ChangedFile], path: str) -> ChangedFile:
+def _find_changed_file(changed: Mapping[str, BranchFile], path: str) -> BranchFile:
     """Return the changed file with this name. Raise Mistake if there is none, or if the name is ambiguous."""
     if (file := changed.get(path)) is None:
         raise Mistake(f"{escape_unprintable(path)!r} is not a changed file; changed: {format_paths(list(changed))}")
@@ -154,7 +154,7 @@ def _find_changed_file(changed: Mapping[str, ChangedFile], path: str) -> Changed
     return file
 
 
-async def _write_hunks(place: GitLocation, file: ChangedFile, chosen: ChosenFile) -> TreeEntry:
+async def _write_hunks(place: GitLocation, file: BranchFile, chosen: ChosenFile) -> TreeEntry:
     """Apply the chosen hunks to a file's old content, store the result, and return its tree entry."""
     name, numbers = escape_unprintable(chosen.path), sorted(set(chosen.hunks or ()))
     if not numbers:

@@ -46,7 +46,7 @@ from ....workers.merging.merge_candidates import (
 from ....workers.merging.merge_run import MergeReport
 from ....workers.queries.worker_listing import WORKER_COLUMNS, WorkerObject, make_worker_rows
 from ....workers.queries.worker_lookup import RepoContext, load_readable_states, read_worktree_statuses
-from ....workers.queries.worktree_listing import WORKTREE_COLUMNS, WorktreeRow
+from ....workers.queries.worktree_listing import WORKTREE_COLUMNS, ListedWorktree
 from ....workers.worker_options import MOST_TIMES, Choose
 from ....workspace.git.repository import Repository
 from ....workspace.merging.merge_train import LeftOutBranch, MergedBranch
@@ -215,7 +215,7 @@ async def read_worktrees(request: ApiRequest, server: Server, repo: RepoFolder =
     """List the worktrees of a repository."""
     context = RepoContext(await _find_place(request, server, repo), server.settings)
     now = time.time()
-    rows = [WorktreeRow(summary=one, now=now) for one in await list_worktrees(context.worktrees)]
+    rows = [ListedWorktree(summary=one, now=now) for one in await list_worktrees(context.worktrees)]
     return WorktreeList(worktrees=encode_rows(rows, WORKTREE_COLUMNS))
 
 
