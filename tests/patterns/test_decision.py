@@ -14,7 +14,7 @@ from podium import Result
 from podium.core.decision_state import DecisionState
 from podium.core.scope import Scope
 from podium.core.timeline import Timeline
-from podium.patterns.ballot import Ballot, cast_ballot, match_answer, match_option, parse_ballot
+from podium.patterns.decisions.ballot import Ballot, cast_ballot, match_answer, match_option, parse_ballot
 from podium.patterns.member_tasks import as_reader
 from podium.store.fault_injection import Fault, refuse_after
 from podium.store.mailbox import post_to_mailbox

@@ -95,7 +95,9 @@ class Patterns:
         return self._decision is not None and op.parent is None
 
     async def _make_decision(self, op: Operation, _: Request) -> Answer:
-        from .decision import run_decision_request  # imported here to keep start-up fast: few runs make decisions
+        from .decisions.decision import (
+            run_decision_request,  # imported here to keep start-up fast: few runs make decisions
+        )
 
         assert self._decision is not None
         return await run_decision_request(op, self._decision)
@@ -168,6 +170,8 @@ def _make_message_tools(op: Operation) -> tuple[Tool, ...]:
 def _make_decision_tools(op: Operation) -> tuple[Tool, ...]:
     if op.agent.tools is None and not op.decisions.in_force:
         return ()
-    from .decision_tools import make_decision_tools  # imported here to keep start-up fast: few runs make decisions
+    from .decisions.decision_tools import (
+        make_decision_tools,  # imported here to keep start-up fast: few runs make decisions
+    )
 
     return make_decision_tools(op)

@@ -36,7 +36,7 @@ from ..values.plan import PlanStep
 from ..values.request import Note, Part, Request, quote_lines
 from ..views.conversation_summary import SUMMARISED, summarise_conversation
 from .collaboration_team import CollaborationTeam
-from .decision import list_weights, run_decision
+from .decisions.decision import list_weights, run_decision
 from .member_tasks import as_worker
 from .step_changes import describe_shared_changes
 from .step_review import StepReview, format_criteria, format_description, format_findings

@@ -17,7 +17,7 @@ from typing import Literal
 from anyio import create_task_group, current_time
 from msgspec import structs
 
-from ..core.decision_state import (
+from ...core.decision_state import (
     ABSTAIN,
     DECISION_EVENTS,
     DecisionState,
@@ -26,12 +26,12 @@ from ..core.decision_state import (
     find_result,
     shorten_proposal,
 )
-from ..core.engine import ReplyFormat
-from ..core.operation import Operation
-from ..core.person_message import ask_question
-from ..core.scope import Scope
-from ..values.agent import Agent
-from ..values.event import (
+from ...core.engine import ReplyFormat
+from ...core.operation import Operation
+from ...core.person_message import ask_question
+from ...core.scope import Scope
+from ...values.agent import Agent
+from ...values.event import (
     BallotCast,
     BallotRefused,
     DecisionCommitted,
@@ -41,12 +41,12 @@ from ..values.event import (
     TurnEnded,
     VoteClosed,
 )
-from ..values.plain_text import truncate_text
-from ..values.request import Answer, Note, Part, Request, quote_lines
-from ..views.decision_record import DecisionRecord, render_decision
+from ...values.plain_text import truncate_text
+from ...values.request import Answer, Note, Part, Request, quote_lines
+from ...views.decision_record import DecisionRecord, render_decision
+from ..member_tasks import as_reader, as_writer, resolve_members
+from ..verdict import neutralise
 from .ballot import Ballot, cast_ballot, make_ballot_tool, make_decide_tool, match_answer, match_option, parse_ballot
-from .member_tasks import as_reader, as_writer, resolve_members
-from .verdict import neutralise
 
 VOTE = """\
 Your team is making a decision, and you have a vote.

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ..core.decision_state import ABSTAIN, LONGEST_OPTION, DecisionState, judge_ballot
-from ..core.engine import Tool, ToolAnswer
-from ..core.scope import Scope
-from ..values.event import KINDS, BallotCast, BallotRefused, DecisionProposed, ToolUse
-from ..values.json import JsonObject, JsonSchema
-from ..values.plain_text import join_words, truncate_text
-from .json_output import find_json
+from ...core.decision_state import ABSTAIN, LONGEST_OPTION, DecisionState, judge_ballot
+from ...core.engine import Tool, ToolAnswer
+from ...core.scope import Scope
+from ...values.event import KINDS, BallotCast, BallotRefused, DecisionProposed, ToolUse
+from ...values.json import JsonObject, JsonSchema
+from ...values.plain_text import join_words, truncate_text
+from ..json_output import find_json
 
 LONGEST_REASON = 2000
 MOST_LAYERS = 10

@@ -8,21 +8,21 @@ from typing import Annotated, Literal, NamedTuple
 
 from msgspec import Meta
 
-from ..core.decision_state import find_proposal_problem, shorten_proposal
-from ..core.engine import Tool, ToolAnswer
-from ..core.gate import InvalidCall
-from ..core.operation import Operation
-from ..core.scope import Scope
-from ..core.tool_call import Arguments, build_schema, parse_arguments
-from ..values.agent import Agent
-from ..values.errors import Mistake
-from ..values.event import DecisionCommitted, DecisionProposed, ToolUse, VoteClosed
-from ..values.plain_text import truncate_text
-from ..values.team_modes import TeamOptions
+from ...core.decision_state import find_proposal_problem, shorten_proposal
+from ...core.engine import Tool, ToolAnswer
+from ...core.gate import InvalidCall
+from ...core.operation import Operation
+from ...core.scope import Scope
+from ...core.tool_call import Arguments, build_schema, parse_arguments
+from ...values.agent import Agent
+from ...values.errors import Mistake
+from ...values.event import DecisionCommitted, DecisionProposed, ToolUse, VoteClosed
+from ...values.plain_text import truncate_text
+from ...values.team_modes import TeamOptions
+from ..member_tasks import list_members, read_team_options
+from ..step_tools import make_blocker, make_signal_tool, owns_step_in_worker
 from .ballot import Ballot, answer_ballot, cast_ballot
 from .decision import find_root, list_team_weights, read_decision, run_decision
-from .member_tasks import list_members, read_team_options
-from .step_tools import make_blocker, make_signal_tool, owns_step_in_worker
 
 LONGEST_EVIDENCE = 8000
 
